@@ -13,7 +13,7 @@ type authorTools struct{}
 func init() { authors.Tools = authorTools{} }
 
 // Prove implements recipe.Prove.
-func (authorTools) Prove(ctx context.Context, c *Client) error { return prove(ctx, c) }
+func (authorTools) Prove(ctx context.Context, c *Client) error { return proveRight(ctx, c) }
 
 // NewRight implements recipe.NewRightWithToken.
 func (authorTools) NewRight(c *Client, path string, stat Stat, token Token) *Right {
@@ -42,7 +42,7 @@ func (authorTools) Inherited(c *Client, stat Stat) bool {
 
 // Shared implements recipe.Shared.
 func (authorTools) Shared(c *Client, key any, create func() any) any {
-	return c.recipes.get(key, create)
+	return c.recipes.loadOrCreate(key, create)
 }
 
 // recipeState has what the recipes of a Client share, by a key of the recipe's own type. The zero value is empty.
@@ -51,7 +51,7 @@ type recipeState struct {
 	values map[any]any
 }
 
-func (s *recipeState) get(key any, create func() any) any {
+func (s *recipeState) loadOrCreate(key any, create func() any) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	value, ok := s.values[key]

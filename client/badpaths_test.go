@@ -52,7 +52,7 @@ func TestBadPaths(t *testing.T) {
 			}
 		}
 		for op := range jute.Op(200) {
-			if n := server.Count(op); n > 0 {
+			if n := server.RequestCount(op); n > 0 {
 				t.Errorf("%d requests %v were sent", n, op)
 			}
 		}

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// ErrInCallback says that a call was made by Config.OnEvent or Config.OnPong. It would wait for the goroutine that it
+// ErrInCallback means that a call was made by Config.OnEvent or Config.OnPong. It would wait for the goroutine that it
 // blocks. Nothing was sent.
 var ErrInCallback = errors.New("client: OnEvent and OnPong must not call the Client; use a goroutine, or a Pipeline")
 
-// maxWaitingStates limits the changes that wait while OnState runs. A session changes its state twice for each connection
-// that breaks, so OnState is then 32 connections behind.
+// maxWaitingStates limits the changes that wait while OnState runs. A session changes its state twice for each
+// connection that breaks, so OnState is then 32 connections behind.
 const maxWaitingStates = 64
 
 // callbacks calls the functions of a Config.
@@ -38,8 +38,8 @@ type callbacks struct {
 	runner  string        // the name of the goroutine that runs OnState
 }
 
-// state has OnState called with a change. If too many wait, the oldest one is dropped.
-func (b *callbacks) state(change StateChange) {
+// reportState has OnState called with a change. If too many wait, the oldest one is dropped.
+func (b *callbacks) reportState(change StateChange) {
 	if b.onState == nil {
 		return
 	}
@@ -71,8 +71,8 @@ func (b *callbacks) runOnState() {
 	b.waiting, b.idle, b.runner = nil, nil, ""
 }
 
-// await waits until OnState has returned and no change waits, or until ctx ends. OnState itself does not wait.
-func (b *callbacks) await(ctx context.Context) error {
+// awaitOnState waits until OnState has returned and no change waits, or until ctx ends. OnState itself does not wait.
+func (b *callbacks) awaitOnState(ctx context.Context) error {
 	b.mu.Lock()
 	idle, runner := b.idle, b.runner
 	b.mu.Unlock()
@@ -87,32 +87,32 @@ func (b *callbacks) await(ctx context.Context) error {
 	}
 }
 
-// event calls OnEvent, on the reader.
-func (b *callbacks) event(e Event) {
+// callOnEvent calls OnEvent, on the reader.
+func (b *callbacks) callOnEvent(e Event) {
 	if b.onEvent == nil {
 		return
 	}
-	b.enter()
+	b.enterCallback()
 	defer b.inReader.Store(false)
 	b.onEvent(e)
 }
 
-// pong calls OnPong, on the reader.
-func (b *callbacks) pong(took time.Duration) {
-	b.enter()
+// callOnPong calls OnPong, on the reader.
+func (b *callbacks) callOnPong(took time.Duration) {
+	b.enterCallback()
 	defer b.inReader.Store(false)
 	b.onPong(took)
 }
 
-func (b *callbacks) enter() {
+func (b *callbacks) enterCallback() {
 	if b.reader == "" {
 		b.reader = goroutineName()
 	}
 	b.inReader.Store(true)
 }
 
-// check returns ErrInCallback if the caller is OnEvent or OnPong. It costs one load while neither runs.
-func (b *callbacks) check() error {
+// checkNotInCallback returns ErrInCallback if the caller is OnEvent or OnPong. It costs one load while neither runs.
+func (b *callbacks) checkNotInCallback() error {
 	if b.inReader.Load() && b.reader == goroutineName() {
 		return ErrInCallback
 	}

@@ -61,7 +61,7 @@ func TestOnStateBlocks(t *testing.T) {
 func TestKeepBesideOnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fakezk.New(t)
-		defer s.Wait()
+		defer s.AwaitConnectionsEnd()
 		release := make(chan struct{})
 		defer close(release)
 		cfg := Config{
@@ -101,11 +101,11 @@ func TestCallsOnReader(t *testing.T) {
 				c.Abandon()
 			},
 		})
-		s.Create("/a")
+		s.CreateNode("/a")
 		if _, _, _, err := c.GetWatch(t.Context(), "/a"); err != nil {
 			t.Fatal(err)
 		}
-		s.Set("/a", "x")
+		s.SetData("/a", "x")
 		if err := <-other; err != nil {
 			t.Errorf("beside OnEvent: %v", err)
 		}
@@ -131,13 +131,13 @@ func TestOnStateFarBehind(t *testing.T) {
 		}}
 		begin := time.Now()
 		at := func(i int) time.Time { return begin.Add(time.Duration(i)) }
-		b.state(StateChange{At: at(0)})
+		b.reportState(StateChange{At: at(0)})
 		synctest.Wait()
 		for i := range maxWaitingStates + 10 {
-			b.state(StateChange{At: at(i + 1)})
+			b.reportState(StateChange{At: at(i + 1)})
 		}
 		close(release)
-		if err := b.await(t.Context()); err != nil {
+		if err := b.awaitOnState(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		want := []time.Time{at(0)}

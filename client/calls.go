@@ -9,14 +9,14 @@ import (
 	"rollcall/zk/jute"
 )
 
-// do sends a request about a path and waits for the reply.
-func (c *Client) do(ctx context.Context, op jute.Op, path string, rec session.Record, into session.Readable) error {
-	return send(ctx, c, op, path, CheckPath(path), rec, into)
+// callPath sends a request about a path and waits for the reply.
+func (c *Client) callPath(ctx context.Context, op jute.Op, path string, rec session.Record, into session.Readable) error {
+	return sendAndWait(ctx, c, op, path, CheckPath(path), rec, into)
 }
 
-// send sends a request and waits for the reply, unless invalid says that it may not be sent. A read is sent again if its
-// connection breaks, unless calls are to fail while the session is suspended.
-func send(ctx context.Context, c *Client, op jute.Op, path string, invalid error, rec session.Record,
+// sendAndWait sends a request and waits for the reply. If invalid is not nil, it sends nothing and returns invalid. A
+// read is sent again if its connection breaks, unless calls must fail while the session is suspended.
+func sendAndWait(ctx context.Context, c *Client, op jute.Op, path string, invalid error, rec session.Record,
 	into session.Readable,
 ) error {
 	var observed func(error)
@@ -24,7 +24,7 @@ func send(ctx context.Context, c *Client, op jute.Op, path string, invalid error
 		ctx, observed = c.observer.Begin(ctx, op.String(), path)
 	}
 	if invalid == nil {
-		invalid = c.callbacks.check()
+		invalid = c.callbacks.checkNotInCallback()
 	}
 	err := invalid
 	for invalid == nil {
@@ -42,7 +42,7 @@ func send(ctx context.Context, c *Client, op jute.Op, path string, invalid error
 
 // carryOut sends an operation as a request, and waits for the reply.
 func (c *Client) carryOut(ctx context.Context, o Operation, into session.Readable) error {
-	return send(ctx, c, o.op, o.path, o.checkPath(), &request{Operation: o, root: c.chroot}, into)
+	return sendAndWait(ctx, c, o.op, o.path, o.checkPath(), &request{Operation: o, root: c.chroot}, into)
 }
 
 // Create creates a node and returns its path and its Stat. The path is the one given, and for a sequential mode a
@@ -57,20 +57,20 @@ func (c *Client) Create(ctx context.Context, path string, data []byte, mode Mode
 	if err != nil {
 		return "", Stat{}, err
 	}
-	return c.chroot.local(string(resp.Path)), statOf(resp.Stat), nil
+	return c.chroot.callerPath(string(resp.Path)), statOf(resp.Stat), nil
 }
 
-// maxContainerTries limits the times that CreateAll creates the parent of a node. The servers delete an empty container at
-// most once in a check of all containers, so a second try nearly always succeeds.
+// maxContainerTries limits the times that CreateAll creates the parent of a node. The servers delete an empty container
+// at most once in a check of all containers, so a second try nearly always succeeds.
 const maxContainerTries = 10
 
 // CreateAll creates the nodes on the way to path that do not exist, and then the node itself, without data and all with
-// the same mode: Persistent, or Container for nodes that the servers delete some time after their last child. Both may have
-// an ACL or, if Persistent, a TTL; the error of another mode is ErrBadArguments. A node that exists is no error, and stays as
-// it is.
+// the same mode: Persistent, or Container for nodes that the servers delete some time after their last child. Both may
+// have an ACL or, if Persistent, a TTL; the error of another mode is ErrBadArguments. A node that exists is no error,
+// and stays as it is.
 func (c *Client) CreateAll(ctx context.Context, path string, mode Mode) error {
 	if mode.IsEphemeral() || mode.IsSequential() {
-		return callError(mode.op(), path, fmt.Errorf("%w: nodes on the way must be persistent or containers", ErrBadArguments))
+		return callError(mode.createOp(), path, fmt.Errorf("%w: nodes on the way must be persistent or containers", ErrBadArguments))
 	}
 	_, _, err := c.Create(ctx, path, nil, mode)
 	for tries := 0; errors.Is(err, ErrNoNode) && tries < maxContainerTries; tries++ {
@@ -122,8 +122,8 @@ func (c *Client) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	return statOf(resp.Stat), err == nil, err
 }
 
-// Children returns the names of a node's children, in no order, and the node's Stat. The names share memory: one that is
-// kept keeps all.
+// Children returns the names of a node's children, in no order, and the node's Stat. The names share memory: one that
+// is kept keeps all.
 func (c *Client) Children(ctx context.Context, path string) ([]string, Stat, error) {
 	resp := childNames{inReply: true}
 	if err := c.carryOut(ctx, Operation{op: jute.OpGetChildren2, path: path}, &resp); err != nil {
@@ -135,13 +135,13 @@ func (c *Client) Children(ctx context.Context, path string) ([]string, Stat, err
 // Sync waits until the server that the Client is connected to has applied everything that was written anywhere
 // before the call. A read after it sees all that.
 func (c *Client) Sync(ctx context.Context) error {
-	return send(ctx, c, jute.OpSync, "", nil, jute.SyncRequest{Path: []byte(c.chroot.full("/"))}, nil)
+	return sendAndWait(ctx, c, jute.OpSync, "", nil, jute.SyncRequest{Path: []byte(c.chroot.serverPath("/"))}, nil)
 }
 
 // GetACL returns a node's access control list and its Stat.
 func (c *Client) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	var resp aclReply
-	if err := c.do(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(c.chroot.full(path))}, &resp); err != nil {
+	if err := c.callPath(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(c.chroot.serverPath(path))}, &resp); err != nil {
 		return nil, Stat{}, err
 	}
 	return resp.acl, statOf(resp.stat), nil
@@ -150,8 +150,8 @@ func (c *Client) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 // SetACL sets a node's access control list. version must be that of the list (Stat.ACLVersion), or AnyVersion.
 func (c *Client) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
 	var resp jute.SetACLResponse
-	rec := jute.SetACLRequest{Path: []byte(c.chroot.full(path)), ACL: aclRecords(acl), Version: version}
-	if err := c.do(ctx, jute.OpSetACL, path, rec, &resp); err != nil {
+	rec := jute.SetACLRequest{Path: []byte(c.chroot.serverPath(path)), ACL: aclRecords(acl), Version: version}
+	if err := c.callPath(ctx, jute.OpSetACL, path, rec, &resp); err != nil {
 		return Stat{}, err
 	}
 	return statOf(resp.Stat), nil
@@ -160,8 +160,8 @@ func (c *Client) SetACL(ctx context.Context, path string, acl []ACL, version int
 // Ephemerals returns the paths of the session's ephemeral nodes at prefix and below it, in no order.
 func (c *Client) Ephemerals(ctx context.Context, prefix string) ([]string, error) {
 	var resp ephemeralPaths
-	rec := jute.GetEphemeralsRequest{Path: []byte(c.chroot.full(prefix))}
-	if err := c.do(ctx, jute.OpGetEphemerals, prefix, rec, &resp); err != nil {
+	rec := jute.GetEphemeralsRequest{Path: []byte(c.chroot.serverPath(prefix))}
+	if err := c.callPath(ctx, jute.OpGetEphemerals, prefix, rec, &resp); err != nil {
 		return nil, err
 	}
 	paths := resp.names[:0]
@@ -176,16 +176,16 @@ func (c *Client) Ephemerals(ctx context.Context, prefix string) ([]string, error
 // CountBelow returns the number of nodes below a node, at any depth.
 func (c *Client) CountBelow(ctx context.Context, path string) (int, error) {
 	var resp jute.GetAllChildrenNumberResponse
-	rec := jute.GetAllChildrenNumberRequest{Path: []byte(c.chroot.full(path))}
-	err := c.do(ctx, jute.OpGetAllChildrenNumber, path, rec, &resp)
+	rec := jute.GetAllChildrenNumberRequest{Path: []byte(c.chroot.serverPath(path))}
+	err := c.callPath(ctx, jute.OpGetAllChildrenNumber, path, rec, &resp)
 	return int(resp.TotalNumber), err
 }
 
 // AddAuth proves an identity, from now on and on every later connection, and waits for the reply. If the server
 // rejects it, the error is ErrAuthFailed, and the Client ends. A session has at most session.MaxIdentities: above that
-// the error is ErrTooManyIdentities, and the Client goes on.
+// the error is ErrTooManyIdentities, and the Client continues.
 func (c *Client) AddAuth(ctx context.Context, a Auth) error {
-	err := c.callbacks.check()
+	err := c.callbacks.checkNotInCallback()
 	if err == nil {
 		err = c.session.AddAuth(ctx, a.forSession())
 	}
@@ -196,7 +196,7 @@ func (c *Client) AddAuth(ctx context.Context, a Auth) error {
 // without their hash.
 func (c *Client) WhoAmI(ctx context.Context) ([]Identity, error) {
 	var resp identitiesReply
-	if err := send(ctx, c, jute.OpWhoAmI, "", nil, nil, &resp); err != nil {
+	if err := sendAndWait(ctx, c, jute.OpWhoAmI, "", nil, nil, &resp); err != nil {
 		return nil, err
 	}
 	return resp.identities, nil
@@ -205,7 +205,7 @@ func (c *Client) WhoAmI(ctx context.Context) ([]Identity, error) {
 // AwaitConnected waits until requests can be sent, or until ctx ends. If requests can never be sent again, it
 // returns the reason.
 func (c *Client) AwaitConnected(ctx context.Context) error {
-	if err := c.callbacks.check(); err != nil {
+	if err := c.callbacks.checkNotInCallback(); err != nil {
 		return err
 	}
 	return c.session.AwaitReady(ctx)

@@ -15,8 +15,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A request that is longer than the servers accept fails before it is sent, and the connection that others use stays. The
-// limit is that of the whole request, as the servers count it.
+// A request that is longer than the servers accept fails before it is sent, and the connection that others use stays.
+// The limit is that of the whole request, as the servers count it.
 func TestRequestLongerThanTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := dialScripted(t, "fake:1", Config{MaxRequest: 1000})
@@ -400,7 +400,7 @@ func FuzzChildren(f *testing.F) {
 		if shared.Decode(&ofShared); !slices.Equal(list.names, shared.names) || list.stat != shared.stat {
 			t.Fatalf("%q is %q in the reply", list.names, shared.names)
 		}
-		stat := encoded.read(&g)
+		stat := encoded.readFrom(&g)
 		var each []string
 		malformed := g.Err()
 		for name, err := range encoded.eachName {
@@ -441,7 +441,7 @@ func TestEachChildMalformed(t *testing.T) {
 	} {
 		e := newEncodedNames()
 		d := jute.NewDecoder(body)
-		e.read(&d)
+		e.readFrom(&d)
 		var got []string
 		var failed error
 		for name, err := range e.each {
@@ -457,7 +457,7 @@ func TestEachChildMalformed(t *testing.T) {
 func TestEachChildIsLeft(t *testing.T) {
 	e := newEncodedNames()
 	d := jute.NewDecoder(jute.GetChildren2Response{Children: [][]byte{[]byte("a"), []byte("b")}}.Append(nil))
-	e.read(&d)
+	e.readFrom(&d)
 	var got []string
 	for name, err := range e.each {
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 type childNames struct {
 	names   []string
 	stat    jute.Stat
-	inReply bool // the names lie in the reply, whose memory nobody changes: session.Do gives it away
+	inReply bool // the names are in the reply's memory, which does not change: session.Do gives it away
 }
 
 // Decode implements session.Readable. It appends to names.
@@ -53,8 +53,8 @@ func (c *childNames) textOf(reply []byte) string {
 	return string(reply)
 }
 
-// textInReply returns bytes of a reply as a string without a copy. Nobody changes the memory of a reply that session.Do has
-// given away.
+// textInReply returns bytes of a reply as a string without a copy. The memory of a reply that session.Do has given away
+// does not change.
 func textInReply(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // ephemeralPaths is the reply to getEphemerals, which has no Stat.
@@ -82,8 +82,9 @@ func newEncodedNames() *encodedNames {
 	return e
 }
 
-// read takes the names of a reply without looking at them, and returns the Stat after them. The Decoder keeps the error.
-func (e *encodedNames) read(d *jute.Decoder) Stat {
+// readFrom takes the names of a reply without looking at them, and returns the Stat after them. The Decoder keeps the
+// error.
+func (e *encodedNames) readFrom(d *jute.Decoder) Stat {
 	e.count, _ = d.ReadCount(lengthSize)
 	rest := d.Rest()
 	end := max(len(rest)-jute.StatSize, 0)

@@ -24,24 +24,24 @@
 //
 // # Rights
 //
-// A session is a right: to hold a lock, to be the leader. Nobody can tell a client at once that its session has
-// ended if the network does not carry it. So a client decides that by itself: it may act on its session until the
-// time at which its last answered request was sent, plus the timeout, less a margin. Held reports whether it may, at
-// the moment of the call. The clock goes on while the machine is suspended.
+// A session is a right: to hold a lock, to be the leader. The network may not carry the news that a session has ended.
+// So a client decides that by itself: it may act on its session until the time at which it sent the last request that
+// was answered, plus the timeout, less a margin. Held reports whether it may, at the moment of the call. The clock
+// continues while the machine is suspended.
 //
 // # Functions and iterators that end
 //
 // One rule holds for a function that outlives what it works with (Keep, election.Keep, group.SharePartitions): if it
-// returns before its context has ended, the call ends with its error, which may be nil. One rule holds for iterators with
-// an error: when ctx or the session ends, the last pair has the error. States has no errors, and just ends.
+// returns before its context has ended, the call ends with its error, which may be nil. One rule holds for iterators
+// with an error: when ctx or the session ends, the last pair has the error. States has no errors, and just ends.
 //
 // # Concurrency
 //
-// A Client is safe for concurrent use. Config.OnState runs on a goroutine of its own, and may call the Client. All other
-// functions that a Config or a call gets run on the Client's reader unless their comment says otherwise. They must not
-// block, and of the Client they may only use a Pipeline and what needs no server. A call inside OnEvent or OnPong fails at
-// once with ErrInCallback. A call inside another one of them, such as a function of a Pipeline or DialConn, waits for
-// itself until its context ends.
+// A Client is safe for concurrent use. Config.OnState runs on a goroutine of its own, and may call the Client. All
+// other functions that a Config or a call gets run on the Client's reader unless their comment says otherwise. They
+// must not block, and of the Client they may only use a Pipeline and what needs no server. A call inside OnEvent or
+// OnPong fails at once with ErrInCallback. A call inside another one of them, such as a function of a Pipeline or
+// DialConn, waits for itself until its context ends.
 package client
 
 import (
@@ -79,7 +79,7 @@ const NeverGiveUp = session.NeverGiveUp
 // Dial on, its slices and maps belong to the Client.
 type Config struct {
 	// Timeout is the session timeout to request; 0: DefaultTimeout. Servers raise or lower it to their limits. A session
-	// that Resume goes on with keeps its own timeout.
+	// that Resume continues keeps its own timeout.
 	Timeout time.Duration
 
 	TLS   *tls.Config // nil: no TLS. An empty ServerName becomes the server's host
@@ -96,8 +96,8 @@ type Config struct {
 	// of an ensemble spread over its servers.
 	InOrder bool
 
-	// Margin is the time from the end of the Client's right to its session to the end of the timeout; 0: a tenth of the timeout,
-	// which makes up for clocks whose speeds differ by 10 %.
+	// Margin is the time from the end of the Client's right to its session to the end of the timeout; 0: a tenth of the
+	// timeout, which makes up for clocks whose speeds differ by 10 %.
 	Margin time.Duration
 
 	// GiveUpAfter bounds the attempts to resume the session after the last request that was answered had been
@@ -105,11 +105,11 @@ type Config struct {
 	// that the session has expired: sessions outlive an outage of the whole ensemble.
 	GiveUpAfter time.Duration
 
-	// Clock tells the time by which rights are counted; nil: one like session.BootTime, which is the bubble's in a bubble of
-	// testing/synctest.
+	// Clock is the clock by which rights end. If it is nil, it is one like session.BootTime, or the bubble's clock in a
+	// bubble of testing/synctest.
 	Clock session.Clock
 
-	// Resume goes on with the session of another process instead of opening a new one: see Client.HandOver.
+	// Resume continues the session of another process instead of opening a new one: see Client.HandOver.
 	Resume *Handover
 
 	// MaxInFlight limits the requests without a reply; 0: session.DefaultMaxInFlight. Calls above it wait.
@@ -120,7 +120,7 @@ type Config struct {
 	// too. If the servers accept more, set it to their jute.maxbuffer.
 	MaxRequest int
 
-	Resolver session.Resolver // looks up entries such as srv:_zookeeper._tcp.example.com; nil: net.DefaultResolver
+	Resolver session.Resolver // resolves entries such as srv:_zookeeper._tcp.example.com; nil: net.DefaultResolver
 
 	// DialConn opens a connection. network is "tcp" or "unix". It must return when ctx ends. nil: a net.Dialer.
 	DialConn func(ctx context.Context, network, address string) (net.Conn, error)
@@ -176,17 +176,17 @@ type Client struct {
 // the servers in turn until ctx ends, so give ctx a deadline.
 //
 // servers is a list such as "h1:2181,h2:2181/app". The path after it is the chroot: the node that all paths of the
-// Client begin at. Dial does not create it, and fails with ErrNoNode if it is missing. To learn that, it sends an exists.
-// An address without a port has DefaultPort. See ParseServers for the other forms.
+// Client begin at. Dial does not create it, and fails with ErrNoNode if it is missing. To learn that, it sends an
+// exists. An address without a port has DefaultPort. See ParseServers for the other forms.
 //
 // If ctx ends first, the error is ctx's, with the last failure. It is ErrExpired if the session to resume is gone,
 // and ErrAuthFailed if the login or an identity is rejected.
 func Dial(ctx context.Context, servers string, cfg Config) (*Client, error) {
-	return dial(ctx, servers, cfg, func(StateChange) {})
+	return dialSession(ctx, servers, cfg, func(StateChange) {})
 }
 
-// dial is Dial. The reader calls onEnd with the final state.
-func dial(ctx context.Context, servers string, cfg Config, onEnd func(StateChange)) (*Client, error) {
+// dialSession is Dial. The reader calls onEnd with the final state.
+func dialSession(ctx context.Context, servers string, cfg Config, onEnd func(StateChange)) (*Client, error) {
 	list, path, err := ParseServers(servers, DefaultPort)
 	if err != nil {
 		return nil, fmt.Errorf("client: servers %.200q: %w", servers, err)
@@ -206,9 +206,9 @@ func dial(ctx context.Context, servers string, cfg Config, onEnd func(StateChang
 		c.inheritedUntil = cfg.Resume.LastZxid
 	}
 	settings := cfg.forSession(list)
-	settings.OnState, settings.OnEvent = c.states.handle, c.watches.handleEvent
+	settings.OnState, settings.OnEvent = c.states.handleChange, c.watches.handleEvent
 	if cfg.OnPong != nil {
-		settings.OnPong = c.callbacks.pong
+		settings.OnPong = c.callbacks.callOnPong
 	}
 	if c.session, err = session.Open(ctx, settings); err != nil {
 		return nil, fmt.Errorf("client: dial %.200s: %w", servers, err)
@@ -221,8 +221,8 @@ func dial(ctx context.Context, servers string, cfg Config, onEnd func(StateChang
 	return c, nil
 }
 
-// lacksChroot reports whether the servers say that there is no node at the chroot. A server may be behind, so it is asked
-// again after a sync. Any other failure leaves the question open: the first call of the Client meets it, too.
+// lacksChroot reports whether the chroot does not exist. A server may lag, so lacksChroot reads again after a sync. It
+// returns false after any other failure, which the Client's first call meets too.
 func lacksChroot(ctx context.Context, c *Client) bool {
 	for {
 		err := askForChroot(ctx, c)
@@ -232,8 +232,8 @@ func lacksChroot(ctx context.Context, c *Client) bool {
 	}
 }
 
-// askForChroot returns ErrNoNode if there is no node at the chroot, and any failure. No Observer sees its requests: they
-// are no calls.
+// askForChroot returns ErrNoNode if there is no node at the chroot, and any failure. No Observer sees its requests:
+// they are no calls.
 func askForChroot(ctx context.Context, c *Client) error {
 	exists := jute.ExistsRequest{Path: []byte(c.chroot)}
 	_, err := c.session.Do(ctx, jute.OpExists, exists, nil)
@@ -247,9 +247,10 @@ func askForChroot(ctx context.Context, c *Client) error {
 	return err
 }
 
-// ParseServers reads a list of servers as Dial gets it: addresses with commas, such as h1:2181,h2:2181, and a chroot
-// after the last one, which is "" for the root. port is for addresses without one; with 0 each must have its own. It
-// checks the form of the addresses, and neither looks them up nor checks the chroot.
+// ParseServers parses a list of servers in the form of Dial: addresses with commas, such as h1:2181,h2:2181, and a
+// chroot after the last one, which is "" for the root. port is the port of addresses without one. If port is 0, each
+// address must have its own. ParseServers checks the form of the addresses. It neither resolves them nor checks the
+// chroot.
 func ParseServers(text string, port int) (servers []string, chroot string, err error) {
 	return session.ParseServers(text, port)
 }
@@ -271,7 +272,7 @@ func (cfg *Config) forSession(list []string) session.Config {
 		s.Auth = append(s.Auth, a.forSession())
 	}
 	if cfg.Resume != nil {
-		s.Resume = cfg.Resume.token()
+		s.Resume = cfg.Resume.resumeToken()
 		// The time that the predecessor has promised to its rights, and that the next successor counts on.
 		s.Timeout = cmp.Or(cfg.Resume.Timeout, s.Timeout)
 	}
@@ -286,17 +287,17 @@ func (cfg *Config) forSession(list []string) session.Config {
 	return s
 }
 
-// Close ends the session: the ensemble deletes its ephemeral nodes. It waits for the reply, and without a
-// connection for one, until ctx ends. Then the session ends when its timeout has passed. Close also waits until ctx ends
-// for OnState to return; OnState itself may call Close, which then does not wait for it. Whatever Close returns, the
-// Client has ended: no goroutine is left, except one that a function of the caller blocks.
+// Close ends the session: the ensemble deletes its ephemeral nodes. It waits for the reply, and without a connection
+// for one, until ctx ends. Then the session ends when its timeout has passed. Close also waits until ctx ends for
+// OnState to return; OnState itself may call Close, which then does not wait for it. Whatever Close returns, the Client
+// has ended: no goroutine is left, except one that a function of the caller blocks.
 func (c *Client) Close(ctx context.Context) error {
-	if err := c.callbacks.check(); err != nil {
+	if err := c.callbacks.checkNotInCallback(); err != nil {
 		return err
 	}
 	err := c.session.Close(ctx)
 	awaitBackground(ctx, c)
-	if late := c.callbacks.await(ctx); err == nil {
+	if late := c.callbacks.awaitOnState(ctx); err == nil {
 		err = late
 	}
 	return err
@@ -316,7 +317,7 @@ func awaitBackground(ctx context.Context, c *Client) {
 // another Client resumes it. When Abandon returns, no goroutine is left, except that of OnState, which Abandon does not
 // wait for. Inside OnEvent and OnPong it returns at once, and the Client ends after them.
 func (c *Client) Abandon() {
-	if c.callbacks.check() != nil {
+	if c.callbacks.checkNotInCallback() != nil {
 		go c.session.Abandon()
 		return
 	}

@@ -22,7 +22,7 @@ func (c *Client) Ensemble() Ensemble { return Ensemble{c} }
 // The version of the list is in the line version=, in hexadecimal.
 func (e Ensemble) Servers(ctx context.Context) ([]byte, Stat, error) {
 	var resp jute.GetDataResponse
-	err := e.c.do(ctx, jute.OpGetData, ConfigPath, jute.GetDataRequest{Path: []byte(ConfigPath)}, &resp)
+	err := e.c.callPath(ctx, jute.OpGetData, ConfigPath, jute.GetDataRequest{Path: []byte(ConfigPath)}, &resp)
 	return resp.Data, statOf(resp.Stat), err
 }
 
@@ -38,11 +38,11 @@ type Reconfiguration struct {
 // ConfigPath.
 func (e Ensemble) Reconfigure(ctx context.Context, change Reconfiguration) ([]byte, Stat, error) {
 	rec := jute.ReconfigRequest{
-		JoiningServers: joined(change.Joining), LeavingServers: joined(change.Leaving),
-		NewMembers: joined(change.Members), CurConfigID: change.Version,
+		JoiningServers: joinLines(change.Joining), LeavingServers: joinLines(change.Leaving),
+		NewMembers: joinLines(change.Members), CurConfigID: change.Version,
 	}
 	var resp jute.GetDataResponse
-	err := e.c.do(ctx, jute.OpReconfig, ConfigPath, rec, &resp)
+	err := e.c.callPath(ctx, jute.OpReconfig, ConfigPath, rec, &resp)
 	return resp.Data, statOf(resp.Stat), err
 }
 

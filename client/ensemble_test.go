@@ -38,6 +38,6 @@ func TestServersWithoutPort(t *testing.T) {
 			t.Error("no other server was dialed")
 		}
 		c.Abandon()
-		s.Wait()
+		s.AwaitConnectionsEnd()
 	})
 }

@@ -12,19 +12,19 @@ import (
 
 // These are the reasons for which a Handover gives no session or no rights.
 var (
-	// ErrHandoverStale says that the session has ended before a successor came: the Handover is older than the
+	// ErrHandoverStale means that the session has ended before a successor came: the Handover is older than the
 	// session's timeout, or the machine has been started again since.
 	ErrHandoverStale = errors.New("the hand-over is stale: its session has ended")
-	// ErrHandoverTaken says that another process has taken the rights of the Handover, or may have.
+	// ErrHandoverTaken means that another process has taken the rights of the Handover, or may have.
 	ErrHandoverTaken = errors.New("another process has taken over the session")
-	// ErrHandoverDamaged says that the bytes are not those of a Handover.
+	// ErrHandoverDamaged means that the bytes are not those of a Handover.
 	ErrHandoverDamaged = errors.New("the hand-over is damaged")
-	// ErrHandoverGiven says that the Handover has been given away, by WriteFile or Send.
+	// ErrHandoverGiven means that the Handover has been given away, by WriteFile or Send.
 	ErrHandoverGiven = errors.New("the hand-over has been given away")
 )
 
-// Handover is a session that another process may go on with, and the rights that it holds. Who has it has the session:
-// keep it as secret as a password. HandOver makes one; WriteFile and Send give it to another process.
+// Handover is a session that another process may continue, and the rights that the session holds. It contains the
+// session's password, so keep it secret. HandOver makes one. WriteFile and Send give it to another process.
 //
 // One process at a time may resume the session. If two do, each takes the connection from the other again and again,
 // until Rights has ended the Client of one of them.
@@ -37,7 +37,7 @@ type Handover struct {
 	Held     []HeldRight   // the rights, in the order in which HandOver got them
 
 	// Expires is the time at which the session ends if no process resumes it. The clock is that of the machine: on
-	// Linux the time since boot, which goes on while the machine is suspended, and elsewhere the wall clock.
+	// Linux the time since boot, which continues while the machine is suspended, and elsewhere the wall clock.
 	Expires time.Duration
 	Boot    string // identifies the run of the machine that Expires belongs to; "": the wall clock
 
@@ -61,7 +61,7 @@ type HeldRight struct {
 // as long as the session. Watches are not handed over: the successor sets those that it needs.
 //
 // HandOver reads the node of each right from the ensemble. If one is no longer held, the error is ErrNotHeld. If there
-// is an error, nothing was handed over and the Client goes on. Requests of others in flight end with ErrClosed.
+// is an error, nothing was handed over and the Client continues. Requests of others in flight end with ErrClosed.
 func (c *Client) HandOver(ctx context.Context, rights ...*Right) (Handover, error) {
 	id, timeout := c.Session()
 	h := Handover{Session: id, Timeout: timeout, Chroot: string(c.chroot)}
@@ -83,7 +83,7 @@ func (c *Client) HandOver(ctx context.Context, rights ...*Right) (Handover, erro
 	return h, nil
 }
 
-// heldRight returns what a successor needs to know of a right.
+// heldRight returns the data by which a successor takes a right.
 func heldRight(ctx context.Context, c *Client, r *Right) (HeldRight, error) {
 	if r.c != c {
 		return HeldRight{}, errors.New("the right is of another Client")
@@ -126,8 +126,8 @@ func (h *Handover) checkFreshAt(boot string, now time.Duration) error {
 }
 
 // Rights takes the rights of a Handover for c, which has resumed its session, and whose paths begin at the same chroot.
-// There is one Right for each of h.Held, with the token that it had. A right whose node somebody has deleted meanwhile
-// has ended: its Held returns false.
+// There is one Right for each of h.Held, with the token that it had. If another client has deleted the node of a right
+// meanwhile, that right has ended: its Held returns false.
 //
 // Of several processes that have the same Handover, one gets the rights. Rights raises the version of each node's ACL,
 // with an ACL of the same content, from the value that the predecessor saw: the process that does so first wins. For
@@ -146,7 +146,7 @@ func (h *Handover) Rights(ctx context.Context, c *Client) ([]*Right, error) {
 	}
 	rights := make([]*Right, 0, len(h.Held))
 	for _, held := range h.Held {
-		right, err := h.claim(ctx, c, held)
+		right, err := h.claimRight(ctx, c, held)
 		if err != nil {
 			for _, r := range rights {
 				r.leaveNode()
@@ -158,11 +158,11 @@ func (h *Handover) Rights(ctx context.Context, c *Client) ([]*Right, error) {
 	return rights, nil
 }
 
-// claim takes one right. It tries until a server has replied, or ctx or the session has ended.
-func (h *Handover) claim(ctx context.Context, c *Client, held HeldRight) (*Right, error) {
+// claimRight takes one right. It tries until a server has replied, or ctx or the session has ended.
+func (h *Handover) claimRight(ctx context.Context, c *Client, held HeldRight) (*Right, error) {
 	tried := false // a write of ours may have been carried out
 	for {
-		err := prove(ctx, c)
+		err := proveRight(ctx, c)
 		var acl []ACL
 		var stat Stat
 		if err == nil {
@@ -197,13 +197,13 @@ func (h *Handover) claim(ctx context.Context, c *Client, held HeldRight) (*Right
 	}
 }
 
-// endedRight returns a right that somebody else has ended.
+// endedRight returns a right that another client has ended.
 func endedRight(c *Client, held HeldRight) *Right {
 	r := newRight(c, held.Path, held.Created, held.Token)
 	r.leaveNode()
 	return r
 }
 
-func (h *Handover) token() *session.ResumeToken {
+func (h *Handover) resumeToken() *session.ResumeToken {
 	return &session.ResumeToken{ID: jute.SessionID(h.Session), Password: h.Password, LastZxid: int64(h.LastZxid)}
 }

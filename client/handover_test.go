@@ -90,7 +90,7 @@ func TestHandoverStale(t *testing.T) {
 // Every damage of a file is noticed.
 func TestHandoverDamaged(t *testing.T) {
 	h := testHandover()
-	text, err := h.encode()
+	text, err := h.encodeFile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestHandoverFileRejected(t *testing.T) {
 
 func FuzzDecodeHandover(f *testing.F) {
 	h := testHandover()
-	text, err := h.encode()
+	text, err := h.encodeFile()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func FuzzDecodeHandover(f *testing.F) {
 			wantError(t, err, ErrHandoverDamaged)
 			return
 		}
-		_, _ = h.encode() // must not panic
+		_, _ = h.encodeFile() // must not panic
 	})
 }
 

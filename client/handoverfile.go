@@ -32,8 +32,8 @@ type handoverRecord struct {
 	Boot      string      `json:"boot"`
 }
 
-// encode returns the Handover as bytes: the format and the checksum of the rest, a newline, and JSON.
-func (h *Handover) encode() ([]byte, error) {
+// encodeFile returns the Handover as bytes: the format and the checksum of the rest, a newline, and JSON.
+func (h *Handover) encodeFile() ([]byte, error) {
 	if h.Password == nil {
 		return nil, ErrHandoverGiven
 	}
@@ -84,7 +84,7 @@ func decodeHandover(text []byte) (Handover, error) {
 // The Handover is then the file's: h has no password any more. To take the session back, call ReadHandover; that fails
 // if the successor has been faster. After an error h is as it was.
 func (h *Handover) WriteFile(path string) error {
-	text, err := h.encode()
+	text, err := h.encodeFile()
 	if err == nil {
 		err = writeWhole(path, text)
 	}
@@ -139,7 +139,7 @@ func takeFile(path string) (Handover, error) {
 	if err := os.Rename(path, taken); err != nil {
 		return Handover{}, errors.Unwrap(err)
 	}
-	defer func() { _ = os.Remove(taken) }() // if it stays, nobody reads it again
+	defer func() { _ = os.Remove(taken) }() // if it stays, no process reads it again
 	info, err := os.Lstat(taken)
 	if err != nil {
 		return Handover{}, err

@@ -332,7 +332,7 @@ func handoverOf(t *testing.T, size int) Handover {
 	t.Helper()
 	h := testHandover()
 	h.Chroot = ""
-	text, err := h.encode()
+	text, err := h.encodeFile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func handoverOf(t *testing.T, size int) Handover {
 // A Handover of maxHandoverSize is the longest one, written or read.
 func TestLongestHandover(t *testing.T) {
 	h := handoverOf(t, maxHandoverSize)
-	text, err := h.encode()
+	text, err := h.encodeFile()
 	if err != nil || len(text) != maxHandoverSize {
 		t.Fatalf("%d bytes, %v", len(text), err)
 	}
@@ -352,7 +352,7 @@ func TestLongestHandover(t *testing.T) {
 		t.Errorf("read a chroot of %d bytes, %v", len(got.Chroot), err)
 	}
 	h.Chroot += "x"
-	if _, err := h.encode(); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxHandoverSize+1)) {
+	if _, err := h.encodeFile(); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxHandoverSize+1)) {
 		t.Errorf("one byte more: %v", err)
 	}
 }

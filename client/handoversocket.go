@@ -18,20 +18,20 @@ const (
 	byteConfirmed = 'C'
 )
 
-// ErrHandoverWithdrawn says that the giver of a session has taken it back, because this process was too slow.
+// ErrHandoverWithdrawn means that the giver of a session has taken it back, because this process was too slow.
 var ErrHandoverWithdrawn = errors.New("the other process has taken the session back")
 
-// errOtherUser says that the other end of a socket is a process of another user.
+// errOtherUser means that the other end of a socket is a process of another user.
 var errOtherUser = errors.New("the process at the other end belongs to another user")
 
 // Send gives the session to the process at the other end of a Unix socket, which calls TakeOver. It returns nil when
 // that process has resumed the session. The Handover is then that process's: h has no password any more.
 //
-// If there is an error, the other process does not go on with the session, and the caller can resume it: that is so
-// if ctx ends first too. Send closes conn in any case. Both ends check that the other one runs as the same user. That
-// needs Linux; elsewhere the error is errors.ErrUnsupported, and a file does it.
+// If there is an error, or if ctx ends first, the other process does not continue the session, and the caller can
+// resume it. Send closes conn in any case. Both ends check that the other one runs as the same user. That needs Linux.
+// On other systems the error is errors.ErrUnsupported: use WriteFile there.
 func (h *Handover) Send(ctx context.Context, conn *net.UnixConn) error {
-	err := h.send(ctx, conn)
+	err := h.sendOver(ctx, conn)
 	_ = conn.Close() // the other end reads its end, and must give up unless it has been sent byteConfirmed
 	if err != nil {
 		return fmt.Errorf("client: hand over session %v: %w", h.Session, err)
@@ -40,8 +40,8 @@ func (h *Handover) Send(ctx context.Context, conn *net.UnixConn) error {
 	return nil
 }
 
-func (h *Handover) send(ctx context.Context, conn *net.UnixConn) error {
-	text, err := h.encode()
+func (h *Handover) sendOver(ctx context.Context, conn *net.UnixConn) error {
+	text, err := h.encodeFile()
 	if err == nil {
 		err = checkPeer(conn)
 	}
@@ -81,7 +81,7 @@ func TakeOver(ctx context.Context, conn *net.UnixConn, servers string, cfg Confi
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := confirm(ctx, conn); err != nil {
+	if err := confirmResumed(ctx, conn); err != nil {
 		c.Abandon()
 		return nil, nil, fmt.Errorf("client: take over session %v: %w", h.Session, err)
 	}
@@ -119,8 +119,8 @@ func receiveHandover(ctx context.Context, conn *net.UnixConn) (h Handover, err e
 	return h, err
 }
 
-// confirm reports to the giver that the session is resumed, and waits for its consent.
-func confirm(ctx context.Context, conn *net.UnixConn) error {
+// confirmResumed reports to the giver that the session is resumed, and waits for its consent.
+func confirmResumed(ctx context.Context, conn *net.UnixConn) error {
 	return withContext(ctx, conn, func() error {
 		var reply [1]byte
 		_, err := conn.Write([]byte{byteResumed})

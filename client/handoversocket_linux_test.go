@@ -63,8 +63,8 @@ func TestSendGiven(t *testing.T) {
 	}
 }
 
-// Nothing is sent to a process whose user is not known to be that of this one, and nothing is taken from it. The ends of
-// datagram sockets do not know each other's user.
+// Nothing is sent to a process whose user is not known to be that of this one, and nothing is taken from it. The ends
+// of datagram sockets do not know each other's user.
 func TestOtherUser(t *testing.T) {
 	address := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixgram"}
 	taker, err := net.ListenUnixgram("unixgram", address)
@@ -100,7 +100,7 @@ func TestOtherUser(t *testing.T) {
 // What is no fresh Handover is not taken.
 func TestReceiveRejects(t *testing.T) {
 	frame := func(h Handover) []byte {
-		text, err := h.encode()
+		text, err := h.encodeFile()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestConfirmNeedsConsent(t *testing.T) {
 			_, _ = io.WriteString(giver, reply)
 			_ = giver.Close()
 		}()
-		if err := confirm(t.Context(), taker); !errors.Is(err, want) || (err == nil) != (want == nil) {
+		if err := confirmResumed(t.Context(), taker); !errors.Is(err, want) || (err == nil) != (want == nil) {
 			t.Errorf("after %q: %v", reply, err)
 		}
 	}

@@ -12,8 +12,8 @@ func (c *Client) Held() bool { return c.Remaining() > 0 }
 // ensemble. It is at most the timeout, and 0 if it may not.
 func (c *Client) Remaining() time.Duration { return c.session.Right().Remaining() }
 
-// prove is recipe.Prove.
-func prove(ctx context.Context, c *Client) error {
+// proveRight is recipe.Prove.
+func proveRight(ctx context.Context, c *Client) error {
 	if c.session.Right().IsProven() {
 		return nil
 	}

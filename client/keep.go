@@ -48,7 +48,7 @@ func keepOnce(ctx context.Context, servers string, cfg Config, f func(context.Co
 ) {
 	sessionCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c, err := dial(ctx, servers, cfg, func(last StateChange) {
+	c, err := dialSession(ctx, servers, cfg, func(last StateChange) {
 		if last.State == Closed {
 			last.Err = ErrClosed
 		}

@@ -27,10 +27,10 @@ func TestChroot(t *testing.T) {
 		root        chroot
 		path, there string
 	}{{"", "/", "/"}, {"", "/a", "/a"}, {"/app", "/", "/app"}, {"/app", "/a/b", "/app/a/b"}, {"", "", ""}} {
-		if got := tt.root.full(tt.path); got != tt.there {
+		if got := tt.root.serverPath(tt.path); got != tt.there {
 			t.Errorf("%q of %q is %q", tt.path, tt.root, got)
 		}
-		if got := tt.root.local(tt.there); got != tt.path {
+		if got := tt.root.callerPath(tt.there); got != tt.path {
 			t.Errorf("%q below %q is %q", tt.there, tt.root, got)
 		}
 		if got := jute.NewDecoder(tt.root.appendPath(nil, tt.path)); string((&got).ReadBytes()) != tt.there {
@@ -65,7 +65,7 @@ func TestCreateAllRejectsModes(t *testing.T) {
 			wantError(t, c.CreateAll(t.Context(), "/a/b", mode), ErrBadArguments)
 		}
 		for _, op := range []jute.Op{jute.OpCreate2, jute.OpCreateTTL} {
-			if n := s.Count(op); n > 0 {
+			if n := s.RequestCount(op); n > 0 {
 				t.Errorf("%d requests %v were sent", n, op)
 			}
 		}
@@ -86,8 +86,8 @@ func serveVanishing(conn net.Conn, creates map[string]int) {
 	})
 }
 
-// A mode says whether its node ends with the session, and has a number. A node with a TTL is persistent, or it has a mode
-// that servers reject.
+// A mode says whether its node ends with the session, and has a number. A node with a TTL is persistent, or it has a
+// mode that servers reject.
 func TestModes(t *testing.T) {
 	for _, tt := range []struct {
 		mode                  Mode
@@ -151,7 +151,7 @@ func TestWatchModes(t *testing.T) {
 func TestAsOfEndedWatch(t *testing.T) {
 	for _, mode := range []WatchMode{Node, Tree, TreeWithoutState} {
 		bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-			s.Create("/a")
+			s.CreateNode("/a")
 			w, err := c.NewWatcher("/a", mode)
 			if err != nil {
 				t.Fatal(err)
@@ -163,7 +163,7 @@ func TestAsOfEndedWatch(t *testing.T) {
 			if zxid, complete := w.AsOf(); zxid != 1 || !complete {
 				t.Errorf("as of %d, complete %t; want 1, true", zxid, complete)
 			}
-			s.Expire()
+			s.ExpireSession()
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if zxid, complete := w.AsOf(); zxid != 1 || complete {

@@ -41,7 +41,7 @@ func (c *Client) Multi(ctx context.Context, ops ...Operation) ([]Result, error) 
 	}
 	op := opOfMulti(ops)
 	reply := multiReply{root: c.chroot, results: make([]Result, 0, len(ops)), most: len(ops) + 1}
-	if err := send(ctx, c, op, ops[0].path, checkOperations(op, ops), &multiRecord{root: c.chroot, ops: ops}, &reply); err != nil {
+	if err := sendAndWait(ctx, c, op, ops[0].path, checkOperations(op, ops), &multiRecord{root: c.chroot, ops: ops}, &reply); err != nil {
 		return nil, err
 	}
 	err := multiError(op, ops, reply.results)

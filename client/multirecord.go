@@ -77,9 +77,9 @@ func (r *Result) decode(d *jute.Decoder, op jute.Op, root chroot) {
 		failed.Decode(d)
 		r.Err = failed.Err.Err()
 	case jute.OpCreate:
-		r.Path = root.local(string(d.ReadBytes()))
+		r.Path = root.callerPath(string(d.ReadBytes()))
 	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		r.Path = root.local(string(d.ReadBytes()))
+		r.Path = root.callerPath(string(d.ReadBytes()))
 		r.Stat = readStat(d)
 	case jute.OpSetData:
 		r.Stat = readStat(d)

@@ -18,7 +18,7 @@ func (id SessionID) String() string { return jute.SessionID(id).String() }
 // AnyVersion in a call matches any version of the node.
 const AnyVersion int32 = -1
 
-// Stat is what a node has apart from its data. Servers do not show whether a node is a container or has a TTL.
+// Stat is the metadata of a node. Servers do not show whether a node is a container or has a TTL.
 type Stat struct {
 	Created         Zxid  // the transaction that created the node
 	Changed         Zxid  // the last one that set its data

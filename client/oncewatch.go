@@ -62,11 +62,11 @@ func (c *Client) readAndWatch(ctx context.Context, op jute.Op, path string, into
 	var watch *OnceWatch
 	invalid := CheckPath(path)
 	if invalid == nil {
-		invalid = c.callbacks.check()
+		invalid = c.callbacks.checkNotInCallback()
 	}
 	err := invalid
 	for invalid == nil {
-		watch, err = c.watches.read(ctx, op, c.chroot.full(path), into)
+		watch, err = c.watches.read(ctx, op, c.chroot.serverPath(path), into)
 		if c.policy == Fail {
 			break
 		}

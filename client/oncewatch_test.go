@@ -58,7 +58,7 @@ func TestStoppedWaitsLeaveNothing(t *testing.T) {
 // A watch is removed only when the last one of its kind on the path is stopped.
 func TestStopRemovesTheLastWatch(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Create("/a")
+		s.CreateNode("/a")
 		first, second := mustWatch(t, c, "/a"), mustWatch(t, c, "/a")
 		_, _, children, err := c.ChildrenWatch(t.Context(), "/a")
 		if err != nil {
@@ -69,7 +69,7 @@ func TestStopRemovesTheLastWatch(t *testing.T) {
 		wantWatches(t, s, c, 2, 1)
 		children.Stop()
 		wantWatches(t, s, c, 1, 1)
-		s.Set("/a", "x")
+		s.SetData("/a", "x")
 		if e := <-second.Fired; e.Type != DataChanged {
 			t.Errorf("got %v", e)
 		}
@@ -78,7 +78,7 @@ func TestStopRemovesTheLastWatch(t *testing.T) {
 		}
 		second.Stop()
 		wantWatches(t, s, c, 0, 0)
-		if n := s.Count(jute.OpRemoveWatches); n != 1 {
+		if n := s.RequestCount(jute.OpRemoveWatches); n != 1 {
 			t.Errorf("%d removals, want one: the other watch had fired", n)
 		}
 	})
@@ -87,7 +87,7 @@ func TestStopRemovesTheLastWatch(t *testing.T) {
 // A read in flight keeps the watch, although the caller of another one stops it.
 func TestStopDuringRead(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Create("/a")
+		s.CreateNode("/a")
 		first := mustWatch(t, c, "/a")
 		if err := c.watches.beginRead(t.Context(), "/a", dataAtServer); err != nil {
 			t.Fatal(err)
@@ -102,13 +102,13 @@ func TestStopDuringRead(t *testing.T) {
 // A read waits while the removal of the watch on its path is about to be sent: the server must get it after that.
 func TestReadAfterRemoval(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Create("/a")
+		s.CreateNode("/a")
 		for range 100 {
 			first := mustWatch(t, c, "/a")
 			first.Stop()
 			second := mustWatch(t, c, "/a")
 			wantWatches(t, s, c, 1, 1)
-			s.Set("/a", "x")
+			s.SetData("/a", "x")
 			if e := <-second.Fired; e.Type != DataChanged {
 				t.Errorf("got %v", e)
 			}
@@ -144,7 +144,7 @@ func TestStopWithoutConnection(t *testing.T) {
 		synctest.Wait()
 		w.Stop()
 		synctest.Wait()
-		s.Up()
+		s.AllowConnections()
 		awaitConnected(t, c)
 		wantWatches(t, s, c, 0, 0)
 	})
@@ -161,15 +161,15 @@ func TestStopBeforeExpiry(t *testing.T) {
 		synctest.Wait() // one removal waits for a connection, and the other one for its turn
 		c.watches.mu.Lock()
 		for range 3 { // as after reads that are not sent
-			c.watches.release("/a", c.watches.at("/a"))
-			c.watches.release("/b", c.watches.at("/b"))
+			c.watches.releasePath("/a", c.watches.watchesAt("/a"))
+			c.watches.releasePath("/b", c.watches.watchesAt("/b"))
 		}
 		if queue := c.watches.unwanted.queue; len(queue) > 2 {
 			t.Errorf("%q are to be removed, want each once", queue)
 		}
 		c.watches.mu.Unlock()
-		s.Expire()
-		s.Up()
+		s.ExpireSession()
+		s.AllowConnections()
 		for range c.States(t.Context()) { // until the last state
 		}
 		synctest.Wait()
@@ -191,7 +191,7 @@ func TestRemovalIsSentAgain(t *testing.T) {
 		w.Stop()
 		awaitConnected(t, c)
 		wantWatches(t, s, c, 0, 0)
-		if n := s.Count(jute.OpRemoveWatches); n != 2 {
+		if n := s.RequestCount(jute.OpRemoveWatches); n != 2 {
 			t.Errorf("%d removals, want two", n)
 		}
 	})
@@ -207,7 +207,7 @@ func TestRemovalBefore39LosesNothing(t *testing.T) {
 		wantWatches(t, s, c, 2, 1)
 		w.stop() // the watch of the Node is still there, for the one that waits
 		wantWatches(t, s, c, 2, 1)
-		s.Set("/a", "x")
+		s.SetData("/a", "x")
 		if e := <-waits.Fired; e.Type != DataChanged {
 			t.Errorf("got %v", e)
 		}
@@ -223,7 +223,7 @@ func TestStopBefore39KeepsWatch(t *testing.T) {
 		synctest.Wait() // the Watch is set again
 		once.Stop()
 		synctest.Wait()
-		s.Play("=/a", "+/a/b")
+		s.ApplyChanges("=/a", "+/a/b")
 		w.want(t, "data changed /a -1", "children changed /a -1")
 		w.stop()
 		wantWatches(t, s, c, 0, 0)
@@ -238,10 +238,10 @@ func TestServersWithoutRemoval(t *testing.T) {
 			mustWatch(t, c, fmt.Sprintf("/%d", i)).Stop()
 			wantWatches(t, s, c, 1+i, 1+i)
 		}
-		s.Create("/0")
-		s.Create("/1")
+		s.CreateNode("/0")
+		s.CreateNode("/1")
 		wantWatches(t, s, c, 0, 0)
-		if n := s.Count(jute.OpRemoveWatches); n != 1 {
+		if n := s.RequestCount(jute.OpRemoveWatches); n != 1 {
 			t.Errorf("%d removals, want one", n)
 		}
 	})
@@ -253,7 +253,7 @@ func TestReadGivenUpBeforeRemoval(t *testing.T) {
 		watches := &c.watches
 		removing := make(chan struct{})
 		watches.mu.Lock()
-		watches.at("/a").removing = removing
+		watches.watchesAt("/a").removing = removing
 		watches.mu.Unlock()
 		ctx, cancel := context.WithCancel(t.Context())
 		read := make(chan error, 1)
@@ -266,11 +266,11 @@ func TestReadGivenUpBeforeRemoval(t *testing.T) {
 		cancel()
 		close(removing)
 		watches.paths["/a"].removing = nil
-		watches.release("/a", watches.paths["/a"])
+		watches.releasePath("/a", watches.paths["/a"])
 		watches.mu.Unlock()
 		wantError(t, <-read, context.Canceled)
 		wantWatches(t, s, c, 0, 0)
-		if n := s.Count(jute.OpExists); n != 0 {
+		if n := s.RequestCount(jute.OpExists); n != 0 {
 			t.Errorf("%d reads were sent", n)
 		}
 	})
@@ -280,7 +280,7 @@ func TestReadGivenUpBeforeRemoval(t *testing.T) {
 // remove both.
 func TestStopBefore39WhileWatchIsSet(t *testing.T) {
 	bubbleBefore39(t, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Create("/a")
+		s.CreateNode("/a")
 		once := mustWatch(t, c, "/a")
 		carriedOut := make(chan struct{})
 		s.OnRequest = func(op jute.Op, _ string, _ int) bool {
@@ -295,7 +295,7 @@ func TestStopBefore39WhileWatchIsSet(t *testing.T) {
 		synctest.Wait()
 		close(carriedOut)
 		w.want(t, "gap /a 0-1 below")
-		s.Set("/a", "x")
+		s.SetData("/a", "x")
 		w.want(t, "data changed /a -1")
 		w.stop()
 		wantWatches(t, s, c, 0, 0)
@@ -351,8 +351,8 @@ func TestStopBeforeOlderServer(t *testing.T) {
 		s.Disconnect(true)
 		synctest.Wait()
 		w.stop()
-		s.Downgrade()
-		s.Up()
+		s.BehaveBefore39()
+		s.AllowConnections()
 		awaitConnected(t, c)
 		wantWatches(t, s, c, 0, 0)
 	})

@@ -15,7 +15,7 @@ type Operation struct {
 
 // CreateOp creates a node, as Client.Create does.
 func CreateOp(path string, data []byte, mode Mode) Operation {
-	return Operation{op: mode.op(), path: path, data: data, mode: mode}
+	return Operation{op: mode.createOp(), path: path, data: data, mode: mode}
 }
 
 // SetOp sets a node's data, as Client.Set does.
@@ -75,8 +75,8 @@ type request struct {
 // Append implements session.Record.
 func (r *request) Append(b []byte) []byte { return r.appendBody(b, r.root) }
 
-// op returns the operation that creates a node.
-func (m Mode) op() jute.Op {
+// createOp returns the operation that creates a node.
+func (m Mode) createOp() jute.Op {
 	switch {
 	case m.mode.IsTTL():
 		return jute.OpCreateTTL

@@ -30,8 +30,8 @@ func (o *Operation) checkPath() error {
 	return CheckPath(o.path)
 }
 
-// full returns a path as the servers know it.
-func (r chroot) full(path string) string {
+// serverPath returns a path as the servers know it.
+func (r chroot) serverPath(path string) string {
 	switch {
 	case r == "":
 		return path
@@ -50,8 +50,8 @@ func (r chroot) appendPath(b []byte, path string) []byte {
 	return append(append(b, r...), path...)
 }
 
-// local returns a path as the caller knows it.
-func (r chroot) local(path string) string {
+// callerPath returns a path as the caller knows it.
+func (r chroot) callerPath(path string) string {
 	if path == string(r) && path != "" {
 		return "/"
 	}
@@ -61,11 +61,11 @@ func (r chroot) local(path string) string {
 // localBelow returns a path as the caller knows it. ok is false if it is neither that of the node at prefix, which the
 // caller knows, nor of one below.
 func (r chroot) localBelow(path, prefix string) (local string, ok bool) {
-	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(r.full(prefix), "/"))
+	rest, ok := strings.CutPrefix(path, strings.TrimSuffix(r.serverPath(prefix), "/"))
 	if !ok || rest != "" && rest[0] != '/' {
 		return "", false
 	}
-	return r.local(path), true
+	return r.callerPath(path), true
 }
 
 // parentOf returns the path of a node's parent.
@@ -87,8 +87,8 @@ func pathBelow(path, name string) string {
 	return path + "/" + name
 }
 
-// joined returns lines as a list with commas, or nil for none.
-func joined(lines []string) []byte {
+// joinLines returns lines as a list with commas, or nil for none.
+func joinLines(lines []string) []byte {
 	if lines == nil {
 		return nil
 	}

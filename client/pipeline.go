@@ -24,18 +24,18 @@ func (c *Client) Pipeline() Pipeline { return Pipeline{c} }
 
 // Get is Client.Get.
 func (p Pipeline) Get(ctx context.Context, path string, done func(data []byte, stat Stat, err error)) error {
-	return p.get(ctx, path, false, done)
+	return p.getNode(ctx, path, false, done)
 }
 
 // GetAndWatch is Get, and sets the watch of Client.GetWatch. Config.OnEvent gets its event.
 func (p Pipeline) GetAndWatch(ctx context.Context, path string, done func(data []byte, stat Stat, err error)) error {
-	return p.get(ctx, path, true, done)
+	return p.getNode(ctx, path, true, done)
 }
 
-func (p Pipeline) get(ctx context.Context, path string, watch bool, done func([]byte, Stat, error)) error {
+func (p Pipeline) getNode(ctx context.Context, path string, watch bool, done func([]byte, Stat, error)) error {
 	q := p.newRequest(jute.OpGetData, path, finishGet, done)
 	q.watch = watch
-	return q.send(ctx)
+	return q.sendRequest(ctx)
 }
 
 func finishGet(q *pipelined, body []byte, err error) {
@@ -49,7 +49,7 @@ func finishGet(q *pipelined, body []byte, err error) {
 			done(data, statOf(stat), nil)
 			return
 		}
-		err = q.malformed(&d)
+		err = q.malformedReply(&d)
 	}
 	done(nil, Stat{}, err)
 }
@@ -58,7 +58,7 @@ func finishGet(q *pipelined, body []byte, err error) {
 func (p Pipeline) Set(ctx context.Context, path string, data []byte, version int32, done func(Stat, error)) error {
 	q := p.newRequest(jute.OpSetData, path, finishSet, done)
 	q.data, q.ver = data, version
-	return q.send(ctx)
+	return q.sendRequest(ctx)
 }
 
 func finishSet(q *pipelined, body []byte, err error) {
@@ -71,16 +71,16 @@ func finishSet(q *pipelined, body []byte, err error) {
 			done(statOf(stat), nil)
 			return
 		}
-		err = q.malformed(&d)
+		err = q.malformedReply(&d)
 	}
 	done(Stat{}, err)
 }
 
 // Create is Client.Create.
 func (p Pipeline) Create(ctx context.Context, path string, data []byte, mode Mode, done func(string, Stat, error)) error {
-	q := p.newRequest(mode.op(), path, finishCreate, done)
+	q := p.newRequest(mode.createOp(), path, finishCreate, done)
 	q.data, q.mode = data, mode
-	return q.send(ctx)
+	return q.sendRequest(ctx)
 }
 
 func finishCreate(q *pipelined, body []byte, err error) {
@@ -94,7 +94,7 @@ func finishCreate(q *pipelined, body []byte, err error) {
 			done(path, statOf(stat), nil)
 			return
 		}
-		err = q.malformed(&d)
+		err = q.malformedReply(&d)
 	}
 	done("", Stat{}, err)
 }
@@ -103,7 +103,7 @@ func finishCreate(q *pipelined, body []byte, err error) {
 func (p Pipeline) Delete(ctx context.Context, path string, version int32, done func(error)) error {
 	q := p.newRequest(jute.OpDelete, path, finishEmpty, done)
 	q.ver = version
-	return q.send(ctx)
+	return q.sendRequest(ctx)
 }
 
 func finishEmpty(q *pipelined, _ []byte, err error) { q.done.(func(error))(err) }
@@ -121,7 +121,7 @@ func (p Pipeline) ExistsAndWatch(ctx context.Context, path string, done func(Sta
 func (p Pipeline) exists(ctx context.Context, path string, watch bool, done func(Stat, bool, error)) error {
 	q := p.newRequest(jute.OpExists, path, finishExists, done)
 	q.watch = watch
-	return q.send(ctx)
+	return q.sendRequest(ctx)
 }
 
 func finishExists(q *pipelined, body []byte, err error) {
@@ -134,7 +134,7 @@ func finishExists(q *pipelined, body []byte, err error) {
 			done(statOf(stat), true, nil)
 			return
 		}
-		err = q.malformed(&d)
+		err = q.malformedReply(&d)
 	} else if errors.Is(err, ErrNoNode) {
 		err = nil
 	}
@@ -154,7 +154,7 @@ func (p Pipeline) ChildrenAndWatch(ctx context.Context, path string, done func([
 func (p Pipeline) children(ctx context.Context, path string, watch bool, done func([]string, Stat, error)) error {
 	q := p.newRequest(jute.OpGetChildren2, path, finishChildren, done)
 	q.watch = watch
-	return q.send(ctx)
+	return q.sendRequest(ctx)
 }
 
 func finishChildren(q *pipelined, body []byte, err error) {
@@ -168,7 +168,7 @@ func finishChildren(q *pipelined, body []byte, err error) {
 			done(list.names, statOf(list.stat), nil)
 			return
 		}
-		err = q.malformed(&d)
+		err = q.malformedReply(&d)
 	}
 	done(nil, Stat{}, err)
 }
@@ -178,7 +178,7 @@ func finishChildren(q *pipelined, body []byte, err error) {
 func (p Pipeline) EachChild(ctx context.Context, path string,
 	done func(names iter.Seq2[[]byte, error], stat Stat, err error),
 ) error {
-	return p.newRequest(jute.OpGetChildren2, path, finishEachChild, done).send(ctx)
+	return p.newRequest(jute.OpGetChildren2, path, finishEachChild, done).sendRequest(ctx)
 }
 
 func finishEachChild(q *pipelined, body []byte, err error) {
@@ -188,8 +188,8 @@ func finishEachChild(q *pipelined, body []byte, err error) {
 	var stat Stat
 	if err == nil {
 		d := jute.NewDecoder(body)
-		if stat = list.read(&d); d.Err() != nil {
-			stat, err = Stat{}, q.malformed(&d)
+		if stat = list.readFrom(&d); d.Err() != nil {
+			stat, err = Stat{}, q.malformedReply(&d)
 		}
 	}
 	done(list.each, stat, err)
@@ -199,7 +199,7 @@ func finishEachChild(q *pipelined, body []byte, err error) {
 func (p Pipeline) Multi(ctx context.Context, ops []Operation, done func([]Result, error)) error {
 	q := p.newRequest(opOfMulti(ops), "", finishMulti, done)
 	q.ops = ops
-	return q.send(ctx)
+	return q.sendRequest(ctx)
 }
 
 func finishMulti(q *pipelined, body []byte, err error) {
@@ -213,7 +213,7 @@ func finishMulti(q *pipelined, body []byte, err error) {
 	reply.root, reply.most = q.c.chroot, len(q.ops)+1
 	d := jute.NewDecoder(body)
 	if reply.Decode(&d); d.Err() != nil {
-		done(nil, q.malformed(&d))
+		done(nil, q.malformedReply(&d))
 		return
 	}
 	if err = multiError(q.op, q.ops, reply.results); len(reply.results) != len(q.ops) {
@@ -226,5 +226,5 @@ func finishMulti(q *pipelined, body []byte, err error) {
 // EndSession ends the session at the servers, as Client.Close does, without waiting for the reply. Afterwards, whatever
 // the reply is, the Client must be abandoned.
 func (p Pipeline) EndSession(ctx context.Context, done func(error)) error {
-	return p.newRequest(jute.OpCloseSession, "", finishEmpty, done).send(ctx)
+	return p.newRequest(jute.OpCloseSession, "", finishEmpty, done).sendRequest(ctx)
 }

@@ -42,25 +42,25 @@ func (q *pipelined) Append(b []byte) []byte {
 	return q.appendBody(b, q.c.chroot)
 }
 
-// send sends the request.
-func (q *pipelined) send(ctx context.Context) error {
+// sendRequest sends the request.
+func (q *pipelined) sendRequest(ctx context.Context) error {
 	var rec session.Record = q
 	if q.op == jute.OpCloseSession {
 		rec = nil // it has no record
 	}
-	err := q.check()
+	err := q.checkRequest()
 	if err == nil {
 		err = q.c.session.Go(ctx, q.op, rec, q.onReply)
 	}
 	if err != nil {
 		err = callError(q.op, q.path, err)
-		q.release()
+		q.returnToPool()
 	}
 	return err
 }
 
-// check returns the reason for which the request may not be sent.
-func (q *pipelined) check() error {
+// checkRequest returns the reason for which the request may not be sent.
+func (q *pipelined) checkRequest() error {
 	switch q.op {
 	case jute.OpCloseSession:
 		return nil
@@ -78,11 +78,11 @@ func (q *pipelined) handleReply(r session.Reply, err error) {
 		err = callError(q.op, q.path, r.Err)
 	}
 	q.finish(q, r.Body, err)
-	q.release()
+	q.returnToPool()
 }
 
-// malformed returns the error of a reply that makes no sense.
-func (q *pipelined) malformed(d *jute.Decoder) error {
+// malformedReply returns the error of a reply that makes no sense.
+func (q *pipelined) malformedReply(d *jute.Decoder) error {
 	return callError(q.op, q.path, fmt.Errorf("%w: %w", ErrProtocol, d.Err()))
 }
 
@@ -92,11 +92,11 @@ func (q *pipelined) pathOf(created []byte) string {
 	if root == "" && string(created) == q.path {
 		return q.path
 	}
-	return root.local(string(created))
+	return root.callerPath(string(created))
 }
 
-// release makes the request's memory free for the next one. It keeps nothing of the caller alive.
-func (q *pipelined) release() {
+// returnToPool makes the request's memory free for the next one. It keeps nothing of the caller alive.
+func (q *pipelined) returnToPool() {
 	q.c, q.path, q.finish, q.done = nil, "", nil, nil
 	q.ver, q.watch, q.ops = 0, false, nil
 	if q.data != nil {

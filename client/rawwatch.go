@@ -13,11 +13,11 @@ import (
 //
 // ZooKeeper has such watches since 3.6; older servers reply ErrUnimplemented.
 func (c *Client) AddWatch(ctx context.Context, path string, recursive bool) error {
-	rec := jute.AddWatchRequest{Path: []byte(c.chroot.full(path))}
+	rec := jute.AddWatchRequest{Path: []byte(c.chroot.serverPath(path))}
 	if recursive {
 		rec.Mode = jute.AddWatchPersistentRecursive
 	}
-	return c.do(ctx, jute.OpAddWatch, path, rec, nil)
+	return c.callPath(ctx, jute.OpAddWatch, path, rec, nil)
 }
 
 // WatchType selects watches of a session on one node.
@@ -33,6 +33,6 @@ const (
 // RemoveWatches removes the session's watches of a type on a node at the servers. The error is ErrNoWatch if there
 // are none. A OnceWatch or a Watch on the node then gets no events any more: they have ends of their own.
 func (c *Client) RemoveWatches(ctx context.Context, path string, which WatchType) error {
-	rec := jute.RemoveWatchesRequest{Path: []byte(c.chroot.full(path)), Type: jute.WatcherType(which)}
-	return c.do(ctx, jute.OpRemoveWatches, path, rec, nil)
+	rec := jute.RemoveWatchesRequest{Path: []byte(c.chroot.serverPath(path)), Type: jute.WatcherType(which)}
+	return c.callPath(ctx, jute.OpRemoveWatches, path, rec, nil)
 }

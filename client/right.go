@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// ErrNotHeld says that a Right has ended: nothing was carried out.
+// ErrNotHeld means that a Right has ended: nothing was carried out.
 var ErrNotHeld = errors.New("the right is no longer held")
 
 // Token is a fencing token: a number that grows with every holder of a right. A store that keeps the greatest token it
@@ -17,7 +17,7 @@ type Token int64
 // Right is something that a session holds while one of its ephemeral nodes exists: a lock, or a leadership. It is safe
 // for concurrent use.
 //
-// A Right ends when it is released, when somebody else deletes its node, and when the Client may no longer act on its
+// A Right ends when it is released, when another client deletes its node, and when the Client may no longer act on its
 // session. The ensemble never gives the right to another session before that.
 //
 // A Right that has ended by itself must be released as well: if its session lives on, so does its node, and others wait
@@ -86,8 +86,8 @@ func (r *Right) watchNode() {
 	}
 }
 
-// Held reports whether the right is held at this moment. It is exact as far as the Client may know: if it returns true,
-// the ensemble had given the right to nobody else when Held was called.
+// Held reports whether the right is held at this moment. If it returns true, the ensemble had given the right to no
+// other client when Held was called.
 func (r *Right) Held() bool { return r.over.Err() == nil && r.c.Held() }
 
 // Token returns the fencing token. It is the zxid of the transaction that created the node, or that created the node
@@ -97,7 +97,7 @@ func (r *Right) Token() Token { return r.token }
 // Path returns the path of the node that the right stands for.
 func (r *Right) Path() string { return r.path }
 
-// Lost returns a channel that is closed when the right has ended. That can come late, as AfterRight can: ask Held
+// Lost returns a channel that is closed when the right has ended. That can come late, as AfterRight can: call Held
 // before each act, or use Guard.
 func (r *Right) Lost() <-chan struct{} { return r.over.Done() }
 
@@ -168,8 +168,8 @@ func (r *Right) leaveNode() {
 	r.stopWatch()
 }
 
-// Release gives the right up and waits until the ensemble has done so. If ctx ends first, the Client goes on trying, as
-// long as the session lives. The right has ended in any case.
+// Release gives the right up and waits until the ensemble has done so. If ctx ends first, the Client continues to try
+// as long as the session lives. The right has ended in any case.
 func (r *Right) Release(ctx context.Context) error {
 	ctx, cancel := r.outlast(ctx)
 	defer cancel()
@@ -219,7 +219,8 @@ func (r *Right) deleteNode(mayBeGone bool) error {
 	}
 }
 
-// isGone reports whether the node is deleted, as of now: requests that were sent before are carried out, or never will be.
+// isGone reports whether the node is deleted, as of now: requests that were sent before are carried out, or never will
+// be.
 func (r *Right) isGone(ctx context.Context) (bool, error) {
 	if err := r.c.Sync(ctx); err != nil {
 		return false, err

@@ -55,7 +55,7 @@ func TestReleaseAndTheWatch(t *testing.T) {
 // A right that is released while the server is read-only is given up as soon as a server can write.
 func TestReleaseAtReadOnlyServer(t *testing.T) {
 	bubble(t, Config{AllowReadOnly: true}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Create("/lock")
+		s.CreateNode("/lock")
 		r := newRight(c, "/lock", 0, 0)
 		s.SetReadOnly(true)
 		time.Sleep(time.Second)

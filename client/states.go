@@ -16,7 +16,7 @@ type State = session.State
 const (
 	Connecting  = session.Connecting  // there is no session yet
 	Connected   = session.Connected   // requests pass, on a new session
-	Suspended   = session.Suspended   // there is no connection; the Client looks for one, and the session may have ended
+	Suspended   = session.Suspended   // there is no connection; the Client tries to connect, and the session may have ended
 	Reconnected = session.Reconnected // requests pass again, on the same session
 	ReadOnly    = session.ReadOnly    // reads pass: the server has no leader
 	Expired     = session.Expired     // the session has ended without Close
@@ -40,11 +40,11 @@ type states struct {
 
 // State returns the last change of the session's state.
 func (c *Client) State() StateChange {
-	last, _ := c.states.get()
+	last, _ := c.states.latestChange()
 	return last
 }
 
-func (s *states) get() (last StateChange, changed <-chan struct{}) {
+func (s *states) latestChange() (last StateChange, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, s.changed
@@ -55,7 +55,7 @@ func (s *states) get() (last StateChange, changed <-chan struct{}) {
 func (c *Client) States(ctx context.Context) iter.Seq[StateChange] {
 	return func(yield func(StateChange) bool) {
 		for {
-			last, changed := c.states.get()
+			last, changed := c.states.latestChange()
 			if !yield(last) || last.State.IsFinal() {
 				return
 			}
@@ -86,8 +86,8 @@ func awaitWritable(ctx context.Context, c *Client) error {
 	return c.AwaitConnected(ctx)
 }
 
-// handle is called by the session with every change of its state.
-func (s *states) handle(change StateChange) {
+// handleChange is called by the session with every change of its state.
+func (s *states) handleChange(change StateChange) {
 	s.mu.Lock()
 	s.last = change
 	close(s.changed)
@@ -104,5 +104,5 @@ func (s *states) handle(change StateChange) {
 	if change.State.IsFinal() {
 		s.onEnd(change)
 	}
-	s.callbacks.state(change)
+	s.callbacks.reportState(change)
 }

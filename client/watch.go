@@ -41,8 +41,8 @@ const errOtherMode = "servers before ZooKeeper 3.9 keep one mode of watch on a p
 // Watch watches a node, or a node and all nodes below it, until ctx ends, the session ends, or the loop is left. The
 // node need not exist, and may come and go.
 //
-// The first event is a Gap from transaction 0: it says that the watch is in force. Read then what you need to know;
-// every later change has an event or lies in a Gap:
+// The first event is a Gap from transaction 0. From then on, the watch is in force. Read the nodes that you need after
+// it: every later change has an event or lies in a Gap:
 //
 //   - Each change is in at most one event. The events of a node are in the order of their transactions. While the
 //     connection lasts, so are the events of different nodes.

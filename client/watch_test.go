@@ -102,7 +102,7 @@ func bubbleBefore39(t *testing.T, test func(t *testing.T, s *fakezk.Server, c *C
 // watchNew creates the node /a, and returns a Watch that has read it.
 func watchNew(t *testing.T, s *fakezk.Server, c *Client, mode WatchMode) *watched {
 	t.Helper()
-	s.Create("/a")
+	s.CreateNode("/a")
 	w := watch(c, "/a", mode)
 	w.want(t, "gap /a 0-1 below")
 	return w
@@ -112,12 +112,12 @@ func TestWatchNode(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
 		w := watch(c, "/a", Node)
 		w.want(t, "gap /a 0-0 below")
-		s.Create("/a")
-		s.Create("/a/b")
-		s.Set("/a", "x")
-		s.Set("/a/b", "x")
-		s.Remove("/a/b")
-		s.Remove("/a")
+		s.CreateNode("/a")
+		s.CreateNode("/a/b")
+		s.SetData("/a", "x")
+		s.SetData("/a/b", "x")
+		s.DeleteNode("/a/b")
+		s.DeleteNode("/a")
 		w.want(t, "created /a 1", "children changed /a 2", "data changed /a 3", "children changed /a 5", "deleted /a 6")
 		if err := w.end(); !errors.Is(err, context.Canceled) {
 			t.Errorf("the Watch ended with %v, want context.Canceled", err)
@@ -133,10 +133,10 @@ func TestWatchTree(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
 		w, bare := watch(c, "/", Tree), watch(c, "/", TreeWithoutState)
 		w.want(t, "gap / 0-0 below")
-		s.Create("/a")
-		s.Create("/a/b")
-		s.Set("/a/b", "x")
-		s.Remove("/a/b")
+		s.CreateNode("/a")
+		s.CreateNode("/a/b")
+		s.SetData("/a/b", "x")
+		s.DeleteNode("/a/b")
 		all := []string{"created /a 1", "created /a/b 2", "data changed /a/b 3", "deleted /a/b 4"}
 		w.want(t, all...)
 		bare.want(t, append([]string{"gap / 0-0 below"}, all...)...)
@@ -144,7 +144,7 @@ func TestWatchTree(t *testing.T) {
 			t.Errorf("%d watches are at the server, want one", n)
 		}
 		w.stop()
-		s.Create("/c")
+		s.CreateNode("/c")
 		bare.want(t, "created /c 5")
 		bare.stop()
 		synctest.Wait()
@@ -236,19 +236,19 @@ func TestWatchComparesAfterReconnect(t *testing.T) {
 					s := fakezk.New(t)
 					s.Before39 = before39
 					c := dialFake(t, s, Config{})
-					s.Play(tt.first...)
+					s.ApplyChanges(tt.first...)
 					w := watch(c, "/a", tt.mode)
 					w.want(t, fmt.Sprintf("gap /a 0-%d below", len(tt.first)))
 					s.Disconnect(true)
-					s.Play(tt.away...)
-					s.Up()
+					s.ApplyChanges(tt.away...)
+					s.AllowConnections()
 					awaitConnected(t, c)
 					w.want(t, tt.want...)
-					last := s.Create("/other")
-					s.Create("/a2")
+					last := s.CreateNode("/other")
+					s.CreateNode("/a2")
 					w.want(t)
-					if tt.mode != TreeWithoutState && s.Has("/a") {
-						s.Set("/a", "last")
+					if tt.mode != TreeWithoutState && s.HasNode("/a") {
+						s.SetData("/a", "last")
 						zxid := last + 2
 						if before39 {
 							zxid = -1
@@ -278,7 +278,7 @@ func dialFake(t *testing.T, s *fakezk.Server, cfg Config) *Client {
 	}
 	t.Cleanup(func() {
 		c.Abandon()
-		s.Wait()
+		s.AwaitConnectionsEnd()
 	})
 	return c
 }
@@ -299,18 +299,18 @@ func awaitConnected(t *testing.T, c *Client) {
 // Changes during a comparison are reported once: by an event if the node has been compared, and else by the comparison.
 func TestWatchComparesWhileNodesChange(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Play("+/a", "+/a/b", "+/a/c")
+		s.ApplyChanges("+/a", "+/a/b", "+/a/c")
 		w := watch(c, "/a", Tree)
 		w.want(t, "gap /a 0-3 below")
 		s.Disconnect(true)
-		s.Play("=/a/b")
+		s.ApplyChanges("=/a/b")
 		var once sync.Once
 		s.OnReply = func(op jute.Op, path string) {
 			if op == jute.OpGetChildren2 && path == "/a" { // the names of /a have been read
-				once.Do(func() { s.Play("=/a/b", "=/a/c", "+/a/d", "=/a/d", "-/a/c") })
+				once.Do(func() { s.ApplyChanges("=/a/b", "=/a/c", "+/a/d", "=/a/d", "-/a/c") })
 			}
 		}
-		s.Up()
+		s.AllowConnections()
 		awaitConnected(t, c)
 		w.stop()
 		checkOnce(t, w.lines, map[string][2]int{"/a/b": {4, 5}, "/a/c": {6, 9}, "/a/d": {7, 8}})
@@ -320,18 +320,18 @@ func TestWatchComparesWhileNodesChange(t *testing.T) {
 // A node that goes before the comparison has come to it takes those with it that were known below it and are gone.
 func TestWatchReportsLostBelow(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Play("+/a", "+/a/b", "+/a/b/c")
+		s.ApplyChanges("+/a", "+/a/b", "+/a/b/c")
 		w := watch(c, "/a", Tree)
 		w.want(t, "gap /a 0-3 below")
 		s.Disconnect(true)
-		s.Play("-/a/b/c")
+		s.ApplyChanges("-/a/b/c")
 		var once sync.Once
 		s.OnReply = func(op jute.Op, path string) {
 			if op == jute.OpGetChildren2 && path == "/a" { // /a/b is still to be read
-				once.Do(func() { s.Play("-/a/b") })
+				once.Do(func() { s.ApplyChanges("-/a/b") })
 			}
 		}
-		s.Up()
+		s.AllowConnections()
 		awaitConnected(t, c)
 		w.want(t, "deleted /a/b/c 3--1", "deleted /a/b 5")
 		w.stop()
@@ -368,7 +368,7 @@ func checkOnce(t *testing.T, lines []string, want map[string][2]int) {
 func TestWatchLosesEachReply(t *testing.T) {
 	for lost := range 12 {
 		bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-			s.Play("+/a", "+/a/b", "+/a/c")
+			s.ApplyChanges("+/a", "+/a/b", "+/a/c")
 			n := 0
 			s.OnRequest = func(op jute.Op, _ string, _ int) bool {
 				n++
@@ -386,8 +386,8 @@ func TestWatchLosesEachReply(t *testing.T) {
 			w.lines = nil
 			w.mu.Unlock()
 			s.Disconnect(true)
-			s.Play("=/a/b", "+/a/d", "-/a/c")
-			s.Up()
+			s.ApplyChanges("=/a/b", "+/a/d", "-/a/c")
+			s.AllowConnections()
 			awaitConnected(t, c)
 			awaitConnected(t, c)
 			w.mu.Lock()
@@ -403,7 +403,7 @@ func TestWatchEndsWithSession(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
 		w := watch(c, "/a", Node)
 		w.want(t, "gap /a 0-0 below")
-		s.Expire()
+		s.ExpireSession()
 		<-w.done
 		w.want(t, "session ended /a -1")
 		if !errors.Is(w.err, ErrExpired) {
@@ -453,7 +453,7 @@ func TestWatchSecondModeBefore39(t *testing.T) {
 		if second.err == nil || !strings.Contains(second.err.Error(), errOtherMode) {
 			t.Errorf("the second Watch ended with %v", second.err)
 		}
-		s.Create("/a")
+		s.CreateNode("/a")
 		w.want(t, "created /a -1")
 		w.stop()
 	})
@@ -463,7 +463,7 @@ func TestWatchSecondModeBefore39(t *testing.T) {
 func TestWatchTwoModesAtOnceBefore39(t *testing.T) {
 	for _, begunBefore := range []bool{false, true} {
 		bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-			s.Create("/a")
+			s.CreateNode("/a")
 			begin := func() (node, tree *watched) { return watch(c, "/a", Node), watch(c, "/a", Tree) }
 			var node, tree *watched
 			if begunBefore {
@@ -472,15 +472,15 @@ func TestWatchTwoModesAtOnceBefore39(t *testing.T) {
 			}
 			s.Disconnect(true)
 			synctest.Wait()
-			s.Downgrade()
+			s.BehaveBefore39()
 			if !begunBefore {
 				node, tree = begin()
 				synctest.Wait()
 			}
-			s.Up()
+			s.AllowConnections()
 			awaitConnected(t, c)
 			tree.drop()
-			s.Create("/a/b")
+			s.CreateNode("/a/b")
 			tree.want(t, "created /a/b -1")
 			tree.stop()
 			if err := node.end(); err == nil || !strings.Contains(err.Error(), errOtherMode) {
@@ -494,13 +494,13 @@ func TestWatchTwoModesAtOnceBefore39(t *testing.T) {
 // again.
 func TestWatchReplacedByReadBefore39(t *testing.T) {
 	bubbleBefore39(t, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		w, bare := watch(c, "/a", Tree), watch(c, "/a", TreeWithoutState)
 		w.want(t, "gap /a 0-2 below")
 		bare.want(t, "gap /a 0-2 below")
 		s.OnReply = func(op jute.Op, _ string) {
 			if op == jute.OpGetData { // the changes come before the watch is set again
-				s.Play("=/a/b", "=/a")
+				s.ApplyChanges("=/a/b", "=/a")
 			}
 		}
 		_, _, once, err := c.GetWatch(t.Context(), "/a")
@@ -520,21 +520,21 @@ func TestWatchReplacedByReadBefore39(t *testing.T) {
 // The Client also sets the watch again if only Watches without state need it.
 func TestWatchWithoutStateReplacedBefore39(t *testing.T) {
 	bubbleBefore39(t, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		bare := watch(c, "/a", TreeWithoutState)
 		bare.want(t, "gap /a 0-2 below")
 		if _, _, _, err := c.GetWatch(t.Context(), "/a"); err != nil {
 			t.Fatal(err)
 		}
 		bare.want(t, "gap /a 2-2 below")
-		s.Play("=/a/b", "=/a")
+		s.ApplyChanges("=/a/b", "=/a")
 		bare.want(t, "data changed /a/b -1", "data changed /a -1")
 		bare.stop()
 	})
 }
 
-// A read of children replaces the watch of a node at a server before ZooKeeper 3.9, and the Client sets it again. It does
-// not replace the watch of a tree: that one misses nothing.
+// A read of children replaces the watch of a node at a server before ZooKeeper 3.9, and the Client sets it again. It
+// does not replace the watch of a tree: that one misses nothing.
 func TestWatchAndReadOfChildrenBefore39(t *testing.T) {
 	for mode, want := range map[WatchMode][]string{
 		Node:             {"children changed /a -1", "children changed /a -1"},
@@ -543,17 +543,17 @@ func TestWatchAndReadOfChildrenBefore39(t *testing.T) {
 	} {
 		bubbleBefore39(t, func(t *testing.T, s *fakezk.Server, c *Client) {
 			w := watchNew(t, s, c, mode)
-			before := s.Count(jute.OpAddWatch)
+			before := s.RequestCount(jute.OpAddWatch)
 			if _, _, _, err := c.ChildrenWatch(t.Context(), "/a"); err != nil {
 				t.Fatal(err)
 			}
 			w.want(t) // no Gap
-			if n := s.Count(jute.OpAddWatch) - before; (n == 1) != (mode == Node) {
+			if n := s.RequestCount(jute.OpAddWatch) - before; (n == 1) != (mode == Node) {
 				t.Errorf("mode %d: the watch was set %d times after the read", mode, n)
 			}
-			s.Play("+/a/b")
+			s.ApplyChanges("+/a/b")
 			synctest.Wait()
-			s.Play("+/a/c")
+			s.ApplyChanges("+/a/c")
 			w.want(t, want...)
 			w.stop()
 		})
@@ -566,14 +566,14 @@ func TestWatchMovesToOlderServer(t *testing.T) {
 		w := watchNew(t, s, c, Node)
 		s.Disconnect(true)
 		synctest.Wait()
-		s.Downgrade()
-		s.Up()
+		s.BehaveBefore39()
+		s.AllowConnections()
 		awaitConnected(t, c)
 		if _, _, _, err := c.GetWatch(t.Context(), "/a"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		s.Play("=/a", "=/a")
+		s.ApplyChanges("=/a", "=/a")
 		w.want(t, "data changed /a -1", "data changed /a -1")
 		w.stop()
 	})
@@ -582,15 +582,15 @@ func TestWatchMovesToOlderServer(t *testing.T) {
 // A reader that does not read gets Gaps for what has no room.
 func TestWatchSlowReader(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Create("/a")
-		l := c.watches.listen("/a", Tree)
-		defer c.watches.leave(l)
+		s.CreateNode("/a")
+		l := c.watches.addWatcher("/a", Tree)
+		defer c.watches.removeWatcher(l)
 		synctest.Wait()
 		for i := range MaxWatchEvents - 1 {
-			s.Create(fmt.Sprintf("/a/%d", i))
+			s.CreateNode(fmt.Sprintf("/a/%d", i))
 		}
-		s.Set("/a/5", "x")
-		s.Set("/a/5", "y")
+		s.SetData("/a/5", "x")
+		s.SetData("/a/5", "y")
 		synctest.Wait()
 		if n := len(l.queue.events); n != MaxWatchEvents {
 			t.Fatalf("%d events wait, want %d", n, MaxWatchEvents)
@@ -598,8 +598,8 @@ func TestWatchSlowReader(t *testing.T) {
 		if got, want := text(l.queue.events[6]), "gap /a/5 6-1026"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		s.Create("/a/new")
-		s.Set("/a/new", "x")
+		s.CreateNode("/a/new")
+		s.SetData("/a/new", "x")
 		synctest.Wait()
 		var lines []string
 		for e, ok := l.queue.pop(); ok; e, ok = l.queue.pop() {
@@ -614,17 +614,17 @@ func TestWatchSlowReader(t *testing.T) {
 // A Tree with more nodes than it may keep becomes one without state.
 func TestWatchTooLarge(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		w := watch(c, "/a", Tree)
 		w.want(t, "gap /a 0-2 below")
 		c.watches.mu.Lock()
 		c.watches.paths["/a"].shared[treeWatch].nodes.bytes += MaxWatchBytes
 		c.watches.mu.Unlock()
-		s.Create("/a/c")
+		s.CreateNode("/a/c")
 		w.want(t, "created /a/c 3")
 		s.Disconnect(true)
-		s.Set("/a", "x")
-		s.Up()
+		s.SetData("/a", "x")
+		s.AllowConnections()
 		awaitConnected(t, c)
 		w.want(t, "gap /a 2-4 below")
 		w.stop()
@@ -634,7 +634,7 @@ func TestWatchTooLarge(t *testing.T) {
 // A Tree that becomes too large while it compares its nodes gives a Gap over all of them.
 func TestWatchTooLargeToCompare(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		w := watch(c, "/a", Tree)
 		w.want(t, "gap /a 0-2 below")
 		s.Disconnect(true)
@@ -642,15 +642,15 @@ func TestWatchTooLargeToCompare(t *testing.T) {
 		c.watches.mu.Lock()
 		c.watches.paths["/a"].shared[treeWatch].nodes.bytes += MaxWatchBytes
 		c.watches.mu.Unlock()
-		s.Play("=/a", "+/a/c")
+		s.ApplyChanges("=/a", "+/a/c")
 		late := watch(c, "/a", Tree)
 		bare := watch(c, "/a", TreeWithoutState)
-		s.Up()
+		s.AllowConnections()
 		awaitConnected(t, c)
 		late.want(t, "gap /a 0-4 below")
 		bare.want(t, "gap /a 0-2 below", "gap /a 2-4 below")
 		w.want(t, "data changed /a 3", "gap /a 2-4 below")
-		s.Set("/a/b", "x")
+		s.SetData("/a/b", "x")
 		w.want(t, "data changed /a/b 5")
 		late.want(t, "data changed /a/b 5")
 		for _, w := range []*watched{w, late, bare} {
@@ -662,19 +662,19 @@ func TestWatchTooLargeToCompare(t *testing.T) {
 // A node that the Client may not read is a Gap after a lost connection.
 func TestWatchHiddenNode(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Play("+/a", "+/a/b")
-		s.Hide("/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
+		s.DenyRead("/a/b")
 		w := watch(c, "/a", Tree)
 		w.want(t, "gap /a 0-2 below")
 		s.Disconnect(true)
-		s.Set("/a/b", "x")
-		s.Up()
+		s.SetData("/a/b", "x")
+		s.AllowConnections()
 		awaitConnected(t, c)
 		w.want(t, "gap /a/b 2-3 below")
 		s.Disconnect(true)
-		s.Show("/a/b")
-		s.Play("=/a/b", "+/a/b/c")
-		s.Up()
+		s.AllowRead("/a/b")
+		s.ApplyChanges("=/a/b", "+/a/b/c")
+		s.AllowConnections()
 		awaitConnected(t, c)
 		w.want(t, "gap /a/b -1-5", "created /a/b/c 5")
 		w.stop()
@@ -684,13 +684,13 @@ func TestWatchHiddenNode(t *testing.T) {
 // Events of nodes below one that the Client may not read pass.
 func TestWatchBelowHiddenNode(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Play("+/a", "+/a/b", "+/a/b/c")
-		s.Hide("/a/b")
+		s.ApplyChanges("+/a", "+/a/b", "+/a/b/c")
+		s.DenyRead("/a/b")
 		w := watch(c, "/a", Tree)
 		w.want(t, "gap /a 0-3 below")
-		s.Set("/a/b/c", "x")
+		s.SetData("/a/b/c", "x")
 		w.want(t, "data changed /a/b/c 4")
-		s.Remove("/a/b/c")
+		s.DeleteNode("/a/b/c")
 		w.want(t, "deleted /a/b/c 5")
 		w.stop()
 	})
@@ -700,14 +700,14 @@ func TestWatchBelowHiddenNode(t *testing.T) {
 func TestWatchBelowChroot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fakezk.New(t)
-		s.Play("+/app", "+/app/a")
+		s.ApplyChanges("+/app", "+/app/a")
 		c := dialFake(t, s, Config{})
 		c.chroot = "/app"
 		w, all := watch(c, "/a", Node), watch(c, "/", Tree)
 		w.want(t, "gap /a 0-2 below")
 		s.Disconnect(true)
-		s.Play("+/app/a/b")
-		s.Up()
+		s.ApplyChanges("+/app/a/b")
+		s.AllowConnections()
 		awaitConnected(t, c)
 		w.want(t, "children changed /a 3")
 		all.want(t, "gap / 0-2 below", "created /a/b 3")

@@ -20,35 +20,35 @@ type comparison struct {
 	emit      func(Event)
 }
 
-func (c *comparison) event(e Event, path string) {
+func (c *comparison) applyEvent(e Event, path string) {
 	if !c.silent {
 		e.Path = pathBelow(c.root, path)
 		c.emit(e)
 	}
 }
 
-// read handles the reply to the read of a node. It returns the names of the children that are to be read.
-func (c *comparison) read(path string, code error, stat Stat, names []string) []string {
+// handleRead handles the reply to the read of a node. It returns the names of the children that are to be read.
+func (c *comparison) handleRead(path string, code error, stat Stat, names []string) []string {
 	switch {
 	case code == nil:
-		return c.present(path, stat, names)
+		return c.handlePresent(path, stat, names)
 	case errors.Is(code, jute.NoNode):
-		c.missing(path)
+		c.handleMissing(path)
 	default:
-		c.hidden(path)
+		c.handleHidden(path)
 	}
 	return nil
 }
 
-// present handles a node that exists.
-func (c *comparison) present(path string, stat Stat, names []string) (toRead []string) {
-	n := c.nodes.find(path)
+// handlePresent handles a node that exists.
+func (c *comparison) handlePresent(path string, stat Stat, names []string) (toRead []string) {
+	n := c.nodes.findNode(path)
 	switch {
 	case n == nil && path != "":
 		return nil // its parent has been deleted, or begins again
 	case n == nil:
 		if c.nodes.rootRound != 0 { // it was missing: it may have come and gone before this creation
-			c.event(Event{Type: Gap, From: c.from, Zxid: stat.Created - 1}, path)
+			c.applyEvent(Event{Type: Gap, From: c.from, Zxid: stat.Created - 1}, path)
 		}
 		n = &watchedNode{}
 		c.nodes.setRoot(n)
@@ -63,10 +63,10 @@ func (c *comparison) present(path string, stat Stat, names []string) (toRead []s
 	}
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.Zxid, b.Zxid) })
 	for _, e := range events {
-		c.event(e, path)
+		c.applyEvent(e, path)
 	}
 	c.markRead(path)
-	n.learn(stat, c.nodes.round)
+	n.recordStat(stat, c.nodes.round)
 	return toRead
 }
 
@@ -77,8 +77,8 @@ func (c *comparison) markRead(path string) {
 	}
 }
 
-// learn makes a Stat known.
-func (n *watchedNode) learn(s Stat, round uint32) {
+// recordStat makes a Stat known.
+func (n *watchedNode) recordStat(s Stat, round uint32) {
 	n.created, n.changed, n.childrenChanged = s.Created, s.Changed, s.ChildrenChanged
 	n.version, n.childrenVersion = s.Version, s.ChildrenVersion
 	n.round, n.hidden = round, false
@@ -92,8 +92,8 @@ func (n *watchedNode) isOther(s Stat) bool {
 	return !n.isNew() && !n.hidden && n.created != NoZxid && n.created != s.Created
 }
 
-// last returns the last transaction on a node that is known.
-func (n *watchedNode) last() Zxid { return max(n.created, n.changed, n.childrenChanged) }
+// lastZxid returns the last transaction on a node that is known.
+func (n *watchedNode) lastZxid() Zxid { return max(n.created, n.changed, n.childrenChanged) }
 
 // differences returns events for the creation of a node and for the changes of its data.
 func (n *watchedNode) differences(s Stat) []Event {
@@ -101,14 +101,14 @@ func (n *watchedNode) differences(s Stat) []Event {
 	case n.hidden:
 		return []Event{{Type: Gap, From: NoZxid, Zxid: max(s.Created, s.Changed, s.ChildrenChanged)}}
 	case n.isOther(s):
-		return []Event{{Type: Gap, From: n.last(), Zxid: max(s.Created, s.Changed, s.ChildrenChanged)}}
+		return []Event{{Type: Gap, From: n.lastZxid(), Zxid: max(s.Created, s.Changed, s.ChildrenChanged)}}
 	case n.isNew():
 		created := Event{Type: NodeCreated, Zxid: s.Created}
-		return append([]Event{created}, changes(DataChanged, s.Version, s.Created, s.Changed)...)
+		return append([]Event{created}, changeEvents(DataChanged, s.Version, s.Created, s.Changed)...)
 	case s.Version == n.version && n.changed != NoZxid && s.Changed != n.changed:
-		return changes(DataChanged, 2, n.changed, s.Changed)
+		return changeEvents(DataChanged, 2, n.changed, s.Changed)
 	}
-	return changes(DataChanged, s.Version-n.version, n.changed, s.Changed)
+	return changeEvents(DataChanged, s.Version-n.version, n.changed, s.Changed)
 }
 
 // childrenDifference returns an event for the changes of the names of the children.
@@ -117,13 +117,14 @@ func (n *watchedNode) childrenDifference(s Stat) []Event {
 	case n.hidden, n.isOther(s):
 		return nil // the Gap is about the children, too
 	case n.isNew():
-		return changes(ChildrenChanged, s.ChildrenVersion, s.Created, s.ChildrenChanged)
+		return changeEvents(ChildrenChanged, s.ChildrenVersion, s.Created, s.ChildrenChanged)
 	}
-	return changes(ChildrenChanged, s.ChildrenVersion-n.childrenVersion, n.childrenChanged, s.ChildrenChanged)
+	return changeEvents(ChildrenChanged, s.ChildrenVersion-n.childrenVersion, n.childrenChanged, s.ChildrenChanged)
 }
 
-// changes returns the event for n changes of one kind, of which the last one was made by to: none, the event, or a Gap.
-func changes(kind EventType, n int32, from, to Zxid) []Event {
+// changeEvents returns the event for n changes of one kind, of which the last one was made by to: none, the event, or a
+// Gap.
+func changeEvents(kind EventType, n int32, from, to Zxid) []Event {
 	switch n {
 	case 0:
 		return nil
@@ -142,7 +143,7 @@ func (c *comparison) compareNames(n *watchedNode, path string, s Stat, names []s
 		present[name] = true
 		if n.children[name] == nil {
 			created++
-			c.nodes.add(n, strings.Clone(name), &watchedNode{}) // name shares the memory of its list
+			c.nodes.addChild(n, strings.Clone(name), &watchedNode{}) // name shares the memory of its list
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {
@@ -170,15 +171,15 @@ func (c *comparison) deleteBelow(parent *watchedNode, name, path string) {
 	for _, child := range slices.Sorted(maps.Keys(n.children)) {
 		c.deleteBelow(n, child, pathBelowRoot(path, child))
 	}
-	c.nodes.forget(parent, name)
-	c.event(Event{Type: NodeDeleted, Zxid: NoZxid, From: c.from}, path)
+	c.nodes.removeChild(parent, name)
+	c.applyEvent(Event{Type: NodeDeleted, Zxid: NoZxid, From: c.from}, path)
 }
 
-// missing handles a node that does not exist.
-func (c *comparison) missing(path string) {
+// handleMissing handles a node that does not exist.
+func (c *comparison) handleMissing(path string) {
 	if path != "" {
 		parentPath, name := splitLast(path)
-		if parent := c.nodes.find(parentPath); parent != nil && parent.children[name] != nil {
+		if parent := c.nodes.findNode(parentPath); parent != nil && parent.children[name] != nil {
 			c.deleteBelow(parent, name, path)
 		}
 		return
@@ -188,16 +189,16 @@ func (c *comparison) missing(path string) {
 		for _, child := range slices.Sorted(maps.Keys(root.children)) {
 			c.deleteBelow(root, child, child)
 		}
-		c.event(Event{Type: NodeDeleted, Zxid: NoZxid, From: c.from}, "")
+		c.applyEvent(Event{Type: NodeDeleted, Zxid: NoZxid, From: c.from}, "")
 	case c.nodes.rootRound != 0: // it may have come and gone
-		c.event(Event{Type: Gap, From: c.from, Zxid: c.now}, "")
+		c.applyEvent(Event{Type: Gap, From: c.from, Zxid: c.now}, "")
 	}
 	c.nodes.setRoot(nil)
 }
 
-// hidden handles a node that the Client may not read. Nothing is known of the nodes below it.
-func (c *comparison) hidden(path string) {
-	n := c.nodes.find(path)
+// handleHidden handles a node that the Client may not read. Nothing is known of the nodes below it.
+func (c *comparison) handleHidden(path string) {
+	n := c.nodes.findNode(path)
 	switch {
 	case n == nil && path != "":
 		return
@@ -208,7 +209,7 @@ func (c *comparison) hidden(path string) {
 	c.nodes.forgetChildren(n)
 	n.hidden, n.round = true, c.nodes.round
 	c.markRead(path)
-	c.event(Event{Type: Gap, From: c.from, Zxid: c.now, Below: true}, path)
+	c.applyEvent(Event{Type: Gap, From: c.from, Zxid: c.now, Below: true}, path)
 }
 
 // pathBelowRoot is pathBelow for paths relative to the root.

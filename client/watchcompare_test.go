@@ -9,8 +9,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// secondRound returns a comparison in the second round, of nodes that were known in the first one, and the events that it
-// emits. What was missed lies between the transactions 100 and 200.
+// secondRound returns a comparison in the second round, of nodes that were known in the first one, and the events that
+// it emits. What was missed lies between the transactions 100 and 200.
 func secondRound(kind sharedKind, root *watchedNode) (c *comparison, lines *[]string) {
 	k := newWatchedNodes(kind)
 	k.round = 1
@@ -69,7 +69,7 @@ func TestCompareRoot(t *testing.T) {
 		{"missing before, with children", nil, Stat{Created: 150, Changed: 150, ChildrenChanged: 156, ChildrenVersion: 2}, []string{"gap /a 100-149", "created /a 150", "gap /a 150-156"}},
 	} {
 		c, lines := secondRound(nodeWatch, tt.known)
-		if names := c.read("", nil, tt.stat, nil); names != nil {
+		if names := c.handleRead("", nil, tt.stat, nil); names != nil {
 			t.Errorf("%s: %q are to be read", tt.name, names)
 		}
 		if !slices.Equal(*lines, tt.want) {
@@ -91,7 +91,7 @@ func TestCompareRoot(t *testing.T) {
 func TestNamesKeepNoList(t *testing.T) {
 	c, _ := secondRound(treeWatch, knownNode())
 	list := "a name of a list, and another one"
-	c.read("", nil, Stat{Created: 10, ChildrenVersion: 6}, []string{list[:6], list[22:]})
+	c.handleRead("", nil, Stat{Created: 10, ChildrenVersion: 6}, []string{list[:6], list[22:]})
 	begin := uintptr(unsafe.Pointer(unsafe.StringData(list)))
 	for name := range c.nodes.root.children {
 		if at := uintptr(unsafe.Pointer(unsafe.StringData(name))); at >= begin && at < begin+uintptr(len(list)) {
@@ -109,10 +109,10 @@ func TestCompareNames(t *testing.T) {
 		root := knownNode()
 		c, lines := secondRound(treeWatch, root)
 		for _, name := range []string{"b", "c"} {
-			c.nodes.add(root, name, knownNode())
+			c.nodes.addChild(root, name, knownNode())
 		}
-		c.nodes.add(root.children["b"], "x", knownNode())
-		c.nodes.add(root.children["b"].children["x"], "y", knownNode())
+		c.nodes.addChild(root.children["b"], "x", knownNode())
+		c.nodes.addChild(root.children["b"].children["x"], "y", knownNode())
 		if change != nil {
 			change(root)
 		}
@@ -137,7 +137,7 @@ func TestCompareNames(t *testing.T) {
 	} {
 		c, lines := family(tt.change)
 		stat := Stat{Created: 10, Changed: 20, ChildrenChanged: 160, Version: 3, ChildrenVersion: tt.children}
-		if toRead := c.read("", nil, stat, tt.names); !slices.Equal(toRead, tt.names) {
+		if toRead := c.handleRead("", nil, stat, tt.names); !slices.Equal(toRead, tt.names) {
 			t.Errorf("%s: %q are to be read, want %q", tt.name, toRead, tt.names)
 		}
 		if !slices.Equal(*lines, tt.want) {
@@ -150,18 +150,18 @@ func TestCompareNames(t *testing.T) {
 		}
 	}
 	c, lines := family(nil)
-	c.read("b", nil, Stat{Created: 10, Changed: 155, ChildrenChanged: 30, Version: 4, ChildrenVersion: 4}, []string{"x"})
-	c.read("d", nil, Stat{}, nil) // its parent is not read yet
-	c.read("e", errors.New("unreadable"), Stat{}, nil)
-	c.read("d/e", jute.NoNode, Stat{}, nil)
-	c.read("b/d", jute.NoNode, Stat{}, nil)
-	c.read("b/x", jute.NoNode, Stat{}, nil)
-	c.read("c", jute.NoAuth, Stat{}, nil)
+	c.handleRead("b", nil, Stat{Created: 10, Changed: 155, ChildrenChanged: 30, Version: 4, ChildrenVersion: 4}, []string{"x"})
+	c.handleRead("d", nil, Stat{}, nil) // its parent is not read yet
+	c.handleRead("e", errors.New("unreadable"), Stat{}, nil)
+	c.handleRead("d/e", jute.NoNode, Stat{}, nil)
+	c.handleRead("b/d", jute.NoNode, Stat{}, nil)
+	c.handleRead("b/x", jute.NoNode, Stat{}, nil)
+	c.handleRead("c", jute.NoAuth, Stat{}, nil)
 	want := []string{"data changed /a/b 155", "deleted /a/b/x/y 100--1", "deleted /a/b/x 100--1", "gap /a/c 100-200 below"}
 	if !slices.Equal(*lines, want) || c.nodes.rootRound != 1 {
 		t.Errorf("%q, want %q; the root was read in round %d", *lines, want, c.nodes.rootRound)
 	}
-	if n := c.nodes.find("c"); !n.hidden || n.round != 2 {
+	if n := c.nodes.findNode("c"); !n.hidden || n.round != 2 {
 		t.Errorf("a node that is hidden: %+v", n)
 	}
 }
@@ -182,10 +182,10 @@ func TestCompareMissingRoot(t *testing.T) {
 	} {
 		c, lines := secondRound(treeWatch, tt.root)
 		if tt.root != nil {
-			c.nodes.add(tt.root, "c", knownNode())
-			c.nodes.add(tt.root, "b", knownNode())
+			c.nodes.addChild(tt.root, "c", knownNode())
+			c.nodes.addChild(tt.root, "b", knownNode())
 		}
-		c.read("", tt.code, Stat{}, nil)
+		c.handleRead("", tt.code, Stat{}, nil)
 		if !slices.Equal(*lines, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, *lines, tt.want)
 		}
@@ -199,8 +199,8 @@ func TestCompareMissingRoot(t *testing.T) {
 	k := newWatchedNodes(treeWatch)
 	k.round = 1
 	c := &comparison{nodes: k, root: "/a", from: 100, now: 200, silent: true, emit: func(e Event) { t.Errorf("silent, and %s", text(e)) }}
-	c.read("", jute.NoNode, Stat{}, nil)
-	c.read("", nil, Stat{Created: 150, Changed: 150, ChildrenChanged: 150}, []string{"b"})
+	c.handleRead("", jute.NoNode, Stat{}, nil)
+	c.handleRead("", nil, Stat{Created: 150, Changed: 150, ChildrenChanged: 150}, []string{"b"})
 }
 
 // A root that was never read has not come and gone.
@@ -208,7 +208,7 @@ func TestCompareFirst(t *testing.T) {
 	for code, want := range map[error][]string{nil: {"created /a 150"}, jute.NoNode: nil} {
 		c, lines := secondRound(nodeWatch, nil)
 		c.nodes.rootRound = 0
-		c.read("", code, Stat{Created: 150, Changed: 150, ChildrenChanged: 150}, nil)
+		c.handleRead("", code, Stat{Created: 150, Changed: 150, ChildrenChanged: 150}, nil)
 		if !slices.Equal(*lines, want) {
 			t.Errorf("%v: %q, want %q", code, *lines, want)
 		}

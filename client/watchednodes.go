@@ -32,8 +32,8 @@ type watchedNodes struct {
 
 func newWatchedNodes(kind sharedKind) *watchedNodes { return &watchedNodes{kind: kind} }
 
-// find returns the node at a path, or nil.
-func (k *watchedNodes) find(path string) *watchedNode {
+// findNode returns the node at a path, or nil.
+func (k *watchedNodes) findNode(path string) *watchedNode {
 	n := k.root
 	for n != nil && path != "" {
 		var name string
@@ -51,14 +51,14 @@ func splitLast(path string) (parent, name string) {
 	return "", path
 }
 
-// apply changes the nodes by an event. It reports whether the event is to be passed on. If not, the comparison that
-// goes on will find the change. That is so if the node, or the names of its parent, are still to be read.
-func (k *watchedNodes) apply(e Event, path string, comparing bool) (passes bool) {
+// applyEvent changes the nodes by an event. It reports whether the event must be passed on. If the node, or the names
+// of the children of its parent, are still to be read, the running comparison will find the change instead.
+func (k *watchedNodes) applyEvent(e Event, path string, comparing bool) (passes bool) {
 	if path == "" {
 		return k.applyToRoot(e, comparing)
 	}
 	parentPath, name := splitLast(path)
-	parent := k.find(parentPath)
+	parent := k.findNode(parentPath)
 	if parent == nil || parent.round != k.round {
 		return !comparing
 	}
@@ -66,13 +66,13 @@ func (k *watchedNodes) apply(e Event, path string, comparing bool) (passes bool)
 	switch e.Type {
 	case NodeCreated:
 		if n != nil {
-			k.forget(parent, name)
+			k.removeChild(parent, name)
 		}
-		k.add(parent, name, newborn(e.Zxid, k.round))
+		k.addChild(parent, name, newWatchedNode(e.Zxid, k.round))
 		parent.countChild(e.Zxid)
 	case NodeDeleted:
 		if n != nil {
-			k.forget(parent, name)
+			k.removeChild(parent, name)
 		}
 		parent.countChild(e.Zxid)
 	case DataChanged:
@@ -88,7 +88,7 @@ func (k *watchedNodes) lostBelow(e Event, path string) (lost []string) {
 		return nil
 	}
 	parentPath, name := splitLast(path)
-	parent := k.find(parentPath)
+	parent := k.findNode(parentPath)
 	if parent == nil || parent.round != k.round {
 		return nil // the comparison finds that the node is gone
 	}
@@ -113,7 +113,7 @@ func (k *watchedNodes) applyToRoot(e Event, comparing bool) (passes bool) {
 	}
 	switch e.Type {
 	case NodeCreated:
-		k.setRoot(newborn(e.Zxid, k.round))
+		k.setRoot(newWatchedNode(e.Zxid, k.round))
 	case NodeDeleted:
 		k.setRoot(nil)
 	case ChildrenChanged:
@@ -138,8 +138,8 @@ func (k *watchedNodes) applyToData(n *watchedNode, e Event, comparing bool) (pas
 	return true
 }
 
-// newborn returns a node that an event has reported.
-func newborn(zxid Zxid, round uint32) *watchedNode {
+// newWatchedNode returns a node that an event has reported.
+func newWatchedNode(zxid Zxid, round uint32) *watchedNode {
 	return &watchedNode{created: zxid, changed: zxid, childrenChanged: zxid, round: round}
 }
 
@@ -149,7 +149,7 @@ func (n *watchedNode) countChild(zxid Zxid) {
 	n.childrenVersion++
 }
 
-func (k *watchedNodes) add(parent *watchedNode, name string, n *watchedNode) {
+func (k *watchedNodes) addChild(parent *watchedNode, name string, n *watchedNode) {
 	if parent.children == nil {
 		parent.children = map[string]*watchedNode{}
 	}
@@ -157,8 +157,8 @@ func (k *watchedNodes) add(parent *watchedNode, name string, n *watchedNode) {
 	k.bytes += watchedNodeBytes + len(name)
 }
 
-// forget removes a child and all nodes below it.
-func (k *watchedNodes) forget(parent *watchedNode, name string) {
+// removeChild removes a child and all nodes below it.
+func (k *watchedNodes) removeChild(parent *watchedNode, name string) {
 	k.forgetChildren(parent.children[name])
 	delete(parent.children, name)
 	k.bytes -= watchedNodeBytes + len(name)
@@ -166,7 +166,7 @@ func (k *watchedNodes) forget(parent *watchedNode, name string) {
 
 func (k *watchedNodes) forgetChildren(n *watchedNode) {
 	for name := range n.children {
-		k.forget(n, name)
+		k.removeChild(n, name)
 	}
 	n.children = nil
 }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// Watcher is what Client.Watch loops over, for callers that need to know up to which transaction they have the events.
+// Watcher is the queue of events behind Client.Watch, for callers that need the transaction up to which they have all
+// events.
 // It is safe for concurrent use. The lock of the table guards its fields.
 type Watcher struct {
 	table     *watchTable
@@ -19,38 +20,38 @@ type Watcher struct {
 	ready     chan struct{} // has room for one: there are events, or end
 }
 
-// push adds an event. The lock of the table is held.
-func (l *Watcher) push(e Event) {
+// pushEvent adds an event. The lock of the table is held.
+func (l *Watcher) pushEvent(e Event) {
 	if l.waiting || l.end != nil {
 		return
 	}
 	l.queue.push(e, l.root)
-	l.wake()
+	l.wakeReader()
 }
 
-// begin adds the first event. The lock of the table is held.
-func (l *Watcher) begin(zxid Zxid) {
+// pushFirst adds the first event. The lock of the table is held.
+func (l *Watcher) pushFirst(zxid Zxid) {
 	l.waiting = false
-	l.push(Event{Type: Gap, Path: l.root, Zxid: zxid, Below: true})
+	l.pushEvent(Event{Type: Gap, Path: l.root, Zxid: zxid, Below: true})
 }
 
-func (l *Watcher) wake() {
+func (l *Watcher) wakeReader() {
 	select {
 	case l.ready <- struct{}{}:
 	default:
 	}
 }
 
-// fail ends the Watch after the events that wait. The lock of the table is held.
-func (l *Watcher) fail(err error) {
+// failAfterEvents ends the Watch after the events that wait. The lock of the table is held.
+func (l *Watcher) failAfterEvents(err error) {
 	if l.end == nil {
 		l.end = err
-		l.wake()
+		l.wakeReader()
 	}
 }
 
-// NewWatcher begins a Watch: see Client.Watch. It does not block. Close must be called. The error says that mode is
-// none, or that no node may have the path.
+// NewWatcher begins a Watch: see Client.Watch. It does not block. Close must be called. It returns an error if mode is
+// not a WatchMode, or if the path is not valid.
 func (c *Client) NewWatcher(path string, mode WatchMode) (*Watcher, error) {
 	if mode < Node || mode > TreeWithoutState {
 		return nil, fmt.Errorf("client: watch %s: mode %d must be Node, Tree or TreeWithoutState", path, mode)
@@ -58,11 +59,11 @@ func (c *Client) NewWatcher(path string, mode WatchMode) (*Watcher, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, fmt.Errorf("client: watch: %w", err)
 	}
-	return c.watches.listen(path, mode), nil
+	return c.watches.addWatcher(path, mode), nil
 }
 
 // Close ends the Watch. Next and TryNext then return context.Canceled. A second call does nothing.
-func (l *Watcher) Close() { l.table.leave(l) }
+func (l *Watcher) Close() { l.table.removeWatcher(l) }
 
 // Ready gets a value when there may be something for TryNext.
 func (l *Watcher) Ready() <-chan struct{} { return l.ready }
@@ -109,59 +110,59 @@ func (l *Watcher) AsOf() (zxid Zxid, complete bool) {
 	case w == nil, l.waiting, !w.isSet:
 		return 0, false
 	case !l.queue.isEmpty():
-		return before(l.queue.events[l.queue.first]), false
+		return zxidBefore(l.queue.events[l.queue.first]), false
 	case l.end != nil:
 		return w.last, false
 	case w.isStateless(l) && w.owesGap, !w.isStateless(l) && w.phase == comparing:
 		return w.from, false
 	}
-	return w.now(), true
+	return w.lastSeenZxid(), true
 }
 
-// listen begins a Watch. leave must follow.
-func (t *watchTable) listen(path string, mode WatchMode) *Watcher {
+// addWatcher begins a Watch. leave must follow.
+func (t *watchTable) addWatcher(path string, mode WatchMode) *Watcher {
 	l := &Watcher{
 		table: t, root: path, stateless: mode == TreeWithoutState, waiting: true, ready: make(chan struct{}, 1),
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended != nil {
-		l.fail(t.endError())
+		l.failAfterEvents(t.endError())
 		return l
 	}
 	kind := treeWatch
 	if mode == Node {
 		kind = nodeWatch
 	}
-	full := t.c.chroot.full(path)
-	p := t.at(full)
+	full := t.c.chroot.serverPath(path)
+	p := t.watchesAt(full)
 	if p.shared[kind] == nil {
 		p.shared[kind] = newSharedWatch(t, full, kind)
 		if kind == treeWatch {
 			t.trees++
 		}
-		t.c.background.Go(p.shared[kind].keep)
+		t.c.background.Go(p.shared[kind].keepSet)
 	}
 	l.shared = p.shared[kind]
-	l.shared.join(l)
+	l.shared.addWatcher(l)
 	return l
 }
 
-// leave ends a Watch.
-func (t *watchTable) leave(l *Watcher) {
+// removeWatcher ends a Watch.
+func (t *watchTable) removeWatcher(l *Watcher) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	l.fail(context.Canceled)
+	l.failAfterEvents(context.Canceled)
 	l.closed = true
-	if l.shared != nil && l.shared.part(l) {
-		t.drop(l.shared)
+	if l.shared != nil && l.shared.removeWatcher(l) {
+		t.dropSharedWatch(l.shared)
 	}
 }
 
-// drop takes a shared watch without listeners out of the table. The lock is held.
-func (t *watchTable) drop(w *sharedWatch) {
+// dropSharedWatch takes a shared watch without listeners out of the table. The lock is held.
+func (t *watchTable) dropSharedWatch(w *sharedWatch) {
 	w.stop()
-	p := t.at(w.path)
+	p := t.watchesAt(w.path)
 	if p.shared[w.kind] != w {
 		return // it has been dropped before
 	}
@@ -169,5 +170,5 @@ func (t *watchTable) drop(w *sharedWatch) {
 	if w.kind == treeWatch {
 		t.trees--
 	}
-	t.release(w.path, p)
+	t.releasePath(w.path, p)
 }

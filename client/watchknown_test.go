@@ -27,7 +27,7 @@ func awayWhile(t *testing.T, s *fakezk.Server, c *Client, change func()) {
 	s.Disconnect(true)
 	synctest.Wait()
 	change()
-	s.Up()
+	s.AllowConnections()
 	awaitConnected(t, c)
 }
 
@@ -38,15 +38,15 @@ func TestWatchKnowsItsNodes(t *testing.T) {
 		bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			if random.IntN(2) > 0 {
-				s.Play("+/a", "+/a/1", "=/a/1")
+				s.ApplyChanges("+/a", "+/a/1", "=/a/1")
 			}
 			w := watch(c, "/a", []WatchMode{Tree, Node}[seed%2])
 			synctest.Wait()
 			for range 20 {
 				changeNode(random, s)
 			}
-			if !s.Has("/a") {
-				s.Create("/a")
+			if !s.HasNode("/a") {
+				s.CreateNode("/a")
 			}
 			w.drop()
 			if seed%4 < 2 {
@@ -54,12 +54,12 @@ func TestWatchKnowsItsNodes(t *testing.T) {
 				w.want(t)
 			}
 			path := "/a"
-			if below := s.Below("/a"); seed%2 == 0 {
+			if below := s.ListSubtree("/a"); seed%2 == 0 {
 				path, _, _ = strings.Cut(below[random.IntN(len(below))], "=")
 			}
 			if seed%2 == 0 && random.IntN(2) > 0 { // a node that was never read
 				path += "/fresh"
-				s.Create(path)
+				s.CreateNode(path)
 				w.drop()
 			}
 			stat, _, err := c.Exists(t.Context(), path)
@@ -68,13 +68,13 @@ func TestWatchKnowsItsNodes(t *testing.T) {
 			}
 			from, last := stat.Changed, int64(0)
 			if random.IntN(2) > 0 {
-				awayWhile(t, s, c, func() { s.Set(path, "y"); last = s.Set(path, "z") })
+				awayWhile(t, s, c, func() { s.SetData(path, "y"); last = s.SetData(path, "z") })
 			} else {
 				from = stat.ChildrenChanged
-				awayWhile(t, s, c, func() { s.Create(path + "/new"); last = s.Remove(path + "/new") })
+				awayWhile(t, s, c, func() { s.CreateNode(path + "/new"); last = s.DeleteNode(path + "/new") })
 			}
 			w.want(t, fmt.Sprintf("gap %s %d-%d", path, from, last))
-			awayWhile(t, s, c, func() { last = s.Set(path, "again") })
+			awayWhile(t, s, c, func() { last = s.SetData(path, "again") })
 			w.want(t, fmt.Sprintf("data changed %s %d", path, last))
 			w.stop()
 		})
@@ -85,17 +85,17 @@ func TestWatchKnowsItsNodes(t *testing.T) {
 func changeNode(random *rand.Rand, s *fakezk.Server) {
 	path := "/a"
 	for range random.IntN(3) {
-		if s.Has(path) {
+		if s.HasNode(path) {
 			path += fmt.Sprintf("/%d", random.IntN(2))
 		}
 	}
 	switch {
-	case !s.Has(path):
-		s.Create(path)
-	case random.IntN(2) == 0 && len(s.Below(path)) == 1:
-		s.Remove(path)
+	case !s.HasNode(path):
+		s.CreateNode(path)
+	case random.IntN(2) == 0 && len(s.ListSubtree(path)) == 1:
+		s.DeleteNode(path)
 	default:
-		s.Set(path, "x")
+		s.SetData(path, "x")
 	}
 }
 
@@ -109,7 +109,7 @@ func TestWatchedBytes(t *testing.T) {
 			changeNode(random, s)
 			synctest.Wait()
 			want := 0
-			for _, line := range s.Below("/a") {
+			for _, line := range s.ListSubtree("/a") {
 				path, _, _ := strings.Cut(line, "=")
 				_, name := splitLast(strings.TrimPrefix(path, "/a"))
 				want += watchedNodeBytes + len(name)
@@ -118,7 +118,7 @@ func TestWatchedBytes(t *testing.T) {
 			got := c.watches.paths["/a"].shared[treeWatch].nodes.bytes
 			c.watches.mu.Unlock()
 			if got != want {
-				t.Fatalf("%d bytes are counted for %q, want %d", got, s.Below("/a"), want)
+				t.Fatalf("%d bytes are counted for %q, want %d", got, s.ListSubtree("/a"), want)
 			}
 		}
 		w.stop()
@@ -128,7 +128,7 @@ func TestWatchedBytes(t *testing.T) {
 // A Watcher knows up to which transaction it has the events. Another event of the last transaction may follow.
 func TestWatcherAsOf(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		w, err := c.NewWatcher("/a", Tree)
 		if err != nil {
 			t.Fatal(err)
@@ -150,16 +150,16 @@ func TestWatcherAsOf(t *testing.T) {
 		want(0, false)
 		next()
 		want(2, true)
-		s.Play("=/a/b", "=/a/b")
+		s.ApplyChanges("=/a/b", "=/a/b")
 		want(2, false)
 		next()
 		want(3, false)
 		next()
 		want(3, true) // of transaction 4 there may be another event
 		s.Disconnect(true)
-		s.Set("/a", "x")
+		s.SetData("/a", "x")
 		want(3, false)
-		s.Up()
+		s.AllowConnections()
 		awaitConnected(t, c)
 		want(4, false)
 		next()
@@ -179,7 +179,7 @@ func TestClosedWatcherHasNoSessionEnd(t *testing.T) {
 			t.Errorf("the first event is %v: %v", e, err)
 		}
 		w.Close()
-		s.Expire()
+		s.ExpireSession()
 		for range c.States(t.Context()) { // until the last state
 		}
 		if e, ok, err := w.TryNext(); ok || e != (Event{}) || !errors.Is(err, context.Canceled) {
@@ -201,11 +201,11 @@ func TestWatchReadIsNotSent(t *testing.T) {
 			t.Errorf("the read ended with %v", err)
 		}
 		rec := jute.AddWatchRequest{Path: []byte("/a")}
-		if err := shared.request(jute.OpAddWatch, rec, nil); !errors.Is(err, ErrConnectionLost) && !errors.Is(err, ErrSuspended) {
+		if err := shared.requestWatch(jute.OpAddWatch, rec, nil); !errors.Is(err, ErrConnectionLost) && !errors.Is(err, ErrSuspended) {
 			t.Errorf("a request ended with %v", err)
 		}
-		s.Set("/a", "x")
-		s.Up()
+		s.SetData("/a", "x")
+		s.AllowConnections()
 		awaitConnected(t, c)
 		w.want(t, "data changed /a 2")
 		c.watches.mu.Lock()

@@ -12,10 +12,10 @@ func TestLostBelow(t *testing.T) {
 	nodes.round = 1
 	root, parent := &watchedNode{round: 1}, &watchedNode{round: 1}
 	nodes.setRoot(root)
-	nodes.add(root, "parent", parent)
-	nodes.add(parent, "b", &watchedNode{round: 1})
-	nodes.add(parent, "a", &watchedNode{round: 1})
-	nodes.add(parent.children["a"], "x", &watchedNode{round: 1})
+	nodes.addChild(root, "parent", parent)
+	nodes.addChild(parent, "b", &watchedNode{round: 1})
+	nodes.addChild(parent, "a", &watchedNode{round: 1})
+	nodes.addChild(parent.children["a"], "x", &watchedNode{round: 1})
 	lost := func(typ EventType, path string, want ...string) {
 		t.Helper()
 		if got := nodes.lostBelow(Event{Type: typ}, path); !slices.Equal(got, want) {
@@ -38,13 +38,13 @@ func TestLostBelow(t *testing.T) {
 func TestCreatedAgain(t *testing.T) {
 	nodes := newWatchedNodes(treeWatch)
 	nodes.setRoot(&watchedNode{})
-	nodes.add(nodes.root, "parent", &watchedNode{})
+	nodes.addChild(nodes.root, "parent", &watchedNode{})
 	before := nodes.bytes
-	nodes.add(nodes.root.children["parent"], "a", &watchedNode{})
-	if !nodes.apply(Event{Type: NodeCreated, Zxid: 9}, "parent", false) {
+	nodes.addChild(nodes.root.children["parent"], "a", &watchedNode{})
+	if !nodes.applyEvent(Event{Type: NodeCreated, Zxid: 9}, "parent", false) {
 		t.Error("the event is held back")
 	}
-	if n := nodes.find("parent"); n == nil || n.created != 9 || len(n.children) > 0 || nodes.bytes != before {
+	if n := nodes.findNode("parent"); n == nil || n.created != 9 || len(n.children) > 0 || nodes.bytes != before {
 		t.Errorf("%+v, %d bytes, want %d", n, nodes.bytes, before)
 	}
 }

@@ -39,12 +39,12 @@ func (q *eventQueue) push(e Event, root string) {
 func gapOver(first, second Event, path string, below bool) Event {
 	return Event{
 		Type: Gap, Path: path, Below: below,
-		From: min(before(first), before(second)), Zxid: max(first.Zxid, second.Zxid),
+		From: min(zxidBefore(first), zxidBefore(second)), Zxid: max(first.Zxid, second.Zxid),
 	}
 }
 
-// before returns a transaction before all changes of an event, or NoZxid, which is less than all others.
-func before(e Event) Zxid {
+// zxidBefore returns a transaction before all changes of an event, or NoZxid, which is less than all others.
+func zxidBefore(e Event) Zxid {
 	if e.Type == Gap || e.Zxid == NoZxid {
 		return e.From
 	}

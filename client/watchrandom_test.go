@@ -47,7 +47,7 @@ func (f *follower) follow(e Event) {
 
 // read looks at a node, or at all nodes below it, too.
 func (f *follower) read(path string, below bool) {
-	for _, line := range f.s.Below(path) {
+	for _, line := range f.s.ListSubtree(path) {
 		if found, data, _ := strings.Cut(line, "="); below || found == path {
 			f.nodes[found] = data
 		}
@@ -70,7 +70,7 @@ func watchRandomly(t *testing.T, seed uint64) {
 	s.OnRequest = func(jute.Op, string, int) bool { return !settled.Load() && losses.IntN(30) == 0 }
 	c := dialFake(t, s, Config{})
 	if random.IntN(4) > 0 {
-		s.Create("/a")
+		s.CreateNode("/a")
 	}
 	mode := []WatchMode{Tree, TreeWithoutState}[seed%2]
 	f := &follower{t: t, s: s, nodes: map[string]string{}, last: map[string]Zxid{}}
@@ -87,17 +87,17 @@ func watchRandomly(t *testing.T, seed uint64) {
 	for i := range 200 {
 		path := "/a"
 		for range random.IntN(3) {
-			if s.Has(path) {
+			if s.HasNode(path) {
 				path += fmt.Sprintf("/%d", random.IntN(3))
 			}
 		}
 		switch {
-		case !s.Has(path):
-			s.Create(path)
-		case random.IntN(2) == 0 && len(s.Below(path)) == 1:
-			s.Remove(path)
+		case !s.HasNode(path):
+			s.CreateNode(path)
+		case random.IntN(2) == 0 && len(s.ListSubtree(path)) == 1:
+			s.DeleteNode(path)
 		default:
-			s.Set(path, fmt.Sprint(i))
+			s.SetData(path, fmt.Sprint(i))
 		}
 		switch random.IntN(12) {
 		case 0:
@@ -126,7 +126,7 @@ func watchRandomly(t *testing.T, seed uint64) {
 		got = append(got, path+"="+data)
 	}
 	slices.Sort(got)
-	want := s.Below("/a")
+	want := s.ListSubtree("/a")
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("seed %d: the nodes are %q, want %q", seed, got, want)

@@ -69,7 +69,7 @@ func (w *sharedWatch) nodeRead(path string, round uint32, r session.Reply, err e
 	}
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
-	defer w.signal()
+	defer w.wakeKeeper()
 	w.reads--
 	if w.nodes == nil || w.nodes.round != round {
 		return // it is forgotten, or begins again
@@ -80,11 +80,11 @@ func (w *sharedWatch) nodeRead(path string, round uint32, r session.Reply, err e
 	}
 	w.last = max(w.last, Zxid(r.Zxid))
 	c := comparison{
-		nodes: w.nodes, root: w.table.c.chroot.local(w.path), from: w.from, now: w.last,
-		silent: w.phase == learning, emit: func(e Event) { w.push(e, false) },
+		nodes: w.nodes, root: w.table.c.chroot.callerPath(w.path), from: w.from, now: w.last,
+		silent: w.phase == learning, emit: func(e Event) { w.pushEvent(e, false) },
 	}
-	below := w.below(path)
-	for _, name := range c.read(below, r.Err.Err(), statOf(resp.stat), resp.names) {
+	below := w.relativePath(path)
+	for _, name := range c.handleRead(below, r.Err.Err(), statOf(resp.stat), resp.names) {
 		w.toRead = append(w.toRead, pathBelow(path, name))
 	}
 	w.checkSize()
@@ -99,7 +99,7 @@ func (w *sharedWatch) checkRead() {
 	w.phase = known
 	for _, l := range w.listeners {
 		if l.waiting {
-			l.begin(w.now())
+			l.pushFirst(w.lastSeenZxid())
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (w *sharedWatch) checkSize() {
 		return
 	}
 	wasComparing := w.phase == comparing
-	w.forget(tooLarge)
+	w.discardNodes(tooLarge)
 	if !wasComparing {
 		return
 	}
@@ -119,9 +119,9 @@ func (w *sharedWatch) checkSize() {
 		switch {
 		case l.stateless:
 		case l.waiting:
-			l.begin(w.now())
+			l.pushFirst(w.lastSeenZxid())
 		default:
-			l.push(Event{Type: Gap, Path: l.root, From: w.from, Zxid: w.now(), Below: true})
+			l.pushEvent(Event{Type: Gap, Path: l.root, From: w.from, Zxid: w.lastSeenZxid(), Below: true})
 		}
 	}
 }

@@ -17,7 +17,7 @@ const (
 	addsKinds                    // each kind of watch on a path can be set and removed for itself
 )
 
-// unwantedWatches are the paths with watches at the servers that nobody wants any more. It has at most one entry for
+// unwantedWatches are the paths with watches at the servers that no caller wants any more. It has at most one entry for
 // each path of the table.
 type unwantedWatches struct {
 	queue    []string
@@ -43,8 +43,8 @@ func (t *watchTable) removeLater(path string) {
 	}
 }
 
-// nextRemoval returns a removal that removes only what nobody wants, and the kinds that are then no longer set. ok is
-// false if there is none. The lock is held.
+// nextRemoval returns a removal that removes only unwanted watches, and the kinds that are no longer set after it. ok
+// is false if there is none. The lock is held.
 func (t *watchTable) nextRemoval(p *pathWatches) (typ jute.WatcherType, removed []serverKind, ok bool) {
 	if p.removals > 0 || p.removing != nil || t.unwanted.hopeless {
 		return 0, nil, false
@@ -72,14 +72,14 @@ func (t *watchTable) nextRemoval(p *pathWatches) (typ jute.WatcherType, removed 
 	return 0, nil, false
 }
 
-// isWanted reports whether somebody wants a watch on the path, or may soon.
+// isWanted reports whether a caller wants a watch on the path, or may want one soon.
 func (p *pathWatches) isWanted() bool {
 	return p.shared != [sharedKinds]*sharedWatch{} || p.reading != [onceKinds]int{} ||
 		p.hasOnce(dataAtServer) || p.hasOnce(childrenAtServer)
 }
 
-// removeUnwanted removes watches that nobody wants, until there are none left or the session has ended. The session's
-// MaxInFlight limits the requests.
+// removeUnwanted removes unwanted watches until there are none left or the session has ended. The session's MaxInFlight
+// limits the requests.
 func (t *watchTable) removeUnwanted() {
 	ctx := context.Background() // the end of the session ends all calls
 	for {
@@ -129,13 +129,13 @@ func (t *watchTable) takeUnwanted() (path string, typ jute.WatcherType, removed 
 func (t *watchTable) removalSent(path string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.at(path)
+	p := t.watchesAt(path)
 	close(p.removing)
 	p.removing = nil
 	if err != nil {
 		p.removals--
 	}
-	t.release(path, p)
+	t.releasePath(path, p)
 }
 
 // stopRemoving is called when the session has ended.
@@ -149,7 +149,7 @@ func (t *watchTable) stopRemoving() {
 func (t *watchTable) removalAnswered(path string, removed []serverKind, r session.Reply, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.at(path)
+	p := t.watchesAt(path)
 	p.removals--
 	persistent := removed[0] >= persistentAtServer
 	switch {
@@ -163,5 +163,5 @@ func (t *watchTable) removalAnswered(path string, removed []serverKind, r sessio
 			p.set[kind] = false
 		}
 	}
-	t.release(path, p)
+	t.releasePath(path, p)
 }

@@ -32,7 +32,7 @@ type sharedWatch struct {
 	table *watchTable
 	path  string // as the servers know it
 	kind  sharedKind
-	ctx   context.Context // ends when nobody wants the watch
+	ctx   context.Context // ends when no caller wants the watch
 	stop  context.CancelFunc
 	wake  chan struct{} // has room for one: there is something to do
 
@@ -59,40 +59,40 @@ func newSharedWatch(t *watchTable, path string, kind sharedKind) *sharedWatch {
 // atServer returns the kind of watch at the servers.
 func (w *sharedWatch) atServer() serverKind { return persistentAtServer + serverKind(w.kind) }
 
-// now returns the last transaction that the Client has seen. The lock is held.
-func (w *sharedWatch) now() Zxid { return max(w.last, Zxid(w.table.c.session.LastZxid())) }
+// lastSeenZxid returns the last transaction that the Client has seen. The lock is held.
+func (w *sharedWatch) lastSeenZxid() Zxid { return max(w.last, Zxid(w.table.c.session.LastZxid())) }
 
-// join adds a Watch. The lock is held.
-func (w *sharedWatch) join(l *Watcher) {
+// addWatcher adds a Watch. The lock is held.
+func (w *sharedWatch) addWatcher(l *Watcher) {
 	w.listeners = append(w.listeners, l)
 	if !w.isSet {
 		return // added does the rest
 	}
 	if !l.stateless && w.nodes == nil && w.phase == known {
-		w.learn()
+		w.startReading()
 	}
 	if l.stateless || w.phase != comparing {
-		l.begin(w.now())
+		l.pushFirst(w.lastSeenZxid())
 	}
 }
 
-// part removes a Watch, and reports whether it was the last one. The lock is held.
-func (w *sharedWatch) part(l *Watcher) bool {
+// removeWatcher removes a Watch, and reports whether it was the last one. The lock is held.
+func (w *sharedWatch) removeWatcher(l *Watcher) bool {
 	w.listeners = slices.DeleteFunc(w.listeners, func(other *Watcher) bool { return other == l })
 	if !slices.ContainsFunc(w.listeners, func(l *Watcher) bool { return !l.stateless }) {
-		w.forget(known)
+		w.discardNodes(known)
 	}
 	return len(w.listeners) == 0
 }
 
-// learn begins to read the nodes for the first time. The lock is held.
-func (w *sharedWatch) learn() {
+// startReading begins to read the nodes for the first time. The lock is held.
+func (w *sharedWatch) startReading() {
 	w.phase, w.nodes = learning, newWatchedNodes(w.kind)
 	w.restartReads()
 }
 
-// forget ends the reads and frees what is kept. The lock is held.
-func (w *sharedWatch) forget(phase watchPhase) {
+// discardNodes ends the reads and frees what is kept. The lock is held.
+func (w *sharedWatch) discardNodes(phase watchPhase) {
 	w.phase, w.nodes, w.toRead = phase, nil, nil
 }
 
@@ -100,21 +100,21 @@ func (w *sharedWatch) forget(phase watchPhase) {
 func (w *sharedWatch) restartReads() {
 	w.nodes.round++
 	w.toRead = append(w.toRead[:0], w.path)
-	w.signal()
+	w.wakeKeeper()
 }
 
-func (w *sharedWatch) signal() {
+func (w *sharedWatch) wakeKeeper() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// push passes an event to the Watches with state, and to those without if all is set. The lock is held.
-func (w *sharedWatch) push(e Event, all bool) {
+// pushEvent passes an event to the Watches with state, and to those without if all is set. The lock is held.
+func (w *sharedWatch) pushEvent(e Event, all bool) {
 	for _, l := range w.listeners {
 		if all || !w.isStateless(l) {
-			l.push(e)
+			l.pushEvent(e)
 		}
 	}
 }
@@ -125,46 +125,46 @@ func (w *sharedWatch) reportLost(e Event, path string) {
 	if w.phase != comparing {
 		return
 	}
-	root := w.table.c.chroot.local(w.path)
+	root := w.table.c.chroot.callerPath(w.path)
 	for _, lost := range w.nodes.lostBelow(e, path) {
-		w.push(Event{Type: NodeDeleted, Path: pathBelow(root, lost), Zxid: NoZxid, From: w.from}, false)
+		w.pushEvent(Event{Type: NodeDeleted, Path: pathBelow(root, lost), Zxid: NoZxid, From: w.from}, false)
 	}
 }
 
 // isStateless reports whether a listener gets a Gap in place of a comparison. The lock is held.
 func (w *sharedWatch) isStateless(l *Watcher) bool { return l.stateless || w.phase == tooLarge }
 
-// deliver handles an event of a node at path, as the servers know it. The lock is held.
-func (w *sharedWatch) deliver(e Event, path string) {
+// deliverEvent handles an event of a node at path, as the servers know it. The lock is held.
+func (w *sharedWatch) deliverEvent(e Event, path string) {
 	if !w.isSet {
 		return
 	}
 	w.last = max(w.last, e.Zxid-1) // a transaction can have more events
 	passes := true
 	if w.nodes != nil {
-		w.reportLost(e, w.below(path))
-		passes = w.nodes.apply(e, w.below(path), w.phase == comparing)
+		w.reportLost(e, w.relativePath(path))
+		passes = w.nodes.applyEvent(e, w.relativePath(path), w.phase == comparing)
 	}
 	for _, l := range w.listeners {
 		if passes || w.isStateless(l) {
-			l.push(e)
+			l.pushEvent(e)
 		}
 	}
 	w.checkSize()
 }
 
-// below returns a path relative to the watch's: "" for the watched node.
-func (w *sharedWatch) below(path string) string {
+// relativePath returns a path relative to the watch's: "" for the watched node.
+func (w *sharedWatch) relativePath(path string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(path, w.path), "/")
 }
 
-// missed is called when events may be missed from now on. The lock is held.
-func (w *sharedWatch) missed() {
+// markMissed is called when events may be missed from now on. The lock is held.
+func (w *sharedWatch) markMissed() {
 	if !w.isSet {
 		return
 	}
 	if !w.owesGap && w.phase != comparing {
-		w.from = w.now()
+		w.from = w.lastSeenZxid()
 	}
 	w.owesGap = true
 	switch w.phase {
@@ -174,7 +174,7 @@ func (w *sharedWatch) missed() {
 			w.restartReads()
 		}
 	case learning: // there is nothing yet to compare with
-		w.learn()
+		w.startReading()
 		for _, l := range w.listeners {
 			l.waiting = !l.stateless // those without state have begun
 		}
@@ -185,12 +185,12 @@ func (w *sharedWatch) missed() {
 
 func (w *sharedWatch) disconnected() {
 	w.toRead = w.toRead[:0]
-	w.missed()
+	w.markMissed()
 }
 
 // reconnected is called when the watch is set again, unless a server has it no longer. The lock is held.
 func (w *sharedWatch) reconnected() {
-	w.signal()
+	w.wakeKeeper()
 	if !w.isSet || w.mustAdd {
 		return
 	}
@@ -206,45 +206,45 @@ func (w *sharedWatch) payGap() {
 	for _, l := range w.listeners {
 		switch {
 		case w.isStateless(l):
-			l.push(Event{Type: Gap, Path: l.root, From: w.from, Zxid: w.now(), Below: true})
+			l.pushEvent(Event{Type: Gap, Path: l.root, From: w.from, Zxid: w.lastSeenZxid(), Below: true})
 		case l.waiting && w.phase == learning:
-			l.begin(w.now())
+			l.pushFirst(w.lastSeenZxid())
 		}
 	}
 }
 
-// replaced is called when a read has set a watch of the kind. Servers before ZooKeeper 3.9 have then no persistent one.
-// The lock is held.
-func (p *pathWatches) replaced(kind serverKind) {
+// replacePersistent is called when a read has set a watch of the kind. Servers before ZooKeeper 3.9 have then no
+// persistent one. The lock is held.
+func (p *pathWatches) replacePersistent(kind serverKind) {
 	for _, w := range p.shared {
 		if w != nil && (kind == dataAtServer || w.kind == nodeWatch) {
-			w.missed()
+			w.markMissed()
 			w.mustAdd = true
-			w.signal()
+			w.wakeKeeper()
 		}
 	}
 }
 
-// end ends all Watches. The lock is held.
-func (w *sharedWatch) end(err error) {
+// endAll ends all Watches. The lock is held.
+func (w *sharedWatch) endAll(err error) {
 	w.stop()
 	for _, l := range w.listeners {
-		l.fail(err)
+		l.failAfterEvents(err)
 	}
 }
 
-// fail ends all Watches, and takes the watch out of the table so that the next Watch tries again.
-func (w *sharedWatch) fail(err error) {
+// failAll ends all Watches, and takes the watch out of the table so that the next Watch tries again.
+func (w *sharedWatch) failAll(err error) {
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
-	w.end(watchError(w.table.c.chroot.local(w.path), err))
-	w.table.drop(w)
+	w.endAll(watchError(w.table.c.chroot.callerPath(w.path), err))
+	w.table.dropSharedWatch(w)
 }
 
-// keep sets the watch and reads the nodes whenever that is necessary, until nobody wants the watch.
-func (w *sharedWatch) keep() {
-	for w.ctx.Err() == nil && w.table.c.AwaitConnected(w.ctx) == nil { // else nobody wants it, or the session has ended
-		err := w.set()
+// keepSet sets the watch and reads the nodes whenever that is necessary, until no caller wants the watch.
+func (w *sharedWatch) keepSet() {
+	for w.ctx.Err() == nil && w.table.c.AwaitConnected(w.ctx) == nil { // otherwise no caller wants it, or the session has ended
+		err := w.setAtServer()
 		if err == nil {
 			err = w.readNodes()
 		}
@@ -252,7 +252,7 @@ func (w *sharedWatch) keep() {
 		case errors.Is(err, ErrConnectionLost), errors.Is(err, ErrSuspended):
 			continue
 		case err != nil && w.ctx.Err() == nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrExpired):
-			w.fail(err)
+			w.failAll(err)
 			return
 		case err != nil:
 			<-w.ctx.Done() // the session ends, or has ended
@@ -265,8 +265,8 @@ func (w *sharedWatch) keep() {
 	}
 }
 
-// set sets the watch at the server, unless it is set.
-func (w *sharedWatch) set() error {
+// setAtServer sets the watch at the server, unless it is set.
+func (w *sharedWatch) setAtServer() error {
 	w.table.mu.Lock()
 	isSet := w.isSet && !w.mustAdd
 	version := w.table.versions
@@ -291,7 +291,7 @@ func (w *sharedWatch) set() error {
 		return nil
 	}
 	rec := jute.AddWatchRequest{Path: []byte(w.path), Mode: w.kind.addMode()}
-	return w.request(jute.OpAddWatch, rec, w.added)
+	return w.requestWatch(jute.OpAddWatch, rec, w.handleAdded)
 }
 
 // isFirst reports whether the watch may stay where the servers can keep only one of it and other.
@@ -304,20 +304,20 @@ func (w *sharedWatch) isFirst(other *sharedWatch) bool {
 	return w.kind == treeWatch
 }
 
-// added handles the reply to addWatch, on the reader.
-func (w *sharedWatch) added(r session.Reply) error {
+// handleAdded handles the reply to addWatch, on the reader.
+func (w *sharedWatch) handleAdded(r session.Reply) error {
 	if r.Err != jute.OK {
 		return r.Err
 	}
 	t := w.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.at(w.path)
+	p := t.watchesAt(w.path)
 	p.set[w.atServer()] = true
 	if p.shared[w.kind] == w {
 		w.last = max(w.last, Zxid(r.Zxid))
 		if !w.isSet {
-			w.begin()
+			w.startFollowing()
 		}
 		w.payGap()
 		if w.mustAdd && w.nodes != nil {
@@ -325,18 +325,18 @@ func (w *sharedWatch) added(r session.Reply) error {
 		}
 		w.mustAdd = false
 	}
-	t.release(w.path, p)
+	t.releasePath(w.path, p)
 	return nil
 }
 
-// begin is called when the watch is set for the first time. The lock is held.
-func (w *sharedWatch) begin() {
+// startFollowing is called when the watch is set for the first time. The lock is held.
+func (w *sharedWatch) startFollowing() {
 	w.isSet = true
 	if slices.ContainsFunc(w.listeners, func(l *Watcher) bool { return !l.stateless }) {
-		w.learn()
+		w.startReading()
 	}
 	for _, l := range w.listeners {
-		l.begin(w.now())
+		l.pushFirst(w.lastSeenZxid())
 	}
 }
 
@@ -344,7 +344,7 @@ func (w *sharedWatch) begin() {
 // servers do not know changes nothing.
 func (w *sharedWatch) findVersion() (version serverVersion, err error) {
 	rec := jute.CheckWatchesRequest{Path: []byte(w.path), Type: jute.WatcherPersistentRecursive}
-	err = w.request(jute.OpCheckWatches, rec, func(r session.Reply) error {
+	err = w.requestWatch(jute.OpCheckWatches, rec, func(r session.Reply) error {
 		version = addsKinds
 		if r.Err != jute.OK && r.Err != jute.NoWatcher {
 			version = replacesKinds
@@ -352,14 +352,14 @@ func (w *sharedWatch) findVersion() (version serverVersion, err error) {
 		w.table.mu.Lock()
 		defer w.table.mu.Unlock()
 		w.table.versions = version
-		w.table.release(w.path, w.table.at(w.path))
+		w.table.releasePath(w.path, w.table.watchesAt(w.path))
 		return nil
 	})
 	return version, err
 }
 
-// request sends a request and waits until handle has handled the reply, on the reader.
-func (w *sharedWatch) request(op jute.Op, rec session.Record, handle func(session.Reply) error) error {
+// requestWatch sends a request and waits until handle has handled the reply, on the reader.
+func (w *sharedWatch) requestWatch(op jute.Op, rec session.Record, handle func(session.Reply) error) error {
 	done := make(chan error, 1)
 	err := w.table.c.session.Go(w.ctx, op, rec, func(r session.Reply, err error) {
 		if err == nil {

@@ -26,7 +26,7 @@ var firedBy = map[EventType][]watchKind{
 	ChildrenChanged: {watchChildren},
 }
 
-// serverKind is the kind of a watch as servers tell them apart. Each can be set once on a path.
+// serverKind is the kind of a watch at the servers. Each can be set once on a path.
 type serverKind int
 
 const (
@@ -68,7 +68,7 @@ func (p *pathWatches) isEmpty() bool {
 		p.removing == nil && p.removals == 0
 }
 
-// hasOnce reports whether somebody waits for a watch of the kind.
+// hasOnce reports whether a caller waits for a watch of the kind.
 func (p *pathWatches) hasOnce(kind serverKind) bool {
 	if kind == childrenAtServer {
 		return len(p.once[watchChildren]) > 0
@@ -99,8 +99,8 @@ type watchTable struct {
 	unwanted unwantedWatches
 }
 
-// at returns the watches on a path, to be changed. release must follow. The lock is held.
-func (t *watchTable) at(path string) *pathWatches {
+// watchesAt returns the watches on a path, to be changed. release must follow. The lock is held.
+func (t *watchTable) watchesAt(path string) *pathWatches {
 	p := t.paths[path]
 	if p == nil {
 		p = &pathWatches{}
@@ -109,9 +109,9 @@ func (t *watchTable) at(path string) *pathWatches {
 	return p
 }
 
-// release forgets the path if nothing is known of it, and has watches removed that nobody wants any more. The lock is
-// held.
-func (t *watchTable) release(path string, p *pathWatches) {
+// releasePath removes the path from the table if the table has no data for it, and queues unwanted watches for removal.
+// The lock is held.
+func (t *watchTable) releasePath(path string, p *pathWatches) {
 	if p.isEmpty() {
 		delete(t.paths, path)
 	} else if _, _, unwanted := t.nextRemoval(p); unwanted && t.ended == nil {
@@ -122,26 +122,26 @@ func (t *watchTable) release(path string, p *pathWatches) {
 // handleEvent is called by the session with each event of a node.
 func (t *watchTable) handleEvent(e jute.WatcherEvent, zxid int64) {
 	path := string(e.Path)
-	event := Event{Type: EventType(e.Type), Path: t.c.chroot.local(path), Zxid: Zxid(zxid)}
+	event := Event{Type: EventType(e.Type), Path: t.c.chroot.callerPath(path), Zxid: Zxid(zxid)}
 	if event.Zxid == NoZxid {
 		event.From = NoZxid
 	}
-	t.c.callbacks.event(event)
+	t.c.callbacks.callOnEvent(event)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.paths[path]
 	if p != nil {
 		for _, kind := range firedBy[event.Type] {
 			for _, w := range p.once[kind] {
-				w.fire(event)
+				w.fireEvent(event)
 			}
 			p.once[kind] = nil
 			p.set[kind.atServer()] = false
 		}
 		if w := p.shared[nodeWatch]; w != nil {
-			w.deliver(event, path)
+			w.deliverEvent(event, path)
 		}
-		t.release(path, p)
+		t.releasePath(path, p)
 	}
 	if t.trees > 0 && event.Type != ChildrenChanged {
 		t.deliverToTrees(event, path)
@@ -152,7 +152,7 @@ func (t *watchTable) handleEvent(e jute.WatcherEvent, zxid int64) {
 func (t *watchTable) deliverToTrees(event Event, path string) {
 	for above := path; ; above = parentOf(above) {
 		if p := t.paths[above]; p != nil && p.shared[treeWatch] != nil {
-			p.shared[treeWatch].deliver(event, path)
+			p.shared[treeWatch].deliverEvent(event, path)
 		}
 		if above == "/" {
 			return
@@ -160,8 +160,8 @@ func (t *watchTable) deliverToTrees(event Event, path string) {
 	}
 }
 
-// fire passes the only event on. The lock is held.
-func (w *onceWaiter) fire(event Event) {
+// fireEvent passes the only event on. The lock is held.
+func (w *onceWaiter) fireEvent(event Event) {
 	w.added = false
 	w.fired <- event
 }
@@ -174,7 +174,7 @@ func (t *watchTable) beginRead(ctx context.Context, path string, kind serverKind
 	if err := t.awaitRemovalSent(ctx, path); err != nil {
 		return err
 	}
-	t.at(path).reading[kind]++
+	t.watchesAt(path).reading[kind]++
 	return nil
 }
 
@@ -199,34 +199,34 @@ func (t *watchTable) awaitRemovalSent(ctx context.Context, path string) error {
 func (t *watchTable) abandonRead(path string, kind serverKind) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.at(path)
+	p := t.watchesAt(path)
 	p.reading[kind]--
-	t.release(path, p)
+	t.releasePath(path, p)
 }
 
 // endRead is called with the reply to a read that has set a watch of the kind w.kind.
 func (t *watchTable) endRead(w *onceWaiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.at(w.path)
+	p := t.watchesAt(w.path)
 	kind := w.kind.atServer()
 	p.reading[kind]--
 	p.set[kind] = true
 	if t.versions != addsKinds {
-		p.replaced(kind)
+		p.replacePersistent(kind)
 	}
 	switch {
 	case w.gaveUp:
 	case t.ended != nil:
-		w.fire(*t.ended)
+		w.fireEvent(*t.ended)
 	default:
 		w.added = true
 		p.once[w.kind] = append(p.once[w.kind], w)
 	}
-	t.release(w.path, p)
+	t.releasePath(w.path, p)
 }
 
-// giveUp is called when nobody waits for w any more. It may precede the reply.
+// giveUp is called when the caller of w stops waiting. It may precede the reply.
 func (t *watchTable) giveUp(w *onceWaiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,13 +235,13 @@ func (t *watchTable) giveUp(w *onceWaiter) {
 		return
 	}
 	w.added = false
-	p := t.at(w.path)
+	p := t.watchesAt(w.path)
 	rest := slices.DeleteFunc(p.once[w.kind], func(other *onceWaiter) bool { return other == w })
 	if len(rest) == 0 {
 		rest = nil
 	}
 	p.once[w.kind] = rest
-	t.release(w.path, p)
+	t.releasePath(w.path, p)
 }
 
 // disconnected is called when the connection has ended, before any event of the next one.
@@ -282,12 +282,12 @@ func (t *watchTable) end(why error) {
 	defer t.mu.Unlock()
 	t.ended = &Event{Type: SessionEnded, Zxid: NoZxid, Err: why}
 	for w := range t.sharedWatches() {
-		w.end(t.endError())
+		w.endAll(t.endError())
 	}
 	for _, p := range t.paths {
 		for kind, waiters := range p.once {
 			for _, w := range waiters {
-				w.fire(*t.ended)
+				w.fireEvent(*t.ended)
 			}
 			p.once[kind] = nil
 		}

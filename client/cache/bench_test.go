@@ -12,12 +12,12 @@ import (
 func BenchmarkLoad(b *testing.B) {
 	const folders, each = 100, 1000
 	s := fakezk.New(b)
-	s.Create("/a")
+	s.CreateNode("/a")
 	for i := range folders {
 		folder := fmt.Sprintf("/a/folder%02d", i)
-		s.Create(folder)
+		s.CreateNode(folder)
 		for j := range each {
-			s.Create(fmt.Sprintf("%s/node%04d", folder, j))
+			s.CreateNode(fmt.Sprintf("%s/node%04d", folder, j))
 		}
 	}
 	c := dial(b, s)

@@ -14,10 +14,10 @@
 //
 // # When it ends
 //
-// While there is no connection, reads go on from memory, AsOf does not grow, and the State is Stale. After a reconnect
-// the Cache reads the Stats of all nodes again, and the data of those that changed. When the session ends, the Cache
-// stays Stale: Attach goes on with another Client. When there are more bytes than Config.MaxBytes, the Cache stays
-// Stale as well, and Err explains it.
+// While there is no connection, reads are served from memory, AsOf does not grow, and the State is Stale. After a
+// reconnect the Cache reads the Stats of all nodes again, and the data of those that changed. When the session ends,
+// the Cache stays Stale, and Attach continues with another Client. When there are more bytes than Config.MaxBytes, the
+// Cache stays Stale as well, and Err returns the reason.
 //
 // A Cache is for trees of which a program needs most nodes. It costs one recursive watch at the servers, for which they
 // must be ZooKeeper 3.6 or newer.
@@ -93,7 +93,7 @@ type Cache struct {
 	changed   chan struct{} // closed when anything below changes
 	asOf      client.Zxid   // the last transaction at which the copy was complete
 	complete  bool          // it has been complete
-	err       error         // why it stays Stale
+	err       error         // the reason for which it stays Stale
 	closed    bool
 }
 
@@ -127,9 +127,9 @@ func Open(ctx context.Context, c *client.Client, root string, cfg Config) (*Cach
 	return k, nil
 }
 
-// Attach goes on with another Client, after the session of the last one has ended, and returns when the copy is
-// complete again. The copy stays monotone: c's server must have applied what the copy has, so Attach waits for that. If
-// there is an error, the Cache stays Stale, and Attach can be called again. Close must not be called meanwhile.
+// Attach continues with another Client, after the session of the last one has ended, and returns when the copy is
+// complete again. The copy never goes back, so Attach waits until c's server has applied all transactions of the copy.
+// If there is an error, the Cache stays Stale, and Attach can be called again. Close must not be called meanwhile.
 func (k *Cache) Attach(ctx context.Context, c *client.Client) error {
 	k.stopFollowing()
 	if err := k.awaitServer(ctx, c); err != nil {
@@ -147,8 +147,8 @@ func (k *Cache) Attach(ctx context.Context, c *client.Client) error {
 	}
 	k.err, k.follower = nil, f
 	k.mu.Unlock()
-	go f.run()
-	err = k.await(ctx, func() bool { _, complete := k.asOfNow(); return complete })
+	go f.followEnsemble()
+	err = k.awaitLocked(ctx, func() bool { _, complete := k.asOfNow(); return complete })
 	if err != nil {
 		return fmt.Errorf("cache: load %s: %w", k.root, err)
 	}
@@ -202,26 +202,26 @@ func (k *Cache) Close() {
 	if k.err == nil {
 		k.err = ErrClosed
 	}
-	k.notify()
+	k.notifyWaiters()
 	k.mu.Unlock()
 	k.stopFollowing()
 }
 
-// notify wakes all that wait for a change. The lock is held.
-func (k *Cache) notify() {
+// notifyWaiters wakes all goroutines that wait for a change. The lock is held.
+func (k *Cache) notifyWaiters() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 	for l := range k.listeners {
-		l.wake()
+		l.wakeReader()
 	}
 }
 
-// fail makes the Cache Stale for good. The lock is held.
-func (k *Cache) fail(err error) {
+// stayStale makes the Cache Stale until Attach. The lock is held.
+func (k *Cache) stayStale(err error) {
 	if k.err == nil {
 		k.err = err
 	}
-	k.notify()
+	k.notifyWaiters()
 }
 
 // State returns the state, and Err the reason for which the Cache stays Stale or Closed, or nil.
@@ -259,7 +259,7 @@ func (k *Cache) AsOf() (zxid client.Zxid, complete bool) {
 
 // asOfNow is AsOf with the lock held.
 func (k *Cache) asOfNow() (zxid client.Zxid, complete bool) {
-	if k.err != nil || k.follower == nil || k.follower.pending() > 0 {
+	if k.err != nil || k.follower == nil || k.follower.pendingReads() > 0 {
 		return k.asOf, false
 	}
 	zxid, complete = k.follower.watcher.AsOf()
@@ -270,8 +270,8 @@ func (k *Cache) asOfNow() (zxid client.Zxid, complete bool) {
 }
 
 // Await waits until the copy has all changes up to a transaction that the ensemble has carried out, such as
-// Stat.Changed after a write. It asks the ensemble for nothing if the copy has them. Otherwise it uses Client.Sync. Its
-// error is ctx's, or that of Err.
+// Stat.Changed after a write. It sends no request if the copy has them. Otherwise it uses Client.Sync. The error is
+// ctx's, or that of Err.
 func (k *Cache) Await(ctx context.Context, zxid client.Zxid) error {
 	reached := func() bool { asOf, _ := k.asOfNow(); return asOf >= zxid }
 	k.mu.Lock()
@@ -285,7 +285,7 @@ func (k *Cache) Await(ctx context.Context, zxid client.Zxid) error {
 			return fmt.Errorf("cache: await transaction %d: %w", zxid, err)
 		}
 	}
-	return k.await(ctx, reached)
+	return k.awaitLocked(ctx, reached)
 }
 
 // AwaitCondition waits until condition returns true. It calls it at once and after changes of the copy, one at a time;
@@ -309,8 +309,8 @@ func (k *Cache) AwaitCondition(ctx context.Context, condition func() bool) error
 	}
 }
 
-// await waits until condition, which is called with the lock, returns true.
-func (k *Cache) await(ctx context.Context, condition func() bool) error {
+// awaitLocked waits until condition, which is called with the lock, returns true.
+func (k *Cache) awaitLocked(ctx context.Context, condition func() bool) error {
 	return k.AwaitCondition(ctx, func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()

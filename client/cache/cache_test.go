@@ -30,7 +30,7 @@ func dial(t testing.TB, s *fakezk.Server) *client.Client {
 	}
 	t.Cleanup(func() {
 		c.Abandon()
-		s.Wait()
+		s.AwaitConnectionsEnd()
 	})
 	return c
 }
@@ -83,15 +83,15 @@ func wantState(t *testing.T, k *Cache, state State, complete bool) {
 
 func TestCacheFollows(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b", "=/a/b", "+/a/b/c", "+/other")
+		s.ApplyChanges("+/a", "+/a/b", "=/a/b", "+/a/b/c", "+/other")
 		k := open(t, c, "/a", Config{})
 		wantState(t, k, Live, true)
 		want(t, k, "/a", "/a/b=x", "/a/b/c")
-		s.Play("=/a", "+/a/d", "+/a/d/e", "-/a/b/c", "-/a/b", "=/other")
+		s.ApplyChanges("=/a", "+/a/d", "+/a/d/e", "-/a/b/c", "-/a/b", "=/other")
 		want(t, k, "/a=x", "/a/d", "/a/d/e")
-		s.Play("-/a/d/e", "-/a/d", "-/a")
+		s.ApplyChanges("-/a/d/e", "-/a/d", "-/a")
 		want(t, k)
-		s.Play("+/a", "+/a/new")
+		s.ApplyChanges("+/a", "+/a/new")
 		want(t, k, "/a", "/a/new")
 		if n, _ := k.Get("/a"); n.Stat.NumChildren != 1 {
 			t.Errorf("/a has %d children", n.Stat.NumChildren)
@@ -109,21 +109,21 @@ func TestCacheFollows(t *testing.T) {
 // After a lost connection the copy has what happened meanwhile, and reads the data of changed nodes only.
 func TestCacheComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b", "+/a/b/c", "+/a/d", "+/a/e")
+		s.ApplyChanges("+/a", "+/a/b", "+/a/b/c", "+/a/d", "+/a/e")
 		k := open(t, c, "/a", Config{})
 		s.Disconnect(true)
 		synctest.Wait()
 		wantState(t, k, Stale, false)
-		s.Play("=/a/b", "-/a/d", "+/a/f", "+/a/f/g", "-/a/e", "+/a/e")
+		s.ApplyChanges("=/a/b", "-/a/d", "+/a/f", "+/a/f/g", "-/a/e", "+/a/e")
 		want(t, k, "/a", "/a/b", "/a/b/c", "/a/d", "/a/e")
-		reads := s.Count(jute.OpGetData)
-		s.Up()
+		reads := s.RequestCount(jute.OpGetData)
+		s.AllowConnections()
 		if err := c.AwaitConnected(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		want(t, k, "/a", "/a/b=x", "/a/b/c", "/a/e", "/a/f", "/a/f/g")
 		wantState(t, k, Live, true)
-		if n := s.Count(jute.OpGetData) - reads; n != 4 {
+		if n := s.RequestCount(jute.OpGetData) - reads; n != 4 {
 			t.Errorf("%d reads of data, want 4", n)
 		}
 	})
@@ -141,7 +141,7 @@ func TestCacheIsMonotone(t *testing.T) {
 			var settled atomic.Bool
 			s.OnRequest = func(jute.Op, string, int) bool { return !settled.Load() && losses.IntN(40) == 0 }
 			c := dial(t, s)
-			s.Create("/a")
+			s.CreateNode("/a")
 			k := open(t, c, "/a", Config{MaxInFlight: 1 + random.IntN(8)})
 			ctx, cancel := context.WithCancel(t.Context())
 			var reader sync.WaitGroup
@@ -149,14 +149,14 @@ func TestCacheIsMonotone(t *testing.T) {
 			changeRandomly(s, random, 300)
 			settled.Store(true)
 			s.Disconnect(false)
-			if err := k.Await(t.Context(), client.Zxid(s.Create("/last"))); err != nil {
+			if err := k.Await(t.Context(), client.Zxid(s.CreateNode("/last"))); err != nil {
 				t.Error(err)
 			}
 			var got []string
 			for path, n := range k.Range("/a") {
 				got = append(got, path+"="+string(n.Data))
 			}
-			if all := s.Below("/a"); !slices.Equal(got, all) {
+			if all := s.ListSubtree("/a"); !slices.Equal(got, all) {
 				t.Errorf("seed %d: the copy is %q, want %q", seed, got, all)
 			}
 			wantState(t, k, Live, true)
@@ -191,18 +191,18 @@ func changeRandomly(s *fakezk.Server, random *rand.Rand, n int) {
 	for i := range n {
 		path := "/a"
 		for range 1 + random.IntN(2) {
-			if !s.Has(path) {
+			if !s.HasNode(path) {
 				break
 			}
 			path += fmt.Sprintf("/%d", random.IntN(4))
 		}
 		switch {
-		case !s.Has(path):
-			s.Create(path)
-		case random.IntN(2) == 0 && len(s.Below(path)) == 1:
-			s.Remove(path)
+		case !s.HasNode(path):
+			s.CreateNode(path)
+		case random.IntN(2) == 0 && len(s.ListSubtree(path)) == 1:
+			s.DeleteNode(path)
 		default:
-			s.Set(path, fmt.Sprint(i))
+			s.SetData(path, fmt.Sprint(i))
 		}
 		if random.IntN(3) == 0 {
 			time.Sleep(time.Duration(random.IntN(50)) * time.Millisecond)
@@ -215,16 +215,16 @@ func changeRandomly(s *fakezk.Server, random *rand.Rand, n int) {
 
 func TestCacheAwaitsTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Create("/a")
+		s.CreateNode("/a")
 		k := open(t, c, "/a", Config{})
-		zxid := client.Zxid(s.Set("/a", "x"))
+		zxid := client.Zxid(s.SetData("/a", "x"))
 		if err := k.Await(t.Context(), zxid); err != nil {
 			t.Fatal(err)
 		}
 		if n, _ := k.Get("/a"); string(n.Data) != "x" {
 			t.Errorf("the data are %q", n.Data)
 		}
-		other := client.Zxid(s.Create("/other")) // no event comes of it
+		other := client.Zxid(s.CreateNode("/other")) // no event comes of it
 		if err := k.Await(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestCacheAwaitsTransaction(t *testing.T) {
 		if err := k.Await(ctx, other+1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a transaction that does not exist: %v", err)
 		}
-		go s.Set("/a", "y")
+		go s.SetData("/a", "y")
 		err := k.AwaitCondition(t.Context(), func() bool { n, _ := k.Get("/a"); return string(n.Data) == "y" })
 		if err != nil {
 			t.Error(err)
@@ -247,23 +247,23 @@ func TestCacheAwaitsTransaction(t *testing.T) {
 // When the session ends, the copy stays, and another Client goes on with it.
 func TestCacheAttaches(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		k := open(t, c, "/a", Config{})
-		s.Expire()
+		s.ExpireSession()
 		_ = k.AwaitCondition(t.Context(), func() bool { return false }) // ends with Err
 		wantState(t, k, Stale, false)
 		want(t, k, "/a", "/a/b")
 		if err := k.Err(); !errors.Is(err, client.ErrExpired) {
 			t.Errorf("Err() = %v, want ErrExpired", err)
 		}
-		s.Play("-/a/b", "=/a")
-		s.Renew()
+		s.ApplyChanges("-/a/b", "=/a")
+		s.AllowSessions()
 		if err := k.Attach(t.Context(), dial(t, s)); err != nil {
 			t.Fatal(err)
 		}
 		want(t, k, "/a=x")
 		wantState(t, k, Live, true)
-		s.Create("/a/c")
+		s.CreateNode("/a/c")
 		want(t, k, "/a=x", "/a/c")
 
 		empty := fakezk.New(t)
@@ -276,9 +276,9 @@ func TestCacheAttaches(t *testing.T) {
 
 func TestCacheTooLarge(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		k := open(t, c, "/a", Config{MaxBytes: 3 * nodeBytes})
-		s.Create("/a/c")
+		s.CreateNode("/a/c")
 		synctest.Wait()
 		wantState(t, k, Stale, false)
 		if err := k.Err(); !errors.Is(err, ErrTooLarge) {
@@ -296,7 +296,7 @@ func TestCacheTooLarge(t *testing.T) {
 
 func TestCacheCloses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Create("/a")
+		s.CreateNode("/a")
 		k := open(t, c, "/a", Config{})
 		ended := make(chan error)
 		go func() {
@@ -325,12 +325,12 @@ func TestCacheOfMissingAndHiddenNodes(t *testing.T) {
 		k := open(t, c, "/a", Config{})
 		want(t, k)
 		wantState(t, k, Live, true)
-		s.Play("+/a", "+/a/b", "+/a/c")
+		s.ApplyChanges("+/a", "+/a/b", "+/a/c")
 		want(t, k, "/a", "/a/b", "/a/c")
-		s.Hide("/a/b")
-		s.Set("/a/b", "x")
+		s.DenyRead("/a/b")
+		s.SetData("/a/b", "x")
 		want(t, k, "/a", "/a/c")
-		s.Hide("/a")
+		s.DenyRead("/a")
 		if _, err := Open(t.Context(), c, "/a", Config{}); !errors.Is(err, client.ErrNoAuth) {
 			t.Errorf("Open: %v, want ErrNoAuth", err)
 		}
@@ -340,7 +340,7 @@ func TestCacheOfMissingAndHiddenNodes(t *testing.T) {
 // Children are those of the copy. Settings must not be negative, and nothing is left of a reader that has stopped.
 func TestCacheChildren(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/c", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/c", "+/a/b")
 		k := open(t, c, "/a", Config{})
 		for path, children := range map[string][]string{"/a": {"b", "c"}, "/a/b": nil} {
 			if names, ok := k.Children(path); !ok || !slices.Equal(names, children) {
@@ -375,7 +375,7 @@ func TestCacheChildren(t *testing.T) {
 // Changes says whether a node is new, and ends with the error of its context.
 func TestChangesOfNode(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Create("/a")
+		s.CreateNode("/a")
 		k := open(t, c, "/a", Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -388,13 +388,13 @@ func TestChangesOfNode(t *testing.T) {
 			got = append(got, fmt.Sprint(change.Type, " ", change.Path, "=", string(change.Node.Data)))
 			switch len(got) {
 			case 1:
-				s.Set("/a", "1")
+				s.SetData("/a", "1")
 			case 2:
-				s.Create("/a/b")
+				s.CreateNode("/a/b")
 			case 3:
-				s.Set("/a/b", "2")
+				s.SetData("/a/b", "2")
 			case 4:
-				s.Remove("/a/b")
+				s.DeleteNode("/a/b")
 			case 5:
 				cancel()
 			}
@@ -414,14 +414,14 @@ func TestCacheKnowsTransaction(t *testing.T) {
 		change func(s *fakezk.Server)
 		want   []string
 	}{
-		{func(s *fakezk.Server) { s.Remove("/a/b") }, []string{"/a"}},
-		{func(s *fakezk.Server) { s.Create("/a/c") }, []string{"/a", "/a/b", "/a/c"}},
-		{func(s *fakezk.Server) { s.Set("/a", "x") }, []string{"/a=x", "/a/b"}},
+		{func(s *fakezk.Server) { s.DeleteNode("/a/b") }, []string{"/a"}},
+		{func(s *fakezk.Server) { s.CreateNode("/a/c") }, []string{"/a", "/a/b", "/a/c"}},
+		{func(s *fakezk.Server) { s.SetData("/a", "x") }, []string{"/a=x", "/a/b"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, behind := fakezk.New(t), fakezk.New(t)
-			s.Play("+/a", "+/a/b")
-			behind.Play("+/a", "+/a/b")
+			s.ApplyChanges("+/a", "+/a/b")
+			behind.ApplyChanges("+/a", "+/a/b")
 			k := open(t, dial(t, s), "/a", Config{})
 			tt.change(s)
 			want(t, k, tt.want...)
@@ -435,7 +435,7 @@ func TestCacheKnowsTransaction(t *testing.T) {
 // A reader of Changes that does not read gets a Reset for what has no room.
 func TestChangesSlowReader(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Create("/a")
+		s.CreateNode("/a")
 		k := open(t, c, "/a", Config{})
 		var got []string
 		for change, err := range k.Changes(t.Context()) {
@@ -445,12 +445,12 @@ func TestChangesSlowReader(t *testing.T) {
 			got = append(got, fmt.Sprint(change.Type, " ", change.Path))
 			if len(got) == 1 {
 				for i := range MaxChanges + 1 {
-					s.Create(fmt.Sprintf("/a/%d", i))
+					s.CreateNode(fmt.Sprintf("/a/%d", i))
 				}
 				synctest.Wait()
 			}
 			if len(got) == 2 {
-				s.Remove("/a/7")
+				s.DeleteNode("/a/7")
 			}
 			if len(got) == 3 {
 				break

@@ -26,8 +26,8 @@ type Change struct {
 	Node Node
 }
 
-// MaxChanges is the number of changes that wait for the reader of Changes. If it is further behind, they are dropped,
-// and one Reset takes their place. Changes that wait keep old data alive, so they are few.
+// MaxChanges limits the changes that wait for the reader of Changes. If there are more, they are dropped, and one Reset
+// takes their place. Waiting changes keep old data in memory, so they are few.
 const MaxChanges = 1024
 
 // listener is one reader of Changes. The lock of the Cache guards it.
@@ -36,15 +36,15 @@ type listener struct {
 	ready   chan struct{} // has room for one
 }
 
-func (l *listener) wake() {
+func (l *listener) wakeReader() {
 	select {
 	case l.ready <- struct{}{}:
 	default:
 	}
 }
 
-// report passes a change on. The lock is held.
-func (k *Cache) report(c Change) {
+// reportChange queues a change for all listeners. The lock is held.
+func (k *Cache) reportChange(c Change) {
 	for l := range k.listeners {
 		if len(l.waiting) == MaxChanges {
 			clear(l.waiting)

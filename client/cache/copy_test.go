@@ -15,7 +15,7 @@ import (
 // The loop over a Range ends where it is left.
 func TestRangeIsLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b", "+/a/b/c", "+/a/d")
+		s.ApplyChanges("+/a", "+/a/b", "+/a/b/c", "+/a/d")
 		k := open(t, c, "/a", Config{})
 		for _, last := range []string{"/a", "/a/b", "/a/b/c", "/a/d"} {
 			var got string
@@ -34,13 +34,13 @@ func TestRangeIsLeft(t *testing.T) {
 // A Range leaves out a node that is deleted before it comes to it, and goes on with the next one.
 func TestRangeWhileNodesAreDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b", "+/a/c", "+/a/d")
+		s.ApplyChanges("+/a", "+/a/b", "+/a/c", "+/a/d")
 		k := open(t, c, "/a", Config{})
 		var got []string
 		for path := range k.Range("/a") {
 			got = append(got, path)
 			if path == "/a/b" {
-				s.Remove("/a/c")
+				s.DeleteNode("/a/c")
 				synctest.Wait()
 			}
 		}
@@ -53,31 +53,31 @@ func TestRangeWhileNodesAreDeleted(t *testing.T) {
 // The bytes of a copy are those of its nodes, whatever came and went.
 func TestBytesOfCopy(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Create("/a")
+		s.CreateNode("/a")
 		k := open(t, c, "/a", Config{})
 		random := rand.New(rand.NewPCG(1, 0))
 		for range 100 {
 			path := "/a" + []string{"", "/b", "/b/c", "/long-name"}[random.IntN(4)]
 			parent, _ := splitLast(path)
 			switch {
-			case parent != "" && !s.Has(parent):
-			case !s.Has(path):
-				s.Create(path)
-			case random.IntN(3) == 0 && len(s.Below(path)) == 1:
-				s.Remove(path)
+			case parent != "" && !s.HasNode(parent):
+			case !s.HasNode(path):
+				s.CreateNode(path)
+			case random.IntN(3) == 0 && len(s.ListSubtree(path)) == 1:
+				s.DeleteNode(path)
 			default:
-				s.Set(path, strings.Repeat("x", random.IntN(100)))
+				s.SetData(path, strings.Repeat("x", random.IntN(100)))
 			}
 			synctest.Wait()
 			wantNodes, wantBytes := 0, 0
-			for _, line := range s.Below("/a") {
+			for _, line := range s.ListSubtree("/a") {
 				path, data, _ := strings.Cut(line, "=")
 				_, name := splitLast(strings.TrimPrefix(path, "/a"))
 				wantNodes, wantBytes = wantNodes+1, wantBytes+nodeBytes+len(name)+len(data)
 			}
 			if nodes, bytes := k.Size(); nodes != wantNodes || bytes != wantBytes {
 				t.Fatalf("the copy of %q has %d nodes and %d bytes, want %d and %d",
-					s.Below("/a"), nodes, bytes, wantNodes, wantBytes)
+					s.ListSubtree("/a"), nodes, bytes, wantNodes, wantBytes)
 			}
 		}
 	})
@@ -87,12 +87,12 @@ func TestBytesOfCopy(t *testing.T) {
 func TestSameAgain(t *testing.T) {
 	var tr tree
 	stat := client.Stat{Created: 5, Changed: 7}
-	tr.set("", []byte("x"), stat)
-	if _, existed, changed := tr.set("", []byte("x"), stat); !existed || changed {
+	tr.setNode("", []byte("x"), stat)
+	if _, existed, changed := tr.setNode("", []byte("x"), stat); !existed || changed {
 		t.Errorf("existed %t, changed %t", existed, changed)
 	}
 	stat.Changed++
-	if _, existed, changed := tr.set("", []byte("y"), stat); !existed || !changed {
+	if _, existed, changed := tr.setNode("", []byte("y"), stat); !existed || !changed {
 		t.Errorf("after a change: existed %t, changed %t", existed, changed)
 	}
 }
@@ -100,16 +100,16 @@ func TestSameAgain(t *testing.T) {
 // A node that changes many times while reads wait is read once more.
 func TestReadsAreJoined(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b", "+/a/c")
+		s.ApplyChanges("+/a", "+/a/b", "+/a/c")
 		k := open(t, c, "/a", Config{MaxInFlight: 1})
 		k.mu.Lock() // replies are not handled, so the reads wait
 		for range 50 {
-			s.Play("=/a/b", "=/a/c")
+			s.ApplyChanges("=/a/b", "=/a/c")
 		}
-		before := s.Count(jute.OpGetData)
+		before := s.RequestCount(jute.OpGetData)
 		k.mu.Unlock()
 		synctest.Wait()
-		if n := s.Count(jute.OpGetData) - before; n > 10 {
+		if n := s.RequestCount(jute.OpGetData) - before; n > 10 {
 			t.Errorf("%d reads of two nodes", n)
 		}
 		want(t, k, "/a", "/a/b=x", "/a/c=x")
@@ -119,12 +119,12 @@ func TestReadsAreJoined(t *testing.T) {
 // The children of a node are not read when its data change.
 func TestDataAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		k := open(t, c, "/a", Config{})
-		before := s.Count(jute.OpGetChildren2)
-		s.Set("/a", "x")
+		before := s.RequestCount(jute.OpGetChildren2)
+		s.SetData("/a", "x")
 		want(t, k, "/a=x", "/a/b")
-		if n := s.Count(jute.OpGetChildren2) - before; n != 0 {
+		if n := s.RequestCount(jute.OpGetChildren2) - before; n != 0 {
 			t.Errorf("the children are read %d times", n)
 		}
 	})
@@ -135,8 +135,8 @@ func TestAttachLeavesTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := fakezk.New(t), fakezk.New(t)
 		a, b := dial(t, first), dial(t, second)
-		first.Play("+/a")
-		second.Play("+/a", "+/a/b")
+		first.ApplyChanges("+/a")
+		second.ApplyChanges("+/a", "+/a/b")
 		k := open(t, a, "/a", Config{})
 		var states []State
 		second.OnReply = func(op jute.Op, _ string) {
@@ -154,7 +154,7 @@ func TestAttachLeavesTheFirst(t *testing.T) {
 		if n := first.WatchCount(); n != 0 {
 			t.Errorf("%d watches are left at the first server", n)
 		}
-		first.Play("-/a")
+		first.ApplyChanges("-/a")
 		want(t, k, "/a", "/a/b")
 	})
 }
@@ -162,7 +162,7 @@ func TestAttachLeavesTheFirst(t *testing.T) {
 // A Cache is Live again when it has read all after a lost connection, also while a later change is read.
 func TestLiveWhileOneIsRead(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		k := open(t, c, "/a", Config{})
 		s.Disconnect(false)
 		synctest.Wait()
@@ -176,7 +176,7 @@ func TestLiveWhileOneIsRead(t *testing.T) {
 				states = append(states, k.State())
 			}
 		}
-		s.Set("/a/b", "x")
+		s.SetData("/a/b", "x")
 		want(t, k, "/a", "/a/b=x")
 		if len(states) != 1 || states[0] != Live {
 			t.Errorf("while a change is read, the states are %v, want live", states)
@@ -187,10 +187,10 @@ func TestLiveWhileOneIsRead(t *testing.T) {
 // A Cache of the root has all nodes. A path without a slash is none of them.
 func TestCacheOfRoot(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		k := open(t, c, "/", Config{})
 		want(t, k, "/", "/a", "/a/b")
-		s.Play("=/a/b", "+/c")
+		s.ApplyChanges("=/a/b", "+/c")
 		want(t, k, "/", "/a", "/a/b=x", "/c")
 		if _, ok := k.Get("a"); ok {
 			t.Error("a is in the copy")
@@ -201,12 +201,12 @@ func TestCacheOfRoot(t *testing.T) {
 // After a lost connection the copy has the Stat of a node whose data have not changed.
 func TestStatComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/b")
+		s.ApplyChanges("+/a", "+/a/b")
 		k := open(t, c, "/a", Config{})
 		s.Disconnect(true)
 		synctest.Wait()
-		last := s.Create("/a/c")
-		s.Up()
+		last := s.CreateNode("/a/c")
+		s.AllowConnections()
 		if err := c.AwaitConnected(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestStatComesBack(t *testing.T) {
 // A Cache that reads many nodes again has as many reads without a reply as MaxInFlight, and no more.
 func TestReadsInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Play("+/a", "+/a/1", "+/a/2", "+/a/3", "+/a/4", "+/a/5")
+		s.ApplyChanges("+/a", "+/a/1", "+/a/2", "+/a/3", "+/a/4", "+/a/5")
 		k := open(t, c, "/a", Config{MaxInFlight: 2})
 		reply := make(chan struct{})
 		s.OnRequest = func(op jute.Op, path string, _ int) bool {

@@ -9,7 +9,7 @@ import (
 	"rollcall/client"
 )
 
-// readKind is what a read of the follower requests.
+// readKind is the kind of a read of the follower.
 type readKind int
 
 const (
@@ -57,22 +57,22 @@ func newFollower(k *Cache, c *client.Client) (*follower, error) {
 	return f, nil
 }
 
-// pending returns the number of reads that are to be sent or have no reply. The lock is held.
-func (f *follower) pending() int { return len(f.toRead) + f.inFlight }
+// pendingReads returns the number of reads that are to be sent or have no reply. The lock is held.
+func (f *follower) pendingReads() int { return len(f.toRead) + f.inFlight }
 
-// isBehind reports whether the copy may lack changes of which no event waits. The lock is held.
+// isBehind reports whether the copy may lack changes for which no event is queued. The lock is held.
 func (f *follower) isBehind() bool {
 	_, complete := f.watcher.AsOf()
-	return f.reloading && f.pending() > 0 || !complete && !f.c.State().State.IsConnected()
+	return f.reloading && f.pendingReads() > 0 || !complete && !f.c.State().State.IsConnected()
 }
 
-// run follows the ensemble until stop is called, or following has become impossible.
-func (f *follower) run() {
+// followEnsemble follows the ensemble until stop is called, or until that has become impossible.
+func (f *follower) followEnsemble() {
 	defer close(f.done)
 	defer f.watcher.Close()
 	for f.ctx.Err() == nil {
 		if err := f.handleEvents(); err != nil {
-			f.end(err)
+			f.failCache(err)
 			return
 		}
 		err := f.sendReads()
@@ -83,7 +83,7 @@ func (f *follower) run() {
 			}
 		}
 		if err != nil && f.ctx.Err() == nil {
-			f.end(err)
+			f.failCache(err)
 			return
 		}
 		select {
@@ -94,12 +94,12 @@ func (f *follower) run() {
 	}
 }
 
-// end makes the Cache Stale for good.
-func (f *follower) end(err error) {
+// failCache makes the Cache Stale until Attach, unless another follower has replaced this one.
+func (f *follower) failCache(err error) {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
 	if f.k.follower == f {
-		f.k.fail(err)
+		f.k.stayStale(err)
 	}
 }
 
@@ -116,7 +116,7 @@ func (f *follower) handleEvents() error {
 		event, ok, err := f.watcher.TryNext()
 		if ok {
 			f.handleEvent(event)
-			f.k.notify()
+			f.k.notifyWaiters()
 		}
 		f.k.mu.Unlock()
 		if !ok {
@@ -127,65 +127,65 @@ func (f *follower) handleEvents() error {
 
 // handleEvent handles an event. The lock is held.
 func (f *follower) handleEvent(e client.Event) {
-	path, ok := f.k.below(e.Path)
+	path, ok := f.k.relativePath(e.Path)
 	if !ok {
 		return
 	}
-	n := f.k.tree.find(path)
+	n := f.k.tree.findNode(path)
 	switch {
 	case e.Type == client.Gap && e.Below:
-		f.reload(path)
+		f.rereadTree(path)
 	case e.Type == client.NodeDeleted && e.Zxid != client.NoZxid:
 		if n != nil && n.Stat.Created < e.Zxid {
-			f.remove(path, e.Zxid)
+			f.removeCopy(path, e.Zxid)
 		}
 	case e.Zxid != client.NoZxid && n != nil && n.Stat.Changed >= e.Zxid: // the copy is newer
 	default:
-		f.add(read{path, readData})
+		f.queueRead(read{path, readData})
 	}
 }
 
-// reload reads a node and all nodes below it again. The lock is held.
-func (f *follower) reload(path string) {
+// rereadTree queues reads of a node and of all nodes below it. The lock is held.
+func (f *follower) rereadTree(path string) {
 	f.reloading = true
-	f.add(read{path, f.kindFor(path)})
+	f.queueRead(read{path, f.kindFor(path)})
 }
 
-// kindFor returns the read by which a node and all nodes below it become known. The lock is held.
+// kindFor returns the kind of read that reads a node and all nodes below it. The lock is held.
 func (f *follower) kindFor(path string) readKind {
-	if f.k.tree.find(path) == nil {
+	if f.k.tree.findNode(path) == nil {
 		return readAll
 	}
 	return readStat
 }
 
-// remove removes a node and all nodes below it from the copy. The lock is held.
-func (f *follower) remove(path string, zxid client.Zxid) {
+// removeCopy removes a node and all nodes below it from the copy. The lock is held.
+func (f *follower) removeCopy(path string, zxid client.Zxid) {
 	t := &f.k.tree
 	t.newest = max(t.newest, zxid)
-	t.remove(path, func(path string, n *node) {
-		f.k.report(Change{Type: Removed, Path: f.k.full(path), Node: n.Node})
+	t.removeNode(path, func(path string, n *node) {
+		f.k.reportChange(Change{Type: Removed, Path: f.k.fullPath(path), Node: n.Node})
 	})
 }
 
-// add has a read sent. The lock is held.
-func (f *follower) add(r read) {
+// queueRead queues a read, unless the same one is queued. The lock is held.
+func (f *follower) queueRead(r read) {
 	if f.queued[r] {
 		return
 	}
 	f.queued[r] = true
 	f.toRead = append(f.toRead, r)
-	f.signal()
+	f.wakeLoop()
 }
 
-func (f *follower) signal() {
+func (f *follower) wakeLoop() {
 	select {
 	case f.wake <- struct{}{}:
 	default:
 	}
 }
 
-// sendReads sends reads while there is room.
+// sendReads sends queued reads while fewer than maxInFlight are in flight.
 func (f *follower) sendReads() error {
 	for {
 		f.k.mu.Lock()
@@ -199,54 +199,54 @@ func (f *follower) sendReads() error {
 		delete(f.queued, next)
 		f.inFlight++
 		f.k.mu.Unlock()
-		if err := f.send(next); err != nil {
-			f.finish(next, func() { f.add(next) })
+		if err := f.sendRead(next); err != nil {
+			f.finishRead(next, func() { f.queueRead(next) })
 			return err
 		}
 	}
 }
 
-// send sends a read.
-func (f *follower) send(r read) error {
-	p, path := f.c.Pipeline(), f.k.full(r.path)
+// sendRead sends a read.
+func (f *follower) sendRead(r read) error {
+	p, path := f.c.Pipeline(), f.k.fullPath(r.path)
 	switch r.kind {
 	case readStat:
 		return p.Exists(f.ctx, path, func(stat client.Stat, exists bool, err error) {
 			if err == nil && !exists {
 				err = client.ErrNoNode
 			}
-			f.answered(r, err, func() { f.gotStat(r, stat) })
+			f.handleReply(r, err, func() { f.gotStat(r, stat) })
 		})
 	case readChildren, readNames:
 		return p.Children(f.ctx, path, func(names []string, _ client.Stat, err error) {
-			f.answered(r, err, func() { f.gotChildren(r, names) })
+			f.handleReply(r, err, func() { f.gotChildren(r, names) })
 		})
 	}
 	return p.Get(f.ctx, path, func(data []byte, stat client.Stat, err error) {
-		f.answered(r, err, func() { f.gotData(r, data, stat) })
+		f.handleReply(r, err, func() { f.gotData(r, data, stat) })
 	})
 }
 
-// answered handles the reply to a read.
-func (f *follower) answered(r read, err error, handle func()) {
-	f.finish(r, func() {
+// handleReply handles the reply to a read.
+func (f *follower) handleReply(r read, err error, handle func()) {
+	f.finishRead(r, func() {
 		switch {
 		case err == nil:
 			handle()
 		case errors.Is(err, client.ErrConnectionLost):
-			f.add(r)
+			f.queueRead(r)
 		case errors.Is(err, client.ErrNoAuth) && r.path == "" && !f.k.complete:
-			f.k.fail(err)
+			f.k.stayStale(err)
 		case errors.Is(err, client.ErrNoNode), errors.Is(err, client.ErrNoAuth):
-			f.remove(r.path, 0)
+			f.removeCopy(r.path, 0)
 		default:
-			f.k.fail(err)
+			f.k.stayStale(err)
 		}
 	})
 }
 
-// finish ends a read, with handle under the lock.
-func (f *follower) finish(r read, handle func()) {
+// finishRead ends a read. It calls handle with the lock held.
+func (f *follower) finishRead(r read, handle func()) {
 	f.k.mu.Lock()
 	defer f.k.mu.Unlock()
 	f.inFlight--
@@ -254,21 +254,21 @@ func (f *follower) finish(r read, handle func()) {
 		return
 	}
 	handle()
-	if f.pending() == 0 {
+	if f.pendingReads() == 0 {
 		f.reloading = false
 	}
 	if f.k.tree.bytes > f.k.maxBytes {
-		f.k.fail(ErrTooLarge)
+		f.k.stayStale(ErrTooLarge)
 	}
-	f.k.notify()
-	f.signal()
+	f.k.notifyWaiters()
+	f.wakeLoop()
 }
 
 // gotStat handles a Stat of a node whose data may be known. The lock is held.
 func (f *follower) gotStat(r read, stat client.Stat) {
-	n := f.k.tree.find(r.path)
+	n := f.k.tree.findNode(r.path)
 	if n == nil || n.Stat.Changed != stat.Changed { // no two nodes have a change of one transaction at a path
-		f.add(read{r.path, readAll})
+		f.queueRead(read{r.path, readAll})
 		return
 	}
 	if !n.isOlder(stat) {
@@ -279,7 +279,7 @@ func (f *follower) gotStat(r read, stat client.Stat) {
 
 // gotData handles the data of a node. The lock is held.
 func (f *follower) gotData(r read, data []byte, stat client.Stat) {
-	n, existed, changed := f.k.tree.set(r.path, bytes.Clone(data), stat)
+	n, existed, changed := f.k.tree.setNode(r.path, bytes.Clone(data), stat)
 	if n == nil {
 		return // its parent is gone, or not read yet
 	}
@@ -288,7 +288,7 @@ func (f *follower) gotData(r read, data []byte, stat client.Stat) {
 		if existed {
 			typ = Updated
 		}
-		f.k.report(Change{Type: typ, Path: f.k.full(r.path), Node: n.copyOf()})
+		f.k.reportChange(Change{Type: typ, Path: f.k.fullPath(r.path), Node: n.copyOf()})
 	}
 	f.followChildren(r.path, n, stat, r.kind == readAll)
 }
@@ -298,15 +298,15 @@ func (f *follower) gotData(r read, data []byte, stat client.Stat) {
 func (f *follower) followChildren(path string, n *node, stat client.Stat, all bool) {
 	switch {
 	case all && stat.NumChildren > 0:
-		f.add(read{path, readChildren})
+		f.queueRead(read{path, readChildren})
 	case len(n.children) != stat.NumChildren: // their events wait, or did not come
-		f.add(read{path, readNames})
+		f.queueRead(read{path, readNames})
 	}
 }
 
 // gotChildren handles the names of a node's children. The lock is held.
 func (f *follower) gotChildren(r read, names []string) {
-	n := f.k.tree.find(r.path)
+	n := f.k.tree.findNode(r.path)
 	if n == nil {
 		return
 	}
@@ -314,15 +314,15 @@ func (f *follower) gotChildren(r read, names []string) {
 	for _, name := range names {
 		present[name] = true
 	}
-	for _, name := range n.names() {
+	for _, name := range n.childNames() {
 		if !present[name] {
-			f.remove(join(r.path, name), 0)
+			f.removeCopy(joinPath(r.path, name), 0)
 		}
 	}
 	for _, name := range names {
 		if r.kind == readChildren || n.children[name] == nil {
-			path := join(r.path, strings.Clone(name))
-			f.add(read{path, f.kindFor(path)})
+			path := joinPath(r.path, strings.Clone(name))
+			f.queueRead(read{path, f.kindFor(path)})
 		}
 	}
 }

@@ -27,8 +27,8 @@ type tree struct {
 	newest client.Zxid // the last transaction of which the tree has a change
 }
 
-// find returns the node at a path, or nil.
-func (t *tree) find(path string) *node {
+// findNode returns the node at a path, or nil.
+func (t *tree) findNode(path string) *node {
 	n := t.root
 	for n != nil && path != "" {
 		var name string
@@ -38,7 +38,7 @@ func (t *tree) find(path string) *node {
 	return n
 }
 
-// splitLast splits a path into that of its parent and its last name.
+// splitLast splits a path into the path of the parent and the last name.
 func splitLast(path string) (parent, name string) {
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
 		return path[:i], path[i+1:]
@@ -51,10 +51,10 @@ func (n *node) isOlder(stat client.Stat) bool {
 	return stat.Created < n.Stat.Created || stat.Created == n.Stat.Created && stat.Changed < n.Stat.Changed
 }
 
-// set makes a node as it was read, unless the copy is newer, or its parent is missing. It returns the copy, and whether
-// that is new or has other data now.
-func (t *tree) set(path string, data []byte, stat client.Stat) (n *node, existed, changed bool) {
-	n = t.find(path)
+// setNode stores a node as it was read, unless the copy is newer or the parent is missing. It returns the copy, and
+// whether the copy existed and has changed.
+func (t *tree) setNode(path string, data []byte, stat client.Stat) (n *node, existed, changed bool) {
+	n = t.findNode(path)
 	if existed = n != nil; existed {
 		if n.isOlder(stat) {
 			return n, true, false
@@ -70,7 +70,7 @@ func (t *tree) set(path string, data []byte, stat client.Stat) (n *node, existed
 		t.root = n
 	} else {
 		parentPath, name := splitLast(path)
-		parent := t.find(parentPath)
+		parent := t.findNode(parentPath)
 		if parent == nil {
 			return nil, false, false
 		}
@@ -87,9 +87,9 @@ func (t *tree) set(path string, data []byte, stat client.Stat) (n *node, existed
 	return n, false, true
 }
 
-// remove removes a node and all nodes below it, and calls removed with the path of each, the lowest first.
-func (t *tree) remove(path string, removed func(path string, n *node)) {
-	n := t.find(path)
+// removeNode removes a node and all nodes below it, and calls removed with the path of each, the lowest first.
+func (t *tree) removeNode(path string, removed func(path string, n *node)) {
+	n := t.findNode(path)
 	if n == nil {
 		return
 	}
@@ -98,7 +98,7 @@ func (t *tree) remove(path string, removed func(path string, n *node)) {
 		t.root = nil
 	} else {
 		parentPath, name := splitLast(path)
-		parent := t.find(parentPath)
+		parent := t.findNode(parentPath)
 		delete(parent.children, name)
 		t.bytes -= len(name)
 	}
@@ -108,16 +108,16 @@ func (t *tree) remove(path string, removed func(path string, n *node)) {
 }
 
 func (t *tree) removeChildren(path string, n *node, removed func(string, *node)) {
-	for _, name := range n.names() {
-		t.remove(join(path, name), removed)
+	for _, name := range n.childNames() {
+		t.removeNode(joinPath(path, name), removed)
 	}
 }
 
-// names returns the names of a node's children, sorted.
-func (n *node) names() []string { return slices.Sorted(maps.Keys(n.children)) }
+// childNames returns the names of a node's children, sorted.
+func (n *node) childNames() []string { return slices.Sorted(maps.Keys(n.children)) }
 
-// join returns the path of a child.
-func join(path, name string) string {
+// joinPath returns the path of a child.
+func joinPath(path, name string) string {
 	switch path {
 	case "":
 		return name
@@ -127,20 +127,20 @@ func join(path, name string) string {
 	return path + "/" + name
 }
 
-// below returns a path relative to the root. ok is false if it is not the root and not below it.
-func (k *Cache) below(path string) (relative string, ok bool) {
+// relativePath returns a path relative to the root. ok is false if the path is neither the root nor below it.
+func (k *Cache) relativePath(path string) (relative string, ok bool) {
 	if path == k.root {
 		return "", true
 	}
 	return strings.CutPrefix(path, strings.TrimSuffix(k.root, "/")+"/")
 }
 
-// full returns a relative path as the Client knows it.
-func (k *Cache) full(relative string) string {
+// fullPath returns the path for the Client of a path relative to the root.
+func (k *Cache) fullPath(relative string) string {
 	if relative == "" {
 		return k.root
 	}
-	return join(k.root, relative)
+	return joinPath(k.root, relative)
 }
 
 // copyOf returns a node for the caller.
@@ -154,11 +154,11 @@ func (n *node) copyOf() Node {
 func (k *Cache) Get(path string) (n Node, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	relative, ok := k.below(path)
+	relative, ok := k.relativePath(path)
 	if !ok {
 		return Node{}, false
 	}
-	found := k.tree.find(relative)
+	found := k.tree.findNode(relative)
 	if found == nil {
 		return Node{}, false
 	}
@@ -169,15 +169,15 @@ func (k *Cache) Get(path string) (n Node, ok bool) {
 func (k *Cache) Children(path string) (names []string, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	relative, ok := k.below(path)
+	relative, ok := k.relativePath(path)
 	if !ok {
 		return nil, false
 	}
-	found := k.tree.find(relative)
+	found := k.tree.findNode(relative)
 	if found == nil {
 		return nil, false
 	}
-	return found.names(), true
+	return found.childNames(), true
 }
 
 // Range returns a node and all nodes below it with their paths, each parent before its children, and children sorted.
@@ -196,7 +196,7 @@ func (k *Cache) rangeBelow(path string, yield func(string, Node) bool) bool {
 	}
 	names, _ := k.Children(path)
 	for _, name := range names {
-		if !k.rangeBelow(join(path, name), yield) {
+		if !k.rangeBelow(joinPath(path, name), yield) {
 			return false
 		}
 	}

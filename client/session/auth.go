@@ -14,7 +14,7 @@ import (
 // of Rollcall admit 64 unless they are configured otherwise, and never more than this.
 const MaxIdentities = 1000
 
-// ErrTooManyIdentities says that a Session would have more than MaxIdentities. Nothing was sent.
+// ErrTooManyIdentities means that a Session would have more than MaxIdentities. Nothing was sent.
 var ErrTooManyIdentities = fmt.Errorf("client: a session has at most %d identities; open another one for more",
 	MaxIdentities)
 
@@ -22,7 +22,7 @@ var ErrTooManyIdentities = fmt.Errorf("client: a session has at most %d identiti
 // as ctx allows. From then on the identity is sent first on every connection, like those in Config.Auth. If
 // the server rejects it, the error is jute.AuthFailed, and the Session ends. If the connection breaks before
 // the reply, the error is ErrConnectionLost, and the identity is sent on the next connection. If the Session has
-// MaxIdentities others, the error is ErrTooManyIdentities, and the Session goes on.
+// MaxIdentities others, the error is ErrTooManyIdentities, and the Session continues.
 func (c *Session) AddAuth(ctx context.Context, a Auth) error {
 	l, answer, err := c.queueAuth(ctx, a)
 	if err != nil {

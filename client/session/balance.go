@@ -15,8 +15,8 @@ var errServersChanged = errors.New("client: the list of servers has changed")
 // at once, and if the list has grown from n to m servers, it moves to one of the new ones with the probability
 // 1 − n/m. It never moves otherwise. Requests in flight then end with ErrConnectionLost.
 //
-// An SRV entry is one entry, however many servers it has. UpdateServers does not wait. The error says that the list is
-// empty or too long; the old one then stays.
+// An SRV entry is one entry, however many servers it has. UpdateServers does not wait. It returns an error and keeps
+// the old list if the new one is empty or too long.
 func (c *Session) UpdateServers(list []string) error {
 	if err := checkServerCount(list); err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Clock returns the time since a moment that stays the same. It must go on while the machine is suspended, and must
-// never go back. Several goroutines call it, some of them under a lock, so it must not wait.
+// A Clock returns the time since a moment that stays the same. It must continue while the machine is suspended, and
+// must never go back. Several goroutines call it, some of them under a lock, so it must not wait.
 type Clock func() time.Duration
 
 // BootTime is the Clock of this machine.

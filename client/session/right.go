@@ -12,13 +12,13 @@ import (
 // leader whose clock runs 10 % fast ends a session after T/1.1, which is more than 0.9 T.
 const marginDivisor = 10
 
-// maxRightPause is the longest time between two looks at the clock while functions wait for the end of a right. Go's
-// timers stand still during a suspend, so after one a function is called at most this much too late.
+// maxRightPause is the longest time between two reads of the clock while functions wait for the end of a right. Go's
+// timers stop during a suspend, so after a suspend a function is called at most this much too late.
 const maxRightPause = time.Second
 
 // Right is a client's right to act on its session: on locks and ephemeral nodes that it holds.
 //
-// It lasts until (the time at which the last answered request was sent) + timeout − margin, by a clock that goes on
+// It lasts until (the time at which the last answered request was sent) + timeout − margin, by a clock that continues
 // while the machine is suspended. The handshake and pings are requests too. If many requests are sent, one in each
 // hundredth of the timeout counts, so the right may end that much early. A reply with an error counts, except
 // jute.SessionExpired, with which the right ends at once. Replies of a read-only server do not count. The right also
@@ -40,8 +40,8 @@ const maxRightPause = time.Second
 //	The reply to a sync proves that the leader has heard of the session after the sync was sent.
 //	So no leader ends it within its timeout from then, by the leader's clock, and the margin makes up for that clock.
 //
-// An operator who kills the session, or deletes its nodes, is not bound by that. Neither is ZooKeeper, whose leader does
-// not touch the session of a sync: there, a write must carry a token or a check of the node.
+// An operator who kills the session, or deletes its nodes, is not bound by that. Neither is ZooKeeper, whose leader
+// does not touch the session of a sync: there, a write must carry a token or a check of the node.
 //
 // It is safe for concurrent use.
 type Right struct {
@@ -171,7 +171,7 @@ func (r *Right) endProofs() {
 	}
 }
 
-// setTimer sets the timer to the next look at the clock. The lock is held.
+// setTimer sets the timer to the next read of the clock. The lock is held.
 func (r *Right) setTimer(left time.Duration) {
 	pause := min(left, maxRightPause)
 	if r.timer == nil {
@@ -215,7 +215,7 @@ func (r *Right) callFunctions() {
 	r.mu.Unlock()
 }
 
-// evidence is what a reply says about the session.
+// evidence is the strength of a reply as a proof that the session lives.
 type evidence int
 
 const (
@@ -276,7 +276,7 @@ func (r *Right) forget() {
 	r.ends.Store(0)
 }
 
-// lastAnswered returns when the last answered request was sent. known is false if none was.
+// lastAnswered returns the time at which the last answered request was sent. known is false if no request was answered.
 func (r *Right) lastAnswered() (sent time.Duration, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

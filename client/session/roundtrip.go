@@ -7,9 +7,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// renewals is the greatest number of times that a right is renewed in one timeout. To read a clock that goes on during
-// a suspend costs a system call, so it is not read for every request: a right may end a renewals-th of the timeout
-// early.
+// renewals is the greatest number of times that a right is renewed in one timeout. Reading a clock that continues
+// during a suspend costs a system call, so it is not read for every request. A right may end early by timeout/renewals.
 const renewals = 100
 
 // roundTrips are the requests of a link whose replies will renew the session's right.

@@ -259,7 +259,7 @@ func (c *Session) onPingTimer() {
 	}
 }
 
-// proveNow makes the timer look at the connection now: functions wait for the end of the right.
+// proveNow fires the connection's timer now, because functions wait for the end of the right.
 func (c *Session) proveNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

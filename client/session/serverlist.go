@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Resolver looks up the servers of a DNS SRV entry. *net.Resolver is one. The records must be in the order in which
+// Resolver resolves the servers of a DNS SRV entry. *net.Resolver is one. The records must be in the order in which
 // clients try them: by priority, and at random by weight among those of one priority.
 type Resolver interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (cname string, records []*net.SRV, err error)
@@ -25,7 +25,7 @@ type candidate struct {
 }
 
 // serverList chooses the server of each attempt to connect, in rounds: each round has every server once. A round begins
-// after the server that was tried last. SRV entries are looked up at the beginning of a round, and another round begins
+// after the server that was tried last. SRV entries are resolved at the beginning of a round, and another round begins
 // when a connection to one of their servers is lost. The Session's lock guards all fields except known.
 type serverList struct {
 	entries  []string // without duplicates, and not empty
@@ -61,7 +61,7 @@ func withoutDuplicates(list []string) []string {
 	return unique
 }
 
-// takeServer returns the next server to try, and the number of servers in its round. It looks SRV entries up at the
+// takeServer returns the next server to try, and the number of servers in its round. It resolves SRV entries at the
 // beginning of a round, for as long as ctx allows.
 func (r *reader) takeServer(ctx context.Context) (next candidate, count int, err error) {
 	s := &r.c.servers
@@ -142,7 +142,7 @@ func lookupServers(ctx context.Context, resolver Resolver, name string) (addrs [
 		return nil, fmt.Errorf("SRV records of %s: %w", name, err)
 	}
 	for _, record := range records {
-		if host := strings.TrimSuffix(record.Target, "."); host != "" { // "." says that there is no such service
+		if host := strings.TrimSuffix(record.Target, "."); host != "" { // "." means that there is no such service
 			addrs = append(addrs, net.JoinHostPort(host, strconv.Itoa(int(record.Port))))
 		}
 	}

@@ -47,7 +47,7 @@ const NeverGiveUp time.Duration = -1
 // to the Session.
 type Config struct {
 	// Servers are the servers to try, in this order: host:port, unix: and the path of a socket, or srv: and a
-	// name, such as srv:_zookeeper._tcp.example.com. Names are resolved at each attempt. SRV records are looked up
+	// name, such as srv:_zookeeper._tcp.example.com. Names are resolved at each attempt. SRV records are resolved
 	// again for each round over all servers, by Resolver. At most 32 servers are tried in a round.
 	Servers  []string
 	Shuffle  bool     // try the servers in a random order, drawn once; the order of SRV records is kept
@@ -59,8 +59,8 @@ type Config struct {
 	Auth    []Auth        // identities to send first on every connection, after the login; at most MaxIdentities
 
 	// AllowReadOnly admits servers that have no leader. The state is then ReadOnly: only reads pass, and
-	// what they return may be old. A session that is opened there ends with its connection. Meanwhile the
-	// Session looks for a server that can write, and moves to it.
+	// their results may be old. A session that is opened there ends with its connection. Meanwhile the
+	// Session searches for a server that can write, and moves to it.
 	AllowReadOnly bool
 
 	// MaxInFlight limits the requests in flight; 0: DefaultMaxInFlight.
@@ -83,8 +83,8 @@ type Config struct {
 	// when ctx ends, and several goroutines may call it. nil: TCP with TCP_NODELAY, or a Unix socket.
 	Dial dialFunc
 
-	// Clock is the clock by which the session's right ends and by which the Session gives up. nil: one like BootTime, which
-	// is the bubble's in a bubble of testing/synctest.
+	// Clock is the clock by which the session's right ends and by which the Session gives up. nil: one like BootTime,
+	// which is the bubble's in a bubble of testing/synctest.
 	Clock Clock
 
 	// Margin is the time by which the session's right ends before the timeout is over. 0: a tenth of the timeout, which
@@ -296,7 +296,8 @@ func (c *Session) AwaitReady(ctx context.Context) error {
 // moment, unless a function of the caller blocks it.
 const closeGrace = time.Second
 
-// AwaitEnd waits until ended is closed, but not longer than a second after the end of ctx: as Close does for the reader.
+// AwaitEnd waits until ended is closed, but not longer than a second after the end of ctx: as Close does for the
+// reader.
 func AwaitEnd(ctx context.Context, ended <-chan struct{}) {
 	select {
 	case <-ended:
@@ -337,7 +338,7 @@ func (c *Session) Close(ctx context.Context) error {
 	return err
 }
 
-// Abandon ends the Session without telling the server: the session lives until it expires. Requests
+// Abandon ends the Session without a request to the server: the session lives until it expires. Requests
 // in flight end with ErrClosed. When Abandon returns, no goroutine is left and no function of the
 // caller will be called any more. A function of Right.AfterEnd that a timer called at the same time
 // may still run.

@@ -8,11 +8,11 @@ type State int
 // These are all states. Expired, Closed and AuthFailed are final. A Session begins in Connecting. From Connected,
 // Reconnected and ReadOnly it goes to Suspended when the connection breaks.
 const (
-	Connecting  State = iota + 1 // the Session looks for its first server
+	Connecting  State = iota + 1 // the Session tries its first connection
 	Connected                    // requests pass, for the first time on this session
-	Suspended                    // without a connection; the Session looks for one
+	Suspended                    // there is no connection; the Session tries to connect
 	Reconnected                  // requests pass again, on the same session
-	ReadOnly                     // reads pass: the server has no leader; the Session looks for one that has
+	ReadOnly                     // reads pass: the server has no leader; the Session searches for one that has
 	Expired                      // the servers have expired the session, or the Session has given up
 	Closed                       // by Close or Abandon
 	AuthFailed                   // a server has rejected the login or an identity

@@ -111,8 +111,8 @@ func (w *watches) removeKinds(path string, kind watchKinds) {
 	}
 }
 
-// appendSetWatches appends the requests that set all watches again, and returns how many requests there
-// are. Servers send at once the events that a client has missed since zxid.
+// appendSetWatches appends the requests that set all watches again, and returns their number. Servers send at once the
+// events that a client has missed since zxid.
 func (w *watches) appendSetWatches(out *[]byte, zxid int64) (n int) {
 	batch, size := newWatchBatch(zxid), 0
 	send := func() {

@@ -43,7 +43,7 @@ type Server struct {
 type node struct {
 	stat   jute.Stat
 	data   []byte
-	secret bool // nobody may read it
+	secret bool // reads return NoAuth
 }
 
 // conn is a connection with its watches: by table and path, a set of modes.
@@ -75,7 +75,7 @@ func (s *Server) Accept() (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	c := &conn{Conn: theirs, out: make(chan []byte, 1<<12), data: map[string]int{}, children: map[string]int{}}
 	s.link = c
-	s.clients.Go(func() { s.serve(c) })
+	s.clients.Go(func() { s.serveConnection(c) })
 	s.clients.Go(func() {
 		for frame := range c.out {
 			if err := jute.WriteFrame(c, frame); err != nil {
@@ -97,14 +97,14 @@ func (s *Server) Disconnect(down bool) {
 	}
 }
 
-// Up lets clients connect again.
-func (s *Server) Up() {
+// AllowConnections lets clients connect again after Disconnect.
+func (s *Server) AllowConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = false
 }
 
-// SetReadOnly makes the server one that has no leader, or has one again, and ends the connection.
+// SetReadOnly sets whether the server is without a leader, and ends the connection.
 func (s *Server) SetReadOnly(readOnly bool) {
 	s.mu.Lock()
 	s.readOnly = readOnly
@@ -112,16 +112,16 @@ func (s *Server) SetReadOnly(readOnly bool) {
 	s.Disconnect(false)
 }
 
-// Expire ends the session.
-func (s *Server) Expire() {
+// ExpireSession ends the session.
+func (s *Server) ExpireSession() {
 	s.mu.Lock()
 	s.expired = true
 	s.mu.Unlock()
 	s.Disconnect(false)
 }
 
-// serve handles a connection until it ends.
-func (s *Server) serve(c *conn) {
+// serveConnection handles a connection until it ends.
+func (s *Server) serveConnection(c *conn) {
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -155,14 +155,14 @@ func (s *Server) serve(c *conn) {
 			}
 			return
 		}
-		if !s.handle(c, frame) {
+		if !s.handleRequest(c, frame) {
 			return
 		}
 	}
 }
 
-// handle carries a request out.
-func (s *Server) handle(c *conn, frame []byte) bool {
+// handleRequest carries a request out.
+func (s *Server) handleRequest(c *conn, frame []byte) bool {
 	var h jute.RequestHeader
 	d := jute.NewDecoder(frame)
 	h.Decode(&d)
@@ -180,7 +180,7 @@ func (s *Server) handle(c *conn, frame []byte) bool {
 		}
 	}()
 	s.requests[h.Op]++
-	code, rec := s.carryOut(c, h.Op, path, body)
+	code, rec := s.executeRequest(c, h.Op, path, body)
 	if s.OnRequest != nil && s.OnRequest(h.Op, path, s.requests[h.Op]) {
 		return false
 	}
@@ -194,7 +194,7 @@ func (s *Server) handle(c *conn, frame []byte) bool {
 
 type record interface{ Append([]byte) []byte }
 
-func (s *Server) carryOut(c *conn, op jute.Op, path string, body []byte) (jute.Code, record) {
+func (s *Server) executeRequest(c *conn, op jute.Op, path string, body []byte) (jute.Code, record) {
 	d := jute.NewDecoder(body)
 	switch op {
 	case jute.OpDelete:
@@ -204,13 +204,13 @@ func (s *Server) carryOut(c *conn, op jute.Op, path string, body []byte) (jute.C
 		delete(s.nodes, path)
 	case jute.OpGetData, jute.OpExists, jute.OpGetChildren2:
 		d.ReadBytes()
-		return s.read(c, op, path, d.ReadBool())
+		return s.readNode(c, op, path, d.ReadBool())
 	case jute.OpAddWatch, jute.OpRemoveWatches, jute.OpCheckWatches:
 		if s.Before36 && op != jute.OpRemoveWatches || s.Before35 {
 			return jute.Unimplemented, nil
 		}
 		d.ReadBytes()
-		return s.watch(c, op, path, d.ReadInt32())
+		return s.handleWatchRequest(c, op, path, d.ReadInt32())
 	case jute.OpSetWatches, jute.OpSetWatches2:
 		var r jute.SetWatches2
 		if op == jute.OpSetWatches2 {
@@ -225,7 +225,7 @@ func (s *Server) carryOut(c *conn, op jute.Op, path string, body []byte) (jute.C
 	return jute.OK, nil
 }
 
-func (s *Server) read(c *conn, op jute.Op, path string, watch bool) (jute.Code, record) {
+func (s *Server) readNode(c *conn, op jute.Op, path string, watch bool) (jute.Code, record) {
 	n := s.nodes[path]
 	if n != nil && n.secret {
 		return jute.NoAuth, nil
@@ -235,7 +235,7 @@ func (s *Server) read(c *conn, op jute.Op, path string, watch bool) (jute.Code, 
 		if op == jute.OpGetChildren2 {
 			table = c.children
 		}
-		s.add(table, path, modeOnce)
+		s.addWatch(table, path, modeOnce)
 	}
 	if n == nil {
 		return jute.NoNode, nil
@@ -256,21 +256,21 @@ func (s *Server) read(c *conn, op jute.Op, path string, watch bool) (jute.Code, 
 	return jute.OK, jute.GetChildren2Response{Children: names, Stat: n.stat}
 }
 
-// add adds a mode of watch, or replaces the others.
-func (s *Server) add(table map[string]int, path string, mode int) {
+// addWatch adds a mode of watch, or replaces the others.
+func (s *Server) addWatch(table map[string]int, path string, mode int) {
 	if s.Before39 {
 		table[path] = 0
 	}
 	table[path] |= mode
 }
 
-func (s *Server) watch(c *conn, op jute.Op, path string, arg int32) (jute.Code, record) {
+func (s *Server) handleWatchRequest(c *conn, op jute.Op, path string, arg int32) (jute.Code, record) {
 	if op == jute.OpAddWatch {
 		if arg == int32(jute.AddWatchPersistentRecursive) {
-			s.add(c.data, path, modeRecursive)
+			s.addWatch(c.data, path, modeRecursive)
 		} else {
-			s.add(c.data, path, modePersistent)
-			s.add(c.children, path, modePersistent)
+			s.addWatch(c.data, path, modePersistent)
+			s.addWatch(c.children, path, modePersistent)
 		}
 		return jute.OK, jute.ErrorResponse{}
 	}
@@ -290,57 +290,57 @@ func (s *Server) watch(c *conn, op jute.Op, path string, arg int32) (jute.Code, 
 		return jute.NoWatcher, nil
 	}
 	if op == jute.OpRemoveWatches {
-		c.clear(c.data, path, mask[0])
-		c.clear(c.children, path, mask[1])
+		c.clearWatch(c.data, path, mask[0])
+		c.clearWatch(c.children, path, mask[1])
 	}
 	return jute.OK, nil
 }
 
-func (c *conn) clear(table map[string]int, path string, mask int) {
+func (c *conn) clearWatch(table map[string]int, path string, mask int) {
 	if table[path] &^= mask; table[path] == 0 {
 		delete(table, path)
 	}
 }
 
 func (s *Server) setWatches(c *conn, r jute.SetWatches2) {
-	tell := func(typ jute.EventType, path string) { s.send(c, typ, path, -1) }
+	notify := func(typ jute.EventType, path string) { s.sendEvent(c, typ, path, -1) }
 	for _, p := range r.Data {
 		switch n := s.nodes[string(p)]; {
 		case n == nil:
-			tell(jute.EventNodeDeleted, string(p))
+			notify(jute.EventNodeDeleted, string(p))
 		case n.stat.Mzxid > r.RelativeZxid:
-			tell(jute.EventNodeDataChanged, string(p))
+			notify(jute.EventNodeDataChanged, string(p))
 		default:
-			s.add(c.data, string(p), modeOnce)
+			s.addWatch(c.data, string(p), modeOnce)
 		}
 	}
 	for _, p := range r.Exist {
 		if s.nodes[string(p)] != nil {
-			tell(jute.EventNodeCreated, string(p))
+			notify(jute.EventNodeCreated, string(p))
 		} else {
-			s.add(c.data, string(p), modeOnce)
+			s.addWatch(c.data, string(p), modeOnce)
 		}
 	}
 	for _, p := range r.Child {
 		switch n := s.nodes[string(p)]; {
 		case n == nil:
-			tell(jute.EventNodeDeleted, string(p))
+			notify(jute.EventNodeDeleted, string(p))
 		case n.stat.Pzxid > r.RelativeZxid:
-			tell(jute.EventNodeChildrenChanged, string(p))
+			notify(jute.EventNodeChildrenChanged, string(p))
 		default:
-			s.add(c.children, string(p), modeOnce)
+			s.addWatch(c.children, string(p), modeOnce)
 		}
 	}
 	for _, p := range r.Persistent {
-		s.add(c.data, string(p), modePersistent)
-		s.add(c.children, string(p), modePersistent)
+		s.addWatch(c.data, string(p), modePersistent)
+		s.addWatch(c.children, string(p), modePersistent)
 	}
 	for _, p := range r.Recursive {
-		s.add(c.data, string(p), modeRecursive)
+		s.addWatch(c.data, string(p), modeRecursive)
 	}
 }
 
-func (s *Server) send(c *conn, typ jute.EventType, path string, zxid int64) {
+func (s *Server) sendEvent(c *conn, typ jute.EventType, path string, zxid int64) {
 	if s.Before39 {
 		zxid = -1
 	}
@@ -348,27 +348,27 @@ func (s *Server) send(c *conn, typ jute.EventType, path string, zxid int64) {
 	c.out <- jute.WatcherEvent{Type: typ, State: jute.StateSyncConnected, Path: []byte(path)}.Append(out)
 }
 
-// fire sends an event to the watches of one table, and reports whether it did.
-func (s *Server) fire(table map[string]int, typ jute.EventType, path string) bool {
+// fireWatches sends an event to the watches of one table, and reports whether it did.
+func (s *Server) fireWatches(table map[string]int, typ jute.EventType, path string) bool {
 	c := s.link
-	tell := table[path] != 0
+	notify := table[path] != 0
 	if typ != jute.EventNodeChildrenChanged {
 		for above := path; ; above = parentOf(above) {
-			tell = tell || table[above]&modeRecursive != 0
+			notify = notify || table[above]&modeRecursive != 0
 			if above == "/" {
 				break
 			}
 		}
 	}
-	c.clear(table, path, modeOnce)
-	if tell {
-		s.send(c, typ, path, s.zxid)
+	c.clearWatch(table, path, modeOnce)
+	if notify {
+		s.sendEvent(c, typ, path, s.zxid)
 	}
-	return tell
+	return notify
 }
 
-// Create creates a node, with a transaction of its own.
-func (s *Server) Create(path string) int64 {
+// CreateNode creates a node, with a transaction of its own.
+func (s *Server) CreateNode(path string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.zxid++
@@ -378,14 +378,14 @@ func (s *Server) Create(path string) int64 {
 	parent.stat.Cversion++
 	parent.stat.NumChildren++
 	if s.link != nil {
-		s.fire(s.link.data, jute.EventNodeCreated, path)
-		s.fire(s.link.children, jute.EventNodeChildrenChanged, parentOf(path))
+		s.fireWatches(s.link.data, jute.EventNodeCreated, path)
+		s.fireWatches(s.link.children, jute.EventNodeChildrenChanged, parentOf(path))
 	}
 	return s.zxid
 }
 
-// Set sets a node's data, with a transaction of its own.
-func (s *Server) Set(path, data string) int64 {
+// SetData sets a node's data, with a transaction of its own.
+func (s *Server) SetData(path, data string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.zxid++
@@ -395,13 +395,13 @@ func (s *Server) Set(path, data string) int64 {
 	n.stat.Mzxid = s.zxid
 	n.stat.Version++
 	if s.link != nil {
-		s.fire(s.link.data, jute.EventNodeDataChanged, path)
+		s.fireWatches(s.link.data, jute.EventNodeDataChanged, path)
 	}
 	return s.zxid
 }
 
-// Remove deletes a node, with a transaction of its own.
-func (s *Server) Remove(path string) int64 {
+// DeleteNode deletes a node, with a transaction of its own.
+func (s *Server) DeleteNode(path string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.zxid++
@@ -411,12 +411,12 @@ func (s *Server) Remove(path string) int64 {
 	parent.stat.Cversion++
 	parent.stat.NumChildren--
 	if s.link != nil {
-		if s.fire(s.link.data, jute.EventNodeDeleted, path) {
-			s.link.clear(s.link.children, path, modeOnce)
+		if s.fireWatches(s.link.data, jute.EventNodeDeleted, path) {
+			s.link.clearWatch(s.link.children, path, modeOnce)
 		} else {
-			s.fire(s.link.children, jute.EventNodeDeleted, path)
+			s.fireWatches(s.link.children, jute.EventNodeDeleted, path)
 		}
-		s.fire(s.link.children, jute.EventNodeChildrenChanged, parentOf(path))
+		s.fireWatches(s.link.children, jute.EventNodeChildrenChanged, parentOf(path))
 	}
 	return s.zxid
 }
@@ -431,8 +431,8 @@ func (s *Server) WatchCount() (n int) {
 	return len(s.link.data) + len(s.link.children)
 }
 
-// Count returns the number of requests of an operation.
-func (s *Server) Count(op jute.Op) int {
+// RequestCount returns the number of requests of an operation.
+func (s *Server) RequestCount(op jute.Op) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requests[op]
@@ -446,47 +446,47 @@ func parentOf(path string) string {
 	return "/"
 }
 
-// Hide makes a node one that nobody may read.
-func (s *Server) Hide(path string) {
+// DenyRead makes reads of a node return NoAuth.
+func (s *Server) DenyRead(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes[path].secret = true
 }
 
-// Show makes a node one that everyone may read again.
-func (s *Server) Show(path string) {
+// AllowRead makes a node readable again.
+func (s *Server) AllowRead(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nodes[path].secret = false
 }
 
-// Play carries out steps: "+/a" creates, "=/a" sets, "-/a" deletes.
-func (s *Server) Play(steps ...string) {
+// ApplyChanges carries out steps: "+/a" creates, "=/a" sets, "-/a" deletes.
+func (s *Server) ApplyChanges(steps ...string) {
 	for _, step := range steps {
 		switch path := step[1:]; step[0] {
 		case '+':
-			s.Create(path)
+			s.CreateNode(path)
 		case '=':
-			s.Set(path, "x")
+			s.SetData(path, "x")
 		case '-':
-			s.Remove(path)
+			s.DeleteNode(path)
 		}
 	}
 }
 
-// Wait waits until the goroutines of all connections have ended. The client must have closed them.
-func (s *Server) Wait() { s.clients.Wait() }
+// AwaitConnectionsEnd waits until the goroutines of all connections have ended. The client must have closed them.
+func (s *Server) AwaitConnectionsEnd() { s.clients.Wait() }
 
-// Has reports whether there is a node.
-func (s *Server) Has(path string) bool {
+// HasNode reports whether there is a node.
+func (s *Server) HasNode(path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.nodes[path] != nil
 }
 
-// Below returns the paths and data of a node and of all nodes below it, each parent before its children, and children
-// sorted by name.
-func (s *Server) Below(path string) (nodes []string) {
+// ListSubtree returns the paths and data of a node and of all nodes below it, each parent before its children, and
+// children sorted by name.
+func (s *Server) ListSubtree(path string) (nodes []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p, n := range s.nodes {
@@ -502,15 +502,15 @@ func (s *Server) Below(path string) (nodes []string) {
 	return nodes
 }
 
-// Renew lets clients open a session again after Expire.
-func (s *Server) Renew() {
+// AllowSessions lets clients open a session again after ExpireSession.
+func (s *Server) AllowSessions() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expired = false
 }
 
-// Downgrade makes the Server behave as before ZooKeeper 3.9. There must be no connection.
-func (s *Server) Downgrade() {
+// BehaveBefore39 makes the Server behave as before ZooKeeper 3.9. There must be no connection.
+func (s *Server) BehaveBefore39() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Before39 = true

@@ -1,5 +1,5 @@
-// Package reconnect has the two things that recipes do when a connection breaks: they repeat what is harmless, and they
-// find out whether a write was carried out.
+// Package reconnect has functions for recipes whose connection breaks: they repeat harmless requests, and they find out
+// whether a write was carried out.
 package reconnect
 
 import (
@@ -10,15 +10,15 @@ import (
 	"rollcall/client/recipe"
 )
 
-// Retry calls do again while it fails because there is no connection, whatever the Client does while it is suspended.
-// do must be harmless when repeated. The end of ctx or of the session limits the tries; each one waits for a
-// connection.
+// Retry calls do again while it fails because there is no connection, whatever Config.WhileSuspended of the Client is.
+// do must be harmless when it is repeated. Each try waits for a connection. The end of ctx or of the session ends the
+// tries.
 func Retry(ctx context.Context, c *client.Client, do func() error) error {
 	return retry(do, func() error { return c.AwaitConnected(ctx) })
 }
 
-// RetrySettled is Retry, but before it calls do again it waits as Settle does. So do may begin with a read that shows
-// whether its last write was carried out.
+// RetrySettled is Retry, but it calls Settle before it calls do again. So do may begin with a read that shows whether
+// its last write was carried out.
 func RetrySettled(ctx context.Context, c *client.Client, do func() error) error {
 	return retry(do, func() error { return Settle(ctx, c) })
 }
@@ -46,9 +46,9 @@ func ExistsWatch(ctx context.Context, c *client.Client, path string) (
 	return stat, exists, watch, err
 }
 
-// Settle waits until the fate of every write that the Client has sent before is decided: a read then sees it, or it
-// will never be carried out. The servers reject the writes of a session that come from an earlier connection, and the
-// sync lets the server of the present one apply those that were accepted.
+// Settle waits until the outcome of every earlier write of the Client is decided: a read then sees the write, or the
+// write will never be carried out. The servers reject a session's writes that arrive from an earlier connection, and
+// the sync makes the present server apply those that were accepted.
 func Settle(ctx context.Context, c *client.Client) error {
 	return Retry(ctx, c, func() error {
 		if err := c.AwaitConnected(ctx); err != nil {
@@ -58,12 +58,12 @@ func Settle(ctx context.Context, c *client.Client) error {
 	})
 }
 
-// maxParentTries limits the times that a parent is created for one node. The servers delete an empty container at most
-// once in a check of all containers, so a second try nearly always succeeds.
+// maxParentTries limits the attempts to create the parent for one node. The servers delete an empty container at most
+// once in a check of all containers, so a second attempt nearly always succeeds.
 const maxParentTries = 10
 
-// RetryWithParent calls create, which creates a node under parent, as Retry does. If there is no parent, it creates it as a
-// container, with those on the way to it, and calls create again.
+// RetryWithParent calls create, which creates a node under parent, as Retry does. If there is no parent, it creates it
+// as a container, with those on the way to it, and calls create again.
 func RetryWithParent(ctx context.Context, c *client.Client, parent string, create func() error) error {
 	for tries := 0; ; tries++ {
 		err := Retry(ctx, c, create)
@@ -77,8 +77,8 @@ func RetryWithParent(ctx context.Context, c *client.Client, parent string, creat
 	}
 }
 
-// CreateOwn creates a node whose name no other node can have, and returns its Stat. If it returns an error, no node is
-// left; it may be deleted in the background. If another client has deleted the node already, the error is
+// CreateOwn creates a node whose name no other node can have, and returns its Stat. If it returns an error, no node
+// stays: it may be deleted in the background. If another client has deleted the node already, the error is
 // client.ErrNoNode.
 func CreateOwn(ctx context.Context, c *client.Client, parent, name string, data []byte, mode client.Mode) (
 	client.Stat, error,
@@ -113,8 +113,8 @@ func DeleteInBackground(c *client.Client, path string) {
 	}()
 }
 
-// Delete deletes a node at a path that no other node can have. Unlike Retry, it also waits for a server that can write:
-// others may wait for the end of the node.
+// Delete deletes a node at a path that no other node can have. Unlike Retry, it also waits for a server that can write,
+// because other clients may wait for the deletion.
 func Delete(ctx context.Context, c *client.Client, path string) error {
 	for {
 		err := Retry(ctx, c, func() error { return c.Delete(ctx, path, client.AnyVersion) })
@@ -127,7 +127,7 @@ func Delete(ctx context.Context, c *client.Client, path string) error {
 	}
 }
 
-// EventError returns nil for an event of a node, and the reason for one that says that the session has ended.
+// EventError returns nil for an event of a node, and the reason of the end for an event that ends the session.
 func EventError(event client.Event) error {
 	switch {
 	case event.Type != client.SessionEnded:

@@ -34,7 +34,7 @@ func TestRetry(t *testing.T) {
 					return reasons[tries-1]
 				})
 				// The reply to the first sync is lost, so it is sent again.
-				if syncs := s.Count(jute.OpSync); !errors.Is(err, client.ErrNoNode) || tries != 3 || syncs != tt.syncs {
+				if syncs := s.RequestCount(jute.OpSync); !errors.Is(err, client.ErrNoNode) || tries != 3 || syncs != tt.syncs {
 					t.Errorf("%d tries, %d syncs, want 3 and %d: %v", tries, syncs, tt.syncs, err)
 				}
 			})
@@ -45,11 +45,11 @@ func TestRetry(t *testing.T) {
 // Delete deletes nothing at a server that has no leader. It deletes the node when the server has one again.
 func TestDeleteWaitsForWritableServer(t *testing.T) {
 	bubble(t, client.Config{AllowReadOnly: true}, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-		s.Create("/own")
+		s.CreateNode("/own")
 		done := beginDelete(t.Context(), t, s, c)
 		s.SetReadOnly(false)
-		if err := <-done; err != nil || s.Has("/own") {
-			t.Errorf("the node is there: %t, %v", s.Has("/own"), err)
+		if err := <-done; err != nil || s.HasNode("/own") {
+			t.Errorf("the node is there: %t, %v", s.HasNode("/own"), err)
 		}
 	})
 }
@@ -58,16 +58,16 @@ func TestDeleteWaitsForWritableServer(t *testing.T) {
 func TestDeleteGivesUpAtReadOnlyServer(t *testing.T) {
 	for reason, end := range map[error]func(s *fakezk.Server, cancel func()){
 		context.Canceled:  func(_ *fakezk.Server, cancel func()) { cancel() },
-		client.ErrExpired: func(s *fakezk.Server, _ func()) { s.Expire() },
+		client.ErrExpired: func(s *fakezk.Server, _ func()) { s.ExpireSession() },
 	} {
 		bubble(t, client.Config{AllowReadOnly: true}, func(t *testing.T, s *fakezk.Server, c *client.Client) {
-			s.Create("/own")
+			s.CreateNode("/own")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			done := beginDelete(ctx, t, s, c)
 			end(s, cancel)
-			if err := <-done; !errors.Is(err, reason) || !s.Has("/own") {
-				t.Errorf("the node is there: %t, %v, want %v", s.Has("/own"), err, reason)
+			if err := <-done; !errors.Is(err, reason) || !s.HasNode("/own") {
+				t.Errorf("the node is there: %t, %v, want %v", s.HasNode("/own"), err, reason)
 			}
 		})
 	}
@@ -85,7 +85,7 @@ func beginDelete(ctx context.Context, t *testing.T, s *fakezk.Server, c *client.
 	done := make(chan error, 1)
 	go func() { done <- Delete(ctx, c, "/own") }()
 	synctest.Wait()
-	if n := s.Count(jute.OpDelete); n != 1 || len(done) > 0 {
+	if n := s.RequestCount(jute.OpDelete); n != 1 || len(done) > 0 {
 		t.Fatalf("%d deletes, and %d results, want 1 and none", n, len(done))
 	}
 	return done
@@ -103,7 +103,7 @@ func bubble(t *testing.T, cfg client.Config, test func(t *testing.T, s *fakezk.S
 		}
 		t.Cleanup(func() {
 			c.Abandon()
-			s.Wait()
+			s.AwaitConnectionsEnd()
 		})
 		test(t, s, c)
 	})

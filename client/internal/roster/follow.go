@@ -11,28 +11,28 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// Follow returns the children of a parent, sorted by name, and again after each change until ctx ends. A parent that
-// does not exist has none, until it is created. A caller that is slower than the changes misses those in between, and
-// always gets the last one. If the data have more than MaxBytes, some are left out until there is room for them.
+// Follow returns the children of parent, sorted by name, and again after each change until ctx ends. A parent that does
+// not exist has none. A caller that is slower than the changes misses some of them, but always gets the last one. If
+// the data have more than MaxBytes, some are left out until there is space for them.
 //
 // When ctx or the session ends, or the parent cannot be read, the last pair has the error. After that, and after a
 // break out of the loop, no goroutine and no watch is left.
 func Follow(ctx context.Context, c *client.Client, parent string) iter.Seq2[[]Child, error] {
-	return follow(ctx, c, parent, MaxBytes)
+	return followChildren(ctx, c, parent, MaxBytes)
 }
 
-func follow(ctx context.Context, c *client.Client, parent string, space room) iter.Seq2[[]Child, error] {
+func followChildren(ctx context.Context, c *client.Client, parent string, space byteBudget) iter.Seq2[[]Child, error] {
 	return func(yield func([]Child, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		f := follower{c: c, parent: parent, children: map[string]*followed{}, space: space, fired: make(chan *followed)}
-		defer f.end(cancel)
+		defer f.stopWatching(cancel)
 		changed := true
-		err := f.refresh(ctx)
+		err := f.readList(ctx)
 		for err == nil {
-			if changed && !yield(f.list(), nil) {
+			if changed && !yield(f.listChildren(), nil) {
 				return
 			}
-			changed, err = f.await(ctx)
+			changed, err = f.awaitChange(ctx)
 		}
 		yield(nil, fmt.Errorf("follow %s: %w", parent, err))
 	}
@@ -42,9 +42,9 @@ func follow(ctx context.Context, c *client.Client, parent string, space room) it
 type follower struct {
 	c        *client.Client
 	parent   string
-	watch    *client.OnceWatch // on the list of children, or on the parent if that does not exist
+	watch    *client.OnceWatch // on the list of children, or on the parent's creation if it does not exist
 	children map[string]*followed
-	space    room           // for the data of more children
+	space    byteBudget     // for the data of more children
 	fired    chan *followed // children whose watch has fired
 	waiting  sync.WaitGroup // a goroutine for each child
 }
@@ -56,8 +56,8 @@ type followed struct {
 	stop  context.CancelFunc // ends the goroutine that waits for the watch
 }
 
-// end ends all watches and goroutines.
-func (f *follower) end(cancel context.CancelFunc) {
+// stopWatching ends all watches and goroutines.
+func (f *follower) stopWatching(cancel context.CancelFunc) {
 	cancel()
 	if f.watch != nil {
 		f.watch.Stop()
@@ -65,28 +65,28 @@ func (f *follower) end(cancel context.CancelFunc) {
 	f.waiting.Wait()
 }
 
-func (f *follower) list() []Child {
+func (f *follower) listChildren() []Child {
 	children := make(map[string]Child, len(f.children))
 	for name, child := range f.children {
 		children[name] = child.Child
 	}
-	return sorted(children)
+	return sortChildren(children)
 }
 
-// await waits for a change and reads what has changed. changed reports whether the caller would see it.
-func (f *follower) await(ctx context.Context) (changed bool, err error) {
+// awaitChange waits for a change and reads the changed nodes. changed reports whether the children may have changed.
+func (f *follower) awaitChange(ctx context.Context) (changed bool, err error) {
 	select {
 	case event := <-f.watch.Fired:
 		if err := reconnect.EventError(event); err != nil {
 			return false, err
 		}
-		return true, f.refresh(ctx)
+		return true, f.readList(ctx)
 	case child := <-f.fired:
 		if f.children[child.Name] != child {
 			return false, nil // it has been replaced
 		}
-		f.forget(child.Name)
-		if err = f.add(ctx, []string{child.Name}); err == nil {
+		f.forgetChild(child.Name)
+		if err = f.addChildren(ctx, []string{child.Name}); err == nil {
 			err = f.readOmitted(ctx)
 		}
 		return true, err
@@ -95,9 +95,9 @@ func (f *follower) await(ctx context.Context) (changed bool, err error) {
 	}
 }
 
-// refresh reads the list of children, with a watch, and the children that are new.
-func (f *follower) refresh(ctx context.Context) error {
-	names, err := f.names(ctx)
+// readList reads the list of children, with a watch, and the children that are new.
+func (f *follower) readList(ctx context.Context) error {
+	names, err := f.readNames(ctx)
 	if err != nil {
 		return err
 	}
@@ -114,31 +114,33 @@ func (f *follower) refresh(ctx context.Context) error {
 	}
 	for name := range f.children {
 		if !present[name] {
-			f.forget(name)
+			f.forgetChild(name)
 		}
 	}
-	if err := f.add(ctx, added); err != nil {
+	if err := f.addChildren(ctx, added); err != nil {
 		return err
 	}
 	return f.readOmitted(ctx)
 }
 
-// readOmitted reads those children again whose data were left out and have room now, the first by name first.
+// readOmitted reads the children again whose data were left out and fit into the budget now, in the order of their
+// names.
 func (f *follower) readOmitted(ctx context.Context) error {
 	var again []string
 	space := f.space
-	for _, child := range f.list() {
-		if length := room(child.Stat.DataLength); child.Omitted && length <= space {
+	for _, child := range f.listChildren() {
+		if length := byteBudget(child.Stat.DataLength); child.Omitted && length <= space {
 			space -= length
 			again = append(again, child.Name)
-			f.forget(child.Name)
+			f.forgetChild(child.Name)
 		}
 	}
-	return f.add(ctx, again)
+	return f.addChildren(ctx, again)
 }
 
-// names reads the list of children and sets a watch on it. If there is no parent, the watch is on that.
-func (f *follower) names(ctx context.Context) (names []string, err error) {
+// readNames reads the list of children and sets a watch on it. If the parent does not exist, the watch is on its
+// creation.
+func (f *follower) readNames(ctx context.Context) (names []string, err error) {
 	f.watch = nil
 	for f.watch == nil {
 		err = reconnect.Retry(ctx, f.c, func() (err error) {
@@ -161,9 +163,10 @@ func (f *follower) names(ctx context.Context) (names []string, err error) {
 	return nil, nil
 }
 
-// add reads children with a watch on each. Children that are gone are left out: the watch on the list has fired.
-func (f *follower) add(ctx context.Context, names []string) error {
-	return each(names, func(name string) (*followed, error) {
+// addChildren reads children with a watch on each. Children that are gone are left out: the watch on the list has
+// fired.
+func (f *follower) addChildren(ctx context.Context, names []string) error {
+	return readEach(names, func(name string) (*followed, error) {
 		child := &followed{Child: newChild(name)}
 		err := reconnect.Retry(ctx, f.c, func() (err error) {
 			child.Data, child.Stat, child.watch, err = f.c.GetWatch(ctx, PathOf(f.parent, name))
@@ -171,27 +174,27 @@ func (f *follower) add(ctx context.Context, names []string) error {
 		})
 		return child, err
 	}, func(child *followed) {
-		f.space.take(&child.Child)
+		f.space.keepData(&child.Child)
 		f.children[child.Name] = child
 		waitCtx, stop := context.WithCancel(ctx)
 		child.stop = stop
-		f.waiting.Go(func() { child.wait(waitCtx, f.fired) })
+		f.waiting.Go(func() { child.awaitWatch(waitCtx, f.fired) })
 	})
 }
 
-// forget ends the watch on a child.
-func (f *follower) forget(name string) {
+// forgetChild ends the watch on a child.
+func (f *follower) forgetChild(name string) {
 	f.children[name].stop()
-	f.space.giveBack(f.children[name].Child)
+	f.space.releaseData(f.children[name].Child)
 	delete(f.children, name)
 }
 
-// wait reports the child on fired when its watch has fired. It ends with ctx, or when the session has ended.
-func (child *followed) wait(ctx context.Context, fired chan<- *followed) {
+// awaitWatch reports the child on fired when its watch has fired. It ends with ctx, or when the session has ended.
+func (child *followed) awaitWatch(ctx context.Context, fired chan<- *followed) {
 	select {
 	case event := <-child.watch.Fired:
 		if event.Type == client.SessionEnded {
-			return // the watch on the list says it too
+			return // the watch on the list reports it too
 		}
 		select {
 		case fired <- child:

@@ -15,12 +15,12 @@ import (
 func TestMaxChildren(t *testing.T) {
 	withServer(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		for i := range MaxChildren {
-			s.Create(fmt.Sprintf("/f/%d", i))
+			s.CreateNode(fmt.Sprintf("/f/%d", i))
 		}
 		if children, err := Read(t.Context(), c, "/f"); err != nil || len(children) != MaxChildren {
 			t.Errorf("%d children, %v", len(children), err)
 		}
-		s.Create("/f/more")
+		s.CreateNode("/f/more")
 		if children, err := Read(t.Context(), c, "/f"); !errors.Is(err, ErrTooMany) || len(children) != 0 {
 			t.Errorf("%d children, %v", len(children), err)
 		}
@@ -37,7 +37,7 @@ func TestFollowLeavesNoWatch(t *testing.T) {
 	for name, end := range map[string]func(s *fakezk.Server, cancel func()) (leave bool){
 		"break":  func(*fakezk.Server, func()) bool { return true },
 		"cancel": func(_ *fakezk.Server, cancel func()) bool { cancel(); return false },
-		"error":  func(s *fakezk.Server, _ func()) bool { s.Hide("/f/a"); s.Set("/f/a", "y"); return false },
+		"error":  func(s *fakezk.Server, _ func()) bool { s.DenyRead("/f/a"); s.SetData("/f/a", "y"); return false },
 	} {
 		withServer(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 			put(s, "a", 1)

@@ -1,7 +1,7 @@
-// Package roster follows the children of a node and their data. Group membership and service registries are made of it.
+// Package roster follows the children of a node and their data. Group membership and service registries use it.
 //
-// A roster keeps one watch on the parent, and one on each child. When the list changes, it reads the new children
-// alone, and when the data of a child change, that child.
+// It keeps one watch on the parent, and one on each child. When the list of children changes, it reads only the new
+// children. When the data of a child change, it reads only that child.
 package roster
 
 import (
@@ -29,14 +29,14 @@ const MaxBytes = 64 << 20
 // a small part of the requests that a Client may have in flight.
 const readsInFlight = 64
 
-// ErrTooMany says that a parent has more than MaxChildren children.
+// ErrTooMany means that a parent has more than MaxChildren children.
 var ErrTooMany = fmt.Errorf("the parent has more than %d nodes", MaxChildren)
 
-// ErrTooMuchData says that the data of a child were left out because of MaxBytes.
+// ErrTooMuchData means that the data of a child were left out because of MaxBytes.
 var ErrTooMuchData = fmt.Errorf("the data of the parent's nodes have more than %d bytes together, so those of this "+
 	"one were left out", MaxBytes)
 
-// Child is a child of the parent, as one read has shown it.
+// Child is a child of the parent, as it was read.
 type Child struct {
 	Name    string
 	Data    []byte
@@ -44,31 +44,31 @@ type Child struct {
 	Stat    client.Stat
 }
 
-// room is the number of bytes of data that can still be kept.
-type room int
+// byteBudget is the number of further bytes of data that may be kept.
+type byteBudget int
 
-// take lets a child use room for its data. If there is too little, it leaves the data out.
-func (r *room) take(child *Child) {
-	if room(len(child.Data)) > *r {
+// keepData charges a child's data to the budget. If the budget is too small, it drops the data.
+func (r *byteBudget) keepData(child *Child) {
+	if byteBudget(len(child.Data)) > *r {
 		child.Data, child.Omitted = nil, true
 	}
-	*r -= room(len(child.Data))
+	*r -= byteBudget(len(child.Data))
 }
 
-// giveBack makes the room of a child free.
-func (r *room) giveBack(child Child) { *r += room(len(child.Data)) }
+// releaseData gives the bytes of a child back to the budget.
+func (r *byteBudget) releaseData(child Child) { *r += byteBudget(len(child.Data)) }
 
 // newChild returns a child without its data. A name of a list shares memory with all others, so the child has a copy.
 func newChild(name string) Child { return Child{Name: strings.Clone(name)} }
 
-// Read returns the children of a parent, sorted by name. A parent that does not exist has none. Each child is read by
-// itself, so the children need not all have been there at one time. If their data have more than MaxBytes, some are
+// Read returns the children of parent, sorted by name. A parent that does not exist has none. Each child is read by
+// itself, so the children need not have existed at the same time. If their data have more than MaxBytes, some data are
 // left out, in no order.
 func Read(ctx context.Context, c *client.Client, parent string) ([]Child, error) {
-	return read(ctx, c, parent, MaxBytes)
+	return readChildren(ctx, c, parent, MaxBytes)
 }
 
-func read(ctx context.Context, c *client.Client, parent string, space room) ([]Child, error) {
+func readChildren(ctx context.Context, c *client.Client, parent string, space byteBudget) ([]Child, error) {
 	var names []string
 	err := reconnect.Retry(ctx, c, func() (err error) {
 		names, _, err = c.Children(ctx, parent)
@@ -84,7 +84,7 @@ func read(ctx context.Context, c *client.Client, parent string, space room) ([]C
 		return nil, err
 	}
 	children := make(map[string]Child, len(names))
-	err = each(names, func(name string) (*Child, error) {
+	err = readEach(names, func(name string) (*Child, error) {
 		child := newChild(name)
 		err := reconnect.Retry(ctx, c, func() (err error) {
 			child.Data, child.Stat, err = c.Get(ctx, PathOf(parent, name))
@@ -92,25 +92,25 @@ func read(ctx context.Context, c *client.Client, parent string, space room) ([]C
 		})
 		return &child, err
 	}, func(child *Child) {
-		space.take(child)
+		space.keepData(child)
 		children[child.Name] = *child
 	})
 	if err != nil {
 		return nil, err
 	}
-	return sorted(children), nil
+	return sortChildren(children), nil
 }
 
 // PathOf returns the path of a child.
 func PathOf(parent, name string) string { return recipe.PathOf(parent, name) }
 
-func sorted(children map[string]Child) []Child {
+func sortChildren(children map[string]Child) []Child {
 	return slices.SortedFunc(maps.Values(children), func(a, b Child) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// each calls read for all names, some at the same time, and keep with each result, one at a time. A node that is gone
-// is left out. The error is that of any read that failed.
-func each[T any](names []string, read func(name string) (T, error), keep func(T)) error {
+// readEach calls read for all names, up to readsInFlight at a time, and keep with each result, one at a time. It leaves
+// out nodes that are gone. The error is that of any failed read.
+func readEach[T any](names []string, read func(name string) (T, error), keep func(T)) error {
 	var mu sync.Mutex
 	var failed error
 	var reads sync.WaitGroup

@@ -19,7 +19,7 @@ func withServer(t *testing.T, test func(t *testing.T, s *fakezk.Server, c *clien
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := fakezk.New(t)
-		s.Create("/f")
+		s.CreateNode("/f")
 		c, err := client.Dial(t.Context(), "fake:1", client.Config{
 			DialConn: func(context.Context, string, string) (net.Conn, error) { return s.Accept() },
 		})
@@ -28,16 +28,16 @@ func withServer(t *testing.T, test func(t *testing.T, s *fakezk.Server, c *clien
 		}
 		test(t, s, c)
 		c.Abandon()
-		s.Wait()
+		s.AwaitConnectionsEnd()
 	})
 }
 
 // put creates a child, or sets its data.
 func put(s *fakezk.Server, name string, length int) {
-	if path := PathOf("/f", name); !s.Has(path) {
-		s.Create(path)
+	if path := PathOf("/f", name); !s.HasNode(path) {
+		s.CreateNode(path)
 	}
-	s.Set(PathOf("/f", name), strings.Repeat("x", length))
+	s.SetData(PathOf("/f", name), strings.Repeat("x", length))
 }
 
 // shown returns the names of children with the lengths of their data, or "omitted".
@@ -63,7 +63,8 @@ func bytesOf(children []Child) (bytes, omitted int) {
 	return bytes, omitted
 }
 
-// The children do not keep the memory of the list that their names come from, in which each is right after the length of its name.
+// The children do not keep the memory of the list that their names come from, in which each is right after the length
+// of its name.
 func TestChildrenKeepNoList(t *testing.T) {
 	withServer(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		for i := range 20 {
@@ -100,8 +101,8 @@ func TestReadBoundsData(t *testing.T) {
 		for i := range 10 {
 			put(s, fmt.Sprint(i), 10)
 		}
-		for space, want := range map[room]int{100: 0, 99: 1, 35: 7, 0: 10} {
-			children, err := read(t.Context(), c, "/f", space)
+		for space, want := range map[byteBudget]int{100: 0, 99: 1, 35: 7, 0: 10} {
+			children, err := readChildren(t.Context(), c, "/f", space)
 			bytes, omitted := bytesOf(children)
 			if err != nil || len(children) != 10 || omitted != want || bytes != 10*(10-want) {
 				t.Errorf("room for %d: %q, %v; want %d omitted", space, shown(children), err, want)
@@ -124,14 +125,14 @@ func TestFollowBoundsData(t *testing.T) {
 			{func() { put(s, "c", 40) }, []string{"a 60", "b omitted", "c 40"}},
 			{func() { put(s, "c", 41) }, []string{"a 60", "b omitted", "c omitted"}},
 			{func() { put(s, "a", 40) }, []string{"a 40", "b 60", "c omitted"}},
-			{func() { s.Remove("/f/b") }, []string{"a 40", "c 41"}},
+			{func() { s.DeleteNode("/f/b") }, []string{"a 40", "c 41"}},
 			{func() { put(s, "a", 101) }, []string{"a omitted", "c 41"}},
 			{func() { put(s, "a", 0) }, []string{"a 0", "c 41"}},
 		}
 		lists := make(chan []Child)
 		go func() {
 			defer close(lists)
-			for children, err := range follow(ctx, c, "/f", 100) {
+			for children, err := range followChildren(ctx, c, "/f", 100) {
 				if err != nil {
 					return
 				}
