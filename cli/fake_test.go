@@ -68,7 +68,7 @@ func newFakeMember(t *testing.T) *fakeMember {
 			{ID: "0x300004f0a2b0007", State: "unknown", MemberID: 3, Address: "host\x1b[31m", TimeoutMs: 40000, CreatedAt: ago(0)},
 		},
 		ends: []api.End{
-			{ID: "0x1000012f99a000a", State: "ended", EndedAt: ago(9 * time.Second), Reason: "killed", EndedBy: "super from 127.0.0.1:9\x1b[1m", Address: "10.0.0.7:41300", MemberID: 2, LeaderID: 1, Term: 4, Zxid: "0x400000020", SilentMs: 200, TimeoutMs: 6000, Number: 18},
+			{ID: "0x1000012f99a000a", State: "ended", EndedAt: ago(9 * time.Second), Reason: "killed", EndedBy: "super from 127.0.0.1:9\x1b[1m", Address: "10.0.0.7:41300", MemberID: 2, LeaderID: 1, Term: 1<<16 + 4, Zxid: "0x400000020", SilentMs: 200, TimeoutMs: 6000, Number: 18},
 			end,
 		},
 		removals: []api.Removal{

@@ -81,7 +81,7 @@ func statusColumns(now time.Time) []Column[memberRow] {
 		{Name: "role", Cell: func(m memberRow) string { return orDash(m.Role) }, Tint: roleTint},
 		dashIfSilent(Column[memberRow]{
 			Name: "term", AlignRight: true,
-			Cell: func(m memberRow) string { return formatTerm(m.Term) },
+			Cell: func(m memberRow) string { return FormatTerm(m.Term) },
 		}),
 		dashIfSilent(Column[memberRow]{
 			Name: "lag", AlignRight: true,
@@ -154,8 +154,9 @@ func statusColumns(now time.Time) []Column[memberRow] {
 // recoveryTerms is what `rollcall recover` adds to the term (quorum). No ensemble holds as many elections.
 const recoveryTerms = 1 << 16
 
-// formatTerm shows the terms that elections began, and apart from them the recoveries.
-func formatTerm(term uint64) string {
+// FormatTerm formats a term for operators: the terms that elections began, and apart from them the recoveries, such as
+// "6+recovery".
+func FormatTerm(term uint64) string {
 	switch recoveries := term / recoveryTerms; recoveries {
 	case 0:
 		return strconv.FormatUint(term, 10)

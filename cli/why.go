@@ -187,7 +187,7 @@ func endColumns(now time.Time) []Column[api.End] {
 		{Name: "ephemerals", AlignRight: true, Cell: func(e api.End) string { return strconv.Itoa(e.EphemeralCount) }},
 		{Name: "at", WideOnly: true, Cell: func(e api.End) string { return formatMillisecond(e.EndedAt) }},
 		{Name: "leader", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return formatMember(e.LeaderID) }},
-		{Name: "term", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return strconv.FormatUint(e.Term, 10) }},
+		{Name: "term", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return FormatTerm(e.Term) }},
 		{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(e api.End) string { return e.Zxid }},
 	}
 }

@@ -129,7 +129,7 @@ func fromMillis(ms int64) time.Duration { return time.Duration(ms) * time.Millis
 var memberColumns = []cli.Column[api.Member]{
 	{Name: "member", Cell: func(s api.Member) string { return fmt.Sprint(s.MemberID) }},
 	{Name: "role", Cell: func(s api.Member) string { return cmp.Or(s.Role, "not serving") }},
-	{Name: "term", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Term) }},
+	{Name: "term", AlignRight: true, Cell: func(s api.Member) string { return cli.FormatTerm(s.Term) }},
 	{Name: "clients", Cell: func(s api.Member) string { return s.ClientAddress }},
 	{Name: "connections", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Connections) }},
 	{Name: "watches", AlignRight: true, Cell: func(s api.Member) string { return fmt.Sprint(s.Watches) }},

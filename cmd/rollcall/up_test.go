@@ -201,7 +201,7 @@ func TestLinesBelow(t *testing.T) {
 func TestLiveLines(t *testing.T) {
 	left := func(d time.Duration) *int64 { ms := d.Milliseconds(); return &ms }
 	e := ensembleState{
-		members: []api.Member{{MemberID: 1, Role: "leader", ClientAddress: "127.0.0.1:2181"}, {MemberID: 2}},
+		members: []api.Member{{MemberID: 1, Role: "leader", Term: 2<<16 + 6, ClientAddress: "127.0.0.1:2181"}, {MemberID: 2}},
 		sessions: []api.Session{
 			{ID: "0x11", State: view.StateConnected, MemberID: 1, Address: "a\x1b[2J:1", TimeoutMs: time.Minute.Milliseconds(), LeftMs: left(50 * time.Second)},
 			{ID: "0x12", State: view.StateDisconnected, MemberID: 2, Address: "b:2", TimeoutMs: (4 * time.Second).Milliseconds(), LeftMs: left(2 * time.Second)},
@@ -210,7 +210,7 @@ func TestLiveLines(t *testing.T) {
 	}
 	lines := e.renderLines(cli.IOStreams{}, 200, 60)
 	text := strings.Join(lines, "\n")
-	for _, want := range []string{"leader", "not serving", "0x11", "disconnected", `a\x1b[2J:1`, "50s"} {
+	for _, want := range []string{"leader", "6+2 recoveries", "not serving", "0x11", "disconnected", `a\x1b[2J:1`, "50s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing in\n%s", want, text)
 		}
