@@ -49,7 +49,7 @@ func newAckQueue(boot uint64) ackQueue {
 
 // queueAckFrom queues a ping's acknowledgement, unless it is for another boot.
 func (q *ackQueue) queueAckFrom(ping *proto.Ping) {
-	if ping.Ack == nil || ping.Ack.Boot != q.boot {
+	if ping.Ack == nil || ping.Ack.Incarnation != q.boot {
 		return
 	}
 	a := ack{nonce: ping.Nonce, through: ping.Ack.Through, commit: ping.Ack.Commit, refusedSessions: ping.Ack.Refused}

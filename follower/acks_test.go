@@ -29,7 +29,7 @@ func TestMergeLeavesWhatWasTaken(t *testing.T) {
 func TestAckQueue(t *testing.T) {
 	q := newAckQueue(ourBoot)
 	add := func(nonce, boot, through, commit uint64, refused ...int64) {
-		q.queueAckFrom(&proto.Ping{Nonce: nonce, Ack: &proto.Ack{Boot: boot, Through: through, Commit: commit, Refused: refused}})
+		q.queueAckFrom(&proto.Ping{Nonce: nonce, Ack: &proto.Ack{Incarnation: boot, Through: through, Commit: commit, Refused: refused}})
 	}
 	add(1, ourBoot+1, 9, 1)
 	add(1, ourBoot, 1, 10, 8)

@@ -21,7 +21,7 @@ func benchFollower(b *testing.B, n int) *Follower {
 		Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: &fakeState{}, Clients: &rig{}, LeaderClient: (&rig{}).dial, ProbeMember: (&rig{}).probe,
 		DiskID: func() uint64 { return 7 }, RaftTerm: func() uint64 { return 1 }, RaftLeader: func() uint32 { return 0 }, IsJoining: func() bool { return false }, WallClock: time.Now,
 		VoterIDs:         func() []uint32 { return []uint32{self} },
-		FetchStateHashes: func(context.Context, uint32) (*proto.Marks, error) { return nil, errors.New("unreachable") },
+		FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return nil, errors.New("unreachable") },
 		OnDamage:         func(string) {}, OnDivergence: func(string) {},
 	})
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 )
 
 // marked returns what a member answers that has a digest at index 7.
-func marked(digest uint64) *proto.Marks {
-	return &proto.Marks{Version: znode.DigestVersion, Indexes: []uint64{3, 7}, Digests: []uint64{33, digest}}
+func marked(digest uint64) *proto.StateHashes {
+	return &proto.StateHashes{Version: znode.DigestVersion, Indexes: []uint64{3, 7}, Digests: []uint64{33, digest}}
 }
 
 // answers makes members answer with these marks.
-func (r *rig) answers(marks map[uint32]*proto.Marks) {
+func (r *rig) answers(marks map[uint32]*proto.StateHashes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.marks = map[uint32]func(context.Context) (*proto.Marks, error){}
+	r.marks = map[uint32]func(context.Context) (*proto.StateHashes, error){}
 	for id, m := range marks {
-		r.marks[id] = func(context.Context) (*proto.Marks, error) { return m, nil }
+		r.marks[id] = func(context.Context) (*proto.StateHashes, error) { return m, nil }
 	}
 }
 
@@ -65,7 +65,7 @@ func TestVerdict(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			accused(t, func(t *testing.T, r *rig) {
-				r.answers(map[uint32]*proto.Marks{1: marked(1), 2: marked(1)})
+				r.answers(map[uint32]*proto.StateHashes{1: marked(1), 2: marked(1)})
 				s := r.pings(tt.term, 11)
 				s.ping(&proto.Ping{Number: 1, Verdict: tt.v})
 				s.hangUp()
@@ -85,7 +85,7 @@ func TestVerdict(t *testing.T) {
 // A member retires only if a majority of the ensemble itself confirms the verdict. If a majority has
 // its state, nothing happens, whatever the leader says. Otherwise it serves no more for the moment.
 func TestVerdictNeedsAMajority(t *testing.T) {
-	other := func(change func(*proto.Marks)) *proto.Marks {
+	other := func(change func(*proto.StateHashes)) *proto.StateHashes {
 		m := marked(1)
 		change(m)
 		return m
@@ -93,23 +93,23 @@ func TestVerdictNeedsAMajority(t *testing.T) {
 	tests := []struct {
 		name              string
 		theirs            uint64 // as the leader says
-		marks             map[uint32]*proto.Marks
+		marks             map[uint32]*proto.StateHashes
 		leader            uint32
 		damaged, disputed bool
 	}{
-		{"both confirm", 1, map[uint32]*proto.Marks{1: marked(1), 2: marked(1)}, 1, true, false},
-		{"the leader lies", 1, map[uint32]*proto.Marks{1: marked(1), 2: marked(77)}, 1, false, false},
-		{"the leader alone confirms", 1, map[uint32]*proto.Marks{1: marked(1)}, 1, false, true},
-		{"the leader does not confirm", 1, map[uint32]*proto.Marks{2: marked(1)}, 1, false, true},
-		{"three different states", 1, map[uint32]*proto.Marks{1: marked(1), 2: marked(2)}, 1, false, true},
-		{"another state than the leader says", 1, map[uint32]*proto.Marks{1: marked(2), 2: marked(2)}, 1, false, true},
+		{"both confirm", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: marked(1)}, 1, true, false},
+		{"the leader lies", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: marked(77)}, 1, false, false},
+		{"the leader alone confirms", 1, map[uint32]*proto.StateHashes{1: marked(1)}, 1, false, true},
+		{"the leader does not confirm", 1, map[uint32]*proto.StateHashes{2: marked(1)}, 1, false, true},
+		{"three different states", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: marked(2)}, 1, false, true},
+		{"another state than the leader says", 1, map[uint32]*proto.StateHashes{1: marked(2), 2: marked(2)}, 1, false, true},
 		{"nobody answers, and the verdict is of digest 0", 0, nil, 1, false, true},
-		{"other version", 1, map[uint32]*proto.Marks{1: marked(1), 2: other(func(m *proto.Marks) { m.Version-- })}, 1, false, true},
-		{"without marks", 1, map[uint32]*proto.Marks{1: marked(1), 2: nil}, 1, false, true},
-		{"not so far yet", 1, map[uint32]*proto.Marks{1: marked(1), 2: other(func(m *proto.Marks) { m.Indexes[1] = 6 })}, 1, false, true},
-		{"fewer digests than indexes", 1, map[uint32]*proto.Marks{1: marked(1), 2: other(func(m *proto.Marks) { m.Digests = m.Digests[:1] })}, 1, false, true},
-		{"of itself, confirmed", 1, map[uint32]*proto.Marks{1: marked(1), 2: marked(1)}, self, true, false},
-		{"of itself, not confirmed", 1, map[uint32]*proto.Marks{1: marked(1)}, self, false, false},
+		{"other version", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: other(func(m *proto.StateHashes) { m.Version-- })}, 1, false, true},
+		{"without marks", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: nil}, 1, false, true},
+		{"not so far yet", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: other(func(m *proto.StateHashes) { m.Indexes[1] = 6 })}, 1, false, true},
+		{"fewer digests than indexes", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: other(func(m *proto.StateHashes) { m.Digests = m.Digests[:1] })}, 1, false, true},
+		{"of itself, confirmed", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: marked(1)}, self, true, false},
+		{"of itself, not confirmed", 1, map[uint32]*proto.StateHashes{1: marked(1)}, self, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -145,11 +145,11 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			accused(t, func(t *testing.T, r *rig) {
 				release := make(chan struct{})
-				slow := func(context.Context) (*proto.Marks, error) {
+				slow := func(context.Context) (*proto.StateHashes, error) {
 					<-release
 					return marked(1), nil
 				}
-				r.marks = map[uint32]func(context.Context) (*proto.Marks, error){1: slow, 2: slow}
+				r.marks = map[uint32]func(context.Context) (*proto.StateHashes, error){1: slow, 2: slow}
 				s := r.pings(2, 11)
 				for i := range uint64(20) {
 					s.ping(&proto.Ping{Number: i + 1, Verdict: verdict})
@@ -170,11 +170,11 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 	}
 	t.Run("nobody answers", func(t *testing.T) {
 		accused(t, func(t *testing.T, r *rig) {
-			mute := func(ctx context.Context) (*proto.Marks, error) {
+			mute := func(ctx context.Context) (*proto.StateHashes, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
-			r.marks = map[uint32]func(context.Context) (*proto.Marks, error){1: mute, 2: mute}
+			r.marks = map[uint32]func(context.Context) (*proto.StateHashes, error){1: mute, 2: mute}
 			s := r.pings(2, 11)
 			for i := range uint64(120) { // 12 ticks
 				s.ping(&proto.Ping{Number: i + 1, Verdict: verdict})
@@ -194,7 +194,7 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 // not confirm may be able to now.
 func TestVerdictIsJudgedAgain(t *testing.T) {
 	accused(t, func(t *testing.T, r *rig) {
-		all := map[uint32]*proto.Marks{1: marked(1)}
+		all := map[uint32]*proto.StateHashes{1: marked(1)}
 		r.answers(maps.Clone(all))
 		s := r.pings(2, 11)
 		repeat := func(number uint64) {
@@ -218,8 +218,8 @@ func TestVerdictIsJudgedAgain(t *testing.T) {
 
 // An observer is judged by the voters alone, and is none of them. The list of voters is that of the moment.
 func TestVerdictOfAnObserver(t *testing.T) {
-	four := func(digests ...uint64) map[uint32]*proto.Marks {
-		marks := map[uint32]*proto.Marks{}
+	four := func(digests ...uint64) map[uint32]*proto.StateHashes {
+		marks := map[uint32]*proto.StateHashes{}
 		for i, digest := range digests {
 			if id := []uint32{1, 2, 4, 5}[i]; digest != 0 {
 				marks[id] = marked(digest)
@@ -230,7 +230,7 @@ func TestVerdictOfAnObserver(t *testing.T) {
 	tests := []struct {
 		name              string
 		voters            []uint32
-		marks             map[uint32]*proto.Marks
+		marks             map[uint32]*proto.StateHashes
 		damaged, disputed bool
 	}{
 		{"most voters confirm", []uint32{1, 2, 4}, four(1, 1), true, false},
@@ -274,7 +274,7 @@ func TestDivergence(t *testing.T) {
 		d := newDivergence(&Config{
 			Self: self, Tick: tick, State: &fakeState{marks: []znode.StateHash{{Index: 7, Digest: 77}}},
 			RaftTerm: func() uint64 { return 2 }, VoterIDs: func() []uint32 { return []uint32{1, 2, self} },
-			FetchStateHashes: func(context.Context, uint32) (*proto.Marks, error) { return marked(1), nil },
+			FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return marked(1), nil },
 			OnDamage:         func(why string) { damages = append(damages, why) },
 			OnDivergence:     func(why string) { t.Error("disputed: " + why) },
 		}, slog.New(slog.DiscardHandler))

@@ -129,7 +129,7 @@ type Config struct {
 
 	VoterIDs func() []uint32 // may include this member; must not block
 	// FetchStateHashes returns a member's own StateHashes, or the error of ctx.
-	FetchStateHashes func(ctx context.Context, id uint32) (*proto.Marks, error)
+	FetchStateHashes func(ctx context.Context, id uint32) (*proto.StateHashes, error)
 	// OnDamage is called, perhaps repeatedly, when a majority has another state.
 	OnDamage func(why string)
 	// OnDivergence is called at least once in two ticks for as long as the leader has another state, and it is
@@ -317,7 +317,7 @@ func (f *Follower) IndexToAwait(path []byte) (index uint64) { return f.unapplied
 func (f *Follower) AwaitIndex(ctx context.Context, index uint64) { f.unapplied.await(ctx, index) }
 
 // StateHashes returns the digests by which this member is compared with the others. It takes no lock.
-func (f *Follower) StateHashes() *proto.Marks { return stateHashes(f.cfg.State) }
+func (f *Follower) StateHashes() *proto.StateHashes { return stateHashes(f.cfg.State) }
 
 // Detach reports that a connection has ended. Its creates and attaches that have not been applied
 // become empty transactions, its syncs are forgotten, and its lease of session id ends. Its writes

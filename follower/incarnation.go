@@ -137,6 +137,6 @@ func (i *incarnation) refreshAnnouncement(a *announcement) bool {
 		panic(err) // cannot happen: these are two numbers
 	}
 	a.replacedBoot, a.listVersion = current, list
-	a.txn = &proto.Txn{Member: i.self, Boot: i.boot, Op: int32(jute.OpAnnounce), Body: body}
+	a.txn = &proto.Txn{Member: i.self, Incarnation: i.boot, Op: int32(jute.OpAnnounce), Body: body}
 	return true
 }

@@ -152,7 +152,7 @@ func (f *forwarder) sendOutbox(ctx context.Context, stream proto.Leader_ForwardC
 			}
 			continue
 		}
-		err := stream.Send(&proto.Forwarded{Member: f.cfg.Self, Boot: f.cfg.Boot, Nonce: t.Nonce, Txns: txns})
+		err := stream.Send(&proto.Forwarded{Member: f.cfg.Self, Incarnation: f.cfg.Boot, Nonce: t.Nonce, Txns: txns})
 		if errors.Is(err, io.EOF) {
 			<-ctx.Done() // the receiving goroutine sets the cause
 			return context.Cause(ctx)

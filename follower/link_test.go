@@ -36,7 +36,7 @@ func TestOrder(t *testing.T) {
 		r.submit(4, jute.OpCreateSession, "d1")
 		r.submit(5, jute.OpAttach, "e1")
 		l := r.lead(1, 1)
-		if ops := l.take(10); len(ops) != 1 || jute.Op(ops[0].Op) != jute.OpAnnounce || ops[0].Seq != 0 || ops[0].Boot != ourBoot {
+		if ops := l.take(10); len(ops) != 1 || jute.Op(ops[0].Op) != jute.OpAnnounce || ops[0].Seq != 0 || ops[0].Incarnation != ourBoot {
 			t.Fatalf("before the announcement was applied: %v", ops)
 		}
 		r.apply(l.got...)
@@ -44,8 +44,8 @@ func TestOrder(t *testing.T) {
 		var got []string
 		for i, txn := range l.take(100) {
 			got = append(got, string(txn.Body))
-			if txn.Seq != uint64(i+1) || txn.Boot != ourBoot || txn.Member != self {
-				t.Errorf("%s has seq %d, boot %d, member %d", txn.Body, txn.Seq, txn.Boot, txn.Member)
+			if txn.Seq != uint64(i+1) || txn.Incarnation != ourBoot || txn.Member != self {
+				t.Errorf("%s has seq %d, boot %d, member %d", txn.Body, txn.Seq, txn.Incarnation, txn.Member)
 			}
 		}
 		// b2 is at the head of its lane once b1 has been taken.
@@ -155,7 +155,7 @@ func TestReplayedTerms(t *testing.T) {
 		}
 		// An earlier process of this member wrote this; our waiters must not get the result.
 		w := r.submit(1, jute.OpCreate, "ours")
-		r.apply(&proto.Txn{Member: self, Boot: 9, Seq: 1, Conn: 1, Op: int32(jute.OpCreate)})
+		r.apply(&proto.Txn{Member: self, Incarnation: 9, Seq: 1, Conn: 1, Op: int32(jute.OpCreate)})
 		time.Sleep(tick)
 		synctest.Wait()
 		if len(r.dials) != 0 || w.times() != 0 {
@@ -195,7 +195,7 @@ func TestDetachedConnection(t *testing.T) {
 			t.Fatalf("sent again: %v", got)
 		}
 		for i, txn := range got {
-			if jute.Op(txn.Op) != jute.OpEmpty || txn.Seq != uint64(i+1) || txn.Boot != ourBoot || txn.Member != self || len(txn.Body) != 0 || txn.Session != 0 {
+			if jute.Op(txn.Op) != jute.OpEmpty || txn.Seq != uint64(i+1) || txn.Incarnation != ourBoot || txn.Member != self || len(txn.Body) != 0 || txn.Session != 0 {
 				t.Errorf("sent again: %v", txn)
 			}
 		}
@@ -268,7 +268,7 @@ func TestAnnounce(t *testing.T) {
 	t.Run("overtaken", func(t *testing.T) {
 		bubble(t, nil, func(t *testing.T, r *rig) {
 			l := r.lead(1, 1)
-			r.apply(&proto.Txn{Member: self, Boot: 5, Op: int32(jute.OpAnnounce)})
+			r.apply(&proto.Txn{Member: self, Incarnation: 5, Op: int32(jute.OpAnnounce)})
 			synctest.Wait()
 			got := l.take(9)
 			if len(got) != 2 || replaces(got[0]) != 0 || replaces(got[1]) != 5 {
@@ -289,7 +289,7 @@ func TestReplaced(t *testing.T) {
 		w := r.submit(1, jute.OpCreate, "ours")
 		synctest.Wait()
 		body, _ := protobuf.Marshal(&proto.Announce{Replaces: ourBoot})
-		r.apply(&proto.Txn{Member: self, Boot: 99, Op: int32(jute.OpAnnounce), Body: body})
+		r.apply(&proto.Txn{Member: self, Incarnation: 99, Op: int32(jute.OpAnnounce), Body: body})
 		err := <-r.ran
 		if !errors.Is(err, ErrReplaced) {
 			t.Errorf("Run: %v, want ErrReplaced", err)
@@ -297,7 +297,7 @@ func TestReplaced(t *testing.T) {
 		if got := l.take(9); len(got) != 1 {
 			t.Errorf("sent %v, want the write", got)
 		}
-		r.apply(&proto.Txn{Member: self, Boot: 99, Seq: 1, Conn: 1, Op: int32(jute.OpCreate)})
+		r.apply(&proto.Txn{Member: self, Incarnation: 99, Seq: 1, Conn: 1, Op: int32(jute.OpCreate)})
 		if w.times() != 0 {
 			t.Error("the other process's write was taken for ours")
 		}

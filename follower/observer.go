@@ -72,7 +72,7 @@ func (f *Follower) QuotaExceeded(znode.ExceededQuota) {}
 // TxnApplied implements znode.Hooks. It passes the result to the waiter. If the transaction has given a session to
 // one of our connections, it makes the lease.
 func (f *Follower) TxnApplied(txn *proto.Txn, r *znode.Result) {
-	if txn.Boot != f.cfg.Boot {
+	if txn.Incarnation != f.cfg.Boot {
 		return // written by an earlier process of this member: the log is being replayed
 	}
 	req, closed, ok := f.outbox.takeApplied(txn.Seq)
@@ -106,7 +106,7 @@ type timedWaiter interface {
 // TxnApplied. They are in the transaction if it has no session or sets those of its session. Otherwise its waiter
 // knows them.
 func (f *Follower) Identities(txn *proto.Txn) []*proto.Identity {
-	if ids := txn.GetIds(); len(ids) > 0 || txn.Boot != f.cfg.Boot {
+	if ids := txn.GetIds(); len(ids) > 0 || txn.Incarnation != f.cfg.Boot {
 		return ids
 	}
 	if sender, ok := f.outbox.waiterOf(txn.Seq).(interface{ Identities() []*proto.Identity }); ok {

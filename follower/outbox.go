@@ -155,7 +155,7 @@ func costOf(txn *proto.Txn) (cost, error) {
 
 // enterLane puts txn into its lane. The caller has already counted it in queued.
 func (o *outbox) enterLane(txn *proto.Txn, w znode.Waiter, cost cost) {
-	txn.Member, txn.Boot, txn.Seq = o.member, o.boot, 0
+	txn.Member, txn.Incarnation, txn.Seq = o.member, o.boot, 0
 	if len(o.lanes) == 0 {
 		o.stall.restartTimer(o.clock.Now())
 	}
@@ -358,7 +358,7 @@ func (o *outbox) numberNext(now time.Time) bool {
 // empty one with r's number.
 func (r *queuedWrite) txnToSend() *proto.Txn {
 	if r.lane.connClosed && isHandshake(r.txn) {
-		return &proto.Txn{Member: r.txn.Member, Boot: r.txn.Boot, Seq: r.txn.Seq, Op: int32(jute.OpEmpty)}
+		return &proto.Txn{Member: r.txn.Member, Incarnation: r.txn.Incarnation, Seq: r.txn.Seq, Op: int32(jute.OpEmpty)}
 	}
 	return r.txn
 }

@@ -144,7 +144,7 @@ func TestPing(t *testing.T) {
 		defer s.cancel()
 		s.ping(&proto.Ping{Number: 1})
 		pong := s.pong(0)
-		if pong.Number != 1 || pong.Boot != ourBoot || pong.Applied != r.state.index || len(pong.Batches) != 0 || pong.More || pong.Proof != 0 {
+		if pong.Number != 1 || pong.Incarnation != ourBoot || pong.Applied != r.state.index || len(pong.Batches) != 0 || pong.More || pong.Proof != 0 {
 			t.Errorf("answered %v", pong)
 		}
 		r.f.Touch(1, timeout)
@@ -175,11 +175,11 @@ func TestPing(t *testing.T) {
 		if a, b := pong.Batches[0].AgeUs, pong.Batches[1].AgeUs; a != 2e6 || b != 1e6 {
 			t.Errorf("ages %d and %d µs, want 2 s and 1 s", a, b)
 		}
-		s2.ping(&proto.Ping{Number: 2, Ack: &proto.Ack{Boot: ourBoot, Through: 1}})
+		s2.ping(&proto.Ping{Number: 2, Ack: &proto.Ack{Incarnation: ourBoot, Through: 1}})
 		s2.pong(0)
 		s2.ping(&proto.Ping{Number: 3})
 		wantFlushed(t, s2.pong(0), map[uint64][]int64{2: {3}})
-		s2.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2}})
+		s2.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 2}})
 		s2.silent() // a bare acknowledgement wants no answer
 		s2.ping(&proto.Ping{Number: 4})
 		if pong := s2.pong(0); len(pong.Batches) != 0 {
@@ -266,7 +266,7 @@ func TestProof(t *testing.T) {
 		defer s.cancel()
 		r.state.Lock()
 		s.ping(&proto.Ping{Proof: 7})
-		if pong := s.pong(0); pong.Proof != 7 || pong.Number != 0 || pong.Boot != ourBoot || pong.More {
+		if pong := s.pong(0); pong.Proof != 7 || pong.Number != 0 || pong.Incarnation != ourBoot || pong.More {
 			t.Errorf("answered %v", pong)
 		}
 		s.ping(&proto.Ping{Number: 1, Proof: 8})
@@ -412,18 +412,18 @@ func TestAck(t *testing.T) {
 		r.f.Touch(id, timeout)
 		s.ping(&proto.Ping{Number: 1})
 		s.pong(0)
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot + 1, Through: 1}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot + 1, Through: 1}})
 		if acked() {
 			t.Error("another boot's acknowledgement counts")
 		}
 		s.nonce = 999
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1}})
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: 1 << 40}}) // does not delay other acknowledgements
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 1}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 1, Commit: 1 << 40}}) // does not delay other acknowledgements
 		if acked() {
 			t.Error("the acknowledgement of a leader that is not the present one counts")
 		}
 		s.nonce = 1001
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: r.state.index + 2}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 1, Commit: r.state.index + 2}})
 		if acked() {
 			t.Error("counts before its commit is applied")
 		}
@@ -471,10 +471,10 @@ func TestManyAcks(t *testing.T) {
 		s.ping(&proto.Ping{Number: 2})
 		s.pong(0)
 		for range maxAcks + 9 {
-			s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: r.state.index + 1}})
+			s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 1, Commit: r.state.index + 1}})
 		}
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2, Refused: []int64{int64(b)}, Commit: r.state.index + 2}})
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Commit: r.state.index + 1}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 2, Refused: []int64{int64(b)}, Commit: r.state.index + 2}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 1, Commit: r.state.index + 1}})
 		if n := len(r.f.renewer.acks.pending); n != maxAcks {
 			t.Errorf("%d wait, want %d", n, maxAcks)
 		}

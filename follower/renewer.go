@@ -99,18 +99,18 @@ func (r *renewer) flushAsPongs(number uint64) iter.Seq[*proto.Pong] {
 // newPong returns a reply without touches. Its applied index is read after the touches of the reply were made,
 // so a leader that has applied as much knows all their sessions.
 func (r *renewer) newPong(number uint64) *proto.Pong {
-	pong := &proto.Pong{Number: number, Boot: r.cfg.Boot, Disk: r.cfg.DiskID(), Applied: r.appliedIndex.Load()}
+	pong := &proto.Pong{Number: number, Incarnation: r.cfg.Boot, Disk: r.cfg.DiskID(), Applied: r.appliedIndex.Load()}
 	if number != 0 {
-		pong.Marks, pong.ClockMs = stateHashes(r.cfg.State), r.cfg.WallClock().UnixMilli()
+		pong.StateHashes, pong.ClockMs = stateHashes(r.cfg.State), r.cfg.WallClock().UnixMilli()
 		pong.Unlinked = r.leadership.unreachedFor(r.cfg.Monotonic.Now()) > r.cfg.Tick
 	}
 	return pong
 }
 
 // stateHashes returns the digests by which this member is compared with the others. It takes no lock.
-func stateHashes(state State) *proto.Marks {
+func stateHashes(state State) *proto.StateHashes {
 	marks := state.StateHashes()
-	m := &proto.Marks{
+	m := &proto.StateHashes{
 		Version: znode.DigestVersion,
 		Indexes: make([]uint64, len(marks)), Digests: make([]uint64, len(marks)),
 	}

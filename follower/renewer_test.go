@@ -26,12 +26,12 @@ func TestPongHasMarks(t *testing.T) {
 		if want := time.Now().UnixMilli(); pong.ClockMs != want {
 			t.Errorf("clock %d, want %d", pong.ClockMs, want)
 		}
-		m := pong.Marks
+		m := pong.StateHashes
 		if m == nil || m.Version != znode.DigestVersion || len(m.Indexes) != 2 || m.Indexes[1] != 7 || len(m.Digests) != 2 || m.Digests[1] != 77 {
 			t.Errorf("marks %v", m)
 		}
 		s.ping(&proto.Ping{Proof: 1})
-		if pong := s.pong(0); pong.Marks != nil || pong.ClockMs != 0 {
+		if pong := s.pong(0); pong.StateHashes != nil || pong.ClockMs != 0 {
 			t.Errorf("a proof with %v", pong)
 		}
 		s.hangUp()
@@ -139,7 +139,7 @@ func TestRenewer(t *testing.T) {
 			if len(pong.Batches) != 1 || len(pong.Batches[0].Sessions) != 1 {
 				t.Fatalf("pong %v, want one touch", pong)
 			}
-			r.acks.queueAckFrom(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Boot: ourBoot, Through: pong.Batches[0].Number, Commit: 2}})
+			r.acks.queueAckFrom(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Incarnation: ourBoot, Through: pong.Batches[0].Number, Commit: 2}})
 		}
 		end := time.Now().Add(leaseSpan(timeout))
 		synctest.Wait()

@@ -46,7 +46,7 @@ type rig struct {
 	conns    []uint64 // that were cut
 	damages  []string
 	disputes []string
-	marks    map[uint32]func(ctx context.Context) (*proto.Marks, error) // what the other members answer; none: it is down
+	marks    map[uint32]func(ctx context.Context) (*proto.StateHashes, error) // what the other members answer; none: it is down
 	asks     int
 	ran      chan error
 }
@@ -133,7 +133,7 @@ func (r *rig) disputed(why string) {
 }
 
 // ask returns a member's marks.
-func (r *rig) ask(ctx context.Context, id uint32) (*proto.Marks, error) {
+func (r *rig) ask(ctx context.Context, id uint32) (*proto.StateHashes, error) {
 	r.mu.Lock()
 	answer := r.marks[id]
 	r.asks++
@@ -210,13 +210,13 @@ func (r *rig) run(txn *proto.Txn) {
 		if err := protobuf.Unmarshal(txn.Body, &a); err != nil {
 			r.t.Error(err)
 		}
-		if a.Replaces == s.boot && txn.Boot != s.boot {
-			s.boot, s.cursor = txn.Boot, 0
+		if a.Replaces == s.boot && txn.Incarnation != s.boot {
+			s.boot, s.cursor = txn.Incarnation, 0
 			r.f.MemberAnnounced(txn.Member, s.boot, a.Replaces)
 		}
 		return
 	}
-	if txn.Boot != s.boot || txn.Seq != s.cursor+1 {
+	if txn.Incarnation != s.boot || txn.Seq != s.cursor+1 {
 		r.f.TxnDropped(txn)
 		return
 	}
@@ -364,7 +364,7 @@ func (s *forwardStream) Send(m *proto.Forwarded) error {
 	m = protobuf.CloneOf(m)
 	s.l.mu.Lock()
 	defer s.l.mu.Unlock()
-	if m.Nonce != s.l.nonce || m.Member != self || m.Boot != ourBoot {
+	if m.Nonce != s.l.nonce || m.Member != self || m.Incarnation != ourBoot {
 		s.l.wrong++
 	}
 	s.l.got = append(s.l.got, m.Txns...)

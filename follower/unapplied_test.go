@@ -194,7 +194,7 @@ func BenchmarkEntryStored(b *testing.B) {
 			e := &proto.Entry{}
 			for i := range n {
 				set := jute.SetDataRequest{Path: []byte("/bench/node-" + strconv.Itoa(i)), Data: make([]byte, 100)}
-				e.Txns = append(e.Txns, &proto.Txn{Member: 1, Boot: 1 << 60, Seq: 1 << 20, Session: 1 << 56, Conn: 1 << 60, Op: int32(jute.OpSetData), Body: set.Append(nil)})
+				e.Txns = append(e.Txns, &proto.Txn{Member: 1, Incarnation: 1 << 60, Seq: 1 << 20, Session: 1 << 56, Conn: 1 << 60, Op: int32(jute.OpSetData), Body: set.Append(nil)})
 			}
 			data, err := proto.MarshalEntry(e)
 			if err != nil {

@@ -27,7 +27,7 @@ func (s *fakePings) ack(pong *proto.Pong, refused ...int64) {
 		s.t.Fatal("nothing to acknowledge")
 	}
 	through := pong.Batches[len(pong.Batches)-1].Number
-	s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: through, Refused: refused}})
+	s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: through, Refused: refused}})
 }
 
 // A lease is valid until 0.9 of its timeout after the create was first sent, and later after the
@@ -372,14 +372,14 @@ func TestRefusedAheadOfItsCommit(t *testing.T) {
 		r.f.Touch(refused, timeout)
 		s.ping(&proto.Ping{Number: 1})
 		s.pong(0)
-		old := &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(kept)}, Commit: r.state.index + 1}
+		old := &proto.Ack{Incarnation: ourBoot, Through: 1, Refused: []int64{int64(kept)}, Commit: r.state.index + 1}
 		s.nonce = 999
 		s.ping(&proto.Ping{Ack: old})
 		if synctest.Wait(); len(r.cutSoFar()) != 0 {
 			t.Error("the refusal of a leader that is not the present one counts")
 		}
 		s.nonce = 1001
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(refused)}, Commit: r.state.index + 1}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 1, Refused: []int64{int64(refused)}, Commit: r.state.index + 1}})
 		synctest.Wait()
 		if got := r.cutSoFar(); !slices.Equal(got, []jute.SessionID{refused}) || r.f.IsVouched(refused) {
 			t.Errorf("cut %v before the commit is applied, want %v", got, refused)
@@ -432,12 +432,12 @@ func TestRefusedInParts(t *testing.T) {
 		}
 		s.ping(&proto.Ping{Number: 1})
 		s.pong(0)
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Refused: []int64{1}}})
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Refused: []int64{2}}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Refused: []int64{1}}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Refused: []int64{2}}})
 		if len(r.cut) != 0 {
 			t.Errorf("cut %v before it is said which batches are meant", r.cut)
 		}
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Refused: []int64{3}, Through: 1}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Refused: []int64{3}, Through: 1}})
 		slices.Sort(r.cut)
 		if !slices.Equal(r.cut, ids[:3]) {
 			t.Errorf("cut %v, want %v", r.cut, ids[:3])
@@ -478,13 +478,13 @@ func TestRefusedBeforeItCameBack(t *testing.T) {
 		s.ping(&proto.Ping{Number: 3})
 		pong := s.pong(0)
 		wantFlushed(t, pong, map[uint64][]int64{1: {1}, 2: {1}, 3: {1}})
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 1, Refused: []int64{int64(id)}}})
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 2, Refused: []int64{int64(id)}}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 1, Refused: []int64{int64(id)}}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 2, Refused: []int64{int64(id)}}})
 		end := began.Add(timeout / 10 * 9)
 		if len(r.cut) != 0 || !r.f.leases.isValid(id, end) || r.f.leases.isValid(id, end.Add(1)) {
 			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, just after: %t", r.cut, r.f.leases.isValid(id, end), r.f.leases.isValid(id, end.Add(1)))
 		}
-		s.ping(&proto.Ping{Ack: &proto.Ack{Boot: ourBoot, Through: 3, Refused: []int64{int64(id)}}})
+		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 3, Refused: []int64{int64(id)}}})
 		if !slices.Equal(r.cut, []jute.SessionID{id}) || !slices.Equal(r.conns, []uint64{5}) {
 			t.Errorf("cut %v on connections %v by a refusal of what was flushed since, want %v on 5", r.cut, r.conns, id)
 		}

@@ -373,7 +373,7 @@ func (q *intake) endStream(member uint32, why error) {
 func (q *intake) setSender(f *forwarding, first *proto.Forwarded) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f.member, f.boot = first.Member, first.Boot
+	f.member, f.boot = first.Member, first.Incarnation
 }
 
 // streamEnded removes f. No transaction of f is added after that.

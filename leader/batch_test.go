@@ -176,7 +176,7 @@ func TestEntriesAreLimited(t *testing.T) {
 		stream, _, hangUp := e.forward(0)
 		seq := uint64(0)
 		next := func(n, size int) {
-			f := &proto.Forwarded{Member: 2, Boot: 77, Nonce: nonce}
+			f := &proto.Forwarded{Member: 2, Incarnation: 77, Nonce: nonce}
 			for range n {
 				seq++
 				f.Txns = append(f.Txns, writes(2, size, seq).Txns...)
@@ -431,7 +431,7 @@ func TestForwardRefuses(t *testing.T) {
 			{"another term", []*proto.Forwarded{change(func(f *proto.Forwarded) { f.Nonce++ })}, codes.FailedPrecondition},
 			{"no member", []*proto.Forwarded{writes(9, 1, 1)}, codes.InvalidArgument},
 			{"the leader's own", []*proto.Forwarded{change(func(f *proto.Forwarded) { f.Txns[0].Member = 0 })}, codes.InvalidArgument},
-			{"another boot's", []*proto.Forwarded{change(func(f *proto.Forwarded) { f.Txns[0].Boot++ })}, codes.InvalidArgument},
+			{"another boot's", []*proto.Forwarded{change(func(f *proto.Forwarded) { f.Txns[0].Incarnation++ })}, codes.InvalidArgument},
 			{"another member's name", []*proto.Forwarded{writes(2, 1), change(func(f *proto.Forwarded) { f.Member = 3 })}, codes.InvalidArgument},
 			{"another member's later", []*proto.Forwarded{writes(2, 1), writes(3, 1, 1)}, codes.InvalidArgument},
 			{"another term's later", []*proto.Forwarded{writes(2, 1), change(func(f *proto.Forwarded) { f.Nonce++ })}, codes.FailedPrecondition},

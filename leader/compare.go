@@ -21,14 +21,14 @@ type comparison struct {
 	undecidedTimeout time.Duration // longest wait for voters whose hashes could still decide a difference
 
 	mu             sync.Mutex
-	stateHashes    map[uint32]*proto.Marks // by member: the hashes in its last reply that had some
-	undecidedSince time.Time               // zero if no difference waits for further voters
+	stateHashes    map[uint32]*proto.StateHashes // by member: the hashes in its last reply that had some
+	undecidedSince time.Time                     // zero if no difference waits for further voters
 	verdicts       map[uint32]*proto.Verdict
 }
 
 func newComparison(cfg *Config) *comparison {
 	return &comparison{
-		self: cfg.Self, undecidedTimeout: time.Duration(cfg.SyncLimit) * cfg.Tick, stateHashes: make(map[uint32]*proto.Marks),
+		self: cfg.Self, undecidedTimeout: time.Duration(cfg.SyncLimit) * cfg.Tick, stateHashes: make(map[uint32]*proto.StateHashes),
 	}
 }
 
@@ -49,7 +49,7 @@ func (c *comparison) verdictFor(member uint32) *proto.Verdict {
 
 // updateVerdicts records a member's hashes, unless they are nil, and compares them with the others' hashes. It
 // returns the verdicts that are new.
-func (c *comparison) updateVerdicts(member uint32, marks *proto.Marks, voters []uint32,
+func (c *comparison) updateVerdicts(member uint32, marks *proto.StateHashes, voters []uint32,
 	now time.Time,
 ) (fresh map[uint32]*proto.Verdict, err error) {
 	if marks == nil {
@@ -154,7 +154,7 @@ func addVerdictsAt(index uint64, all []memberView, self uint32, voters []uint32,
 }
 
 // compareAndLogHashes records the hashes of a reply, and logs new verdicts.
-func (p *pinger) compareAndLogHashes(m *link, marks *proto.Marks, now time.Time) error {
+func (p *pinger) compareAndLogHashes(m *link, marks *proto.StateHashes, now time.Time) error {
 	fresh, err := p.compared.updateVerdicts(m.id, marks, p.membership.voterIDs(), now)
 	for id, v := range fresh {
 		p.log.Error("a member's state differs from that of the others", "peer", id, "index", v.Index,

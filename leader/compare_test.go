@@ -82,8 +82,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func marksAt(digest uint64, indexes ...uint64) *proto.Marks {
-	m := &proto.Marks{Version: 1, Indexes: indexes}
+func marksAt(digest uint64, indexes ...uint64) *proto.StateHashes {
+	m := &proto.StateHashes{Version: 1, Indexes: indexes}
 	for _, i := range indexes {
 		m.Digests = append(m.Digests, digest+i)
 	}
@@ -91,11 +91,11 @@ func marksAt(digest uint64, indexes ...uint64) *proto.Marks {
 }
 
 // marks makes a member answer with these marks from now on.
-func (m *fakeMember) marks(marks *proto.Marks) {
+func (m *fakeMember) marks(marks *proto.StateHashes) {
 	m.set(func() {
 		m.change = func(pong *proto.Pong) bool {
 			if pong.Number != 0 {
-				pong.Marks = marks
+				pong.StateHashes = marks
 			}
 			return true
 		}
@@ -244,7 +244,7 @@ func TestFlappingRouteForgetsNothing(t *testing.T) {
 func TestMarksRefused(t *testing.T) {
 	c := newComparison(&Config{Self: 1, Tick: tick, SyncLimit: 5})
 	long := marksAt(0, make([]uint64, maxStateHashes+1)...)
-	for _, marks := range []*proto.Marks{{Indexes: []uint64{1}}, {Digests: []uint64{1}}, long} {
+	for _, marks := range []*proto.StateHashes{{Indexes: []uint64{1}}, {Digests: []uint64{1}}, long} {
 		if _, err := c.updateVerdicts(2, marks, nil, time.Now()); err == nil || !strings.Contains(err.Error(), "member 2 sent") {
 			t.Errorf("%d and %d: %v", len(marks.Indexes), len(marks.Digests), err)
 		}

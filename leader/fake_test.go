@@ -222,7 +222,7 @@ func (s *fakeStream) Send(ping *proto.Ping) error {
 	if ping.Number == 0 && ping.Proof == 0 {
 		return nil
 	}
-	pong := &proto.Pong{Boot: 77, Applied: s.m.applied, ClockMs: time.Now().UnixMilli()}
+	pong := &proto.Pong{Incarnation: 77, Applied: s.m.applied, ClockMs: time.Now().UnixMilli()}
 	if !s.m.joining {
 		pong.Proof = ping.Proof
 	}
@@ -253,7 +253,7 @@ func (m *fakeMember) batches() (batches []*proto.Batch) {
 func (m *fakeMember) flush() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stream.out <- &proto.Pong{Boot: 77, Applied: m.applied, Batches: m.batches()}
+	m.stream.out <- &proto.Pong{Incarnation: 77, Applied: m.applied, Batches: m.batches()}
 }
 
 func (m *fakeMember) set(change func()) {
@@ -450,10 +450,10 @@ func (e *ensemble) forward(size int) (stream *fakeForward, ended <-chan error, h
 
 // writes returns a message of transactions with these seqs, each with size bytes of body.
 func writes(member uint32, size int, seqs ...uint64) *proto.Forwarded {
-	f := &proto.Forwarded{Member: member, Boot: 77, Nonce: nonce}
+	f := &proto.Forwarded{Member: member, Incarnation: 77, Nonce: nonce}
 	for _, seq := range seqs {
 		f.Txns = append(f.Txns, &proto.Txn{
-			Member: member, Boot: 77, Seq: seq, Session: 1, Op: int32(jute.OpSetData), Body: make([]byte, size),
+			Member: member, Incarnation: 77, Seq: seq, Session: 1, Op: int32(jute.OpSetData), Body: make([]byte, size),
 		})
 	}
 	return f

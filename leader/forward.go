@@ -95,12 +95,12 @@ func (r *receiver) checkMessage(f *forwarding, message *proto.Forwarded) error {
 	if !r.membership.isMember(message.Member) {
 		return status.Errorf(codes.InvalidArgument, "leader: writes of %d, which is not a member", message.Member)
 	}
-	if message.Member != f.member || message.Boot != f.boot {
+	if message.Member != f.member || message.Incarnation != f.boot {
 		return status.Errorf(codes.InvalidArgument, "leader: writes of member %d on the stream of %d", message.Member,
 			f.member)
 	}
 	for _, txn := range message.Txns {
-		if txn.Member != f.member || txn.Boot != f.boot {
+		if txn.Member != f.member || txn.Incarnation != f.boot {
 			return status.Errorf(codes.InvalidArgument, "leader: a transaction of member %d on the stream of %d", txn.Member,
 				f.member)
 		}

@@ -178,11 +178,11 @@ func (m *link) takeAck(r *route, done uint64) *proto.Ack {
 	}
 	a := &r.pendingAcks[0]
 	if len(a.refusedSessions) > maxRefused {
-		part := &proto.Ack{Boot: a.boot, Refused: a.refusedSessions[:maxRefused]}
+		part := &proto.Ack{Incarnation: a.boot, Refused: a.refusedSessions[:maxRefused]}
 		a.refusedSessions = a.refusedSessions[maxRefused:]
 		return part
 	}
-	whole := &proto.Ack{Boot: a.boot, Through: a.through, Refused: a.refusedSessions}
+	whole := &proto.Ack{Incarnation: a.boot, Through: a.through, Refused: a.refusedSessions}
 	r.pendingAcks = slices.Delete(r.pendingAcks, 0, 1)
 	return whole
 }

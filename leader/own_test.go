@@ -244,7 +244,7 @@ func TestOwnStreamRefuses(t *testing.T) {
 			"another term":         {func(f *proto.Forwarded) { f.Nonce++ }, codes.FailedPrecondition},
 			"no member":            {func(f *proto.Forwarded) { f.Member = 9 }, codes.InvalidArgument},
 			"the leader's own":     {func(f *proto.Forwarded) { f.Txns[0].Member = 0 }, codes.InvalidArgument},
-			"another boot's":       {func(f *proto.Forwarded) { f.Txns[0].Boot++ }, codes.InvalidArgument},
+			"another boot's":       {func(f *proto.Forwarded) { f.Txns[0].Incarnation++ }, codes.InvalidArgument},
 			"from nobody":          {func(f *proto.Forwarded) { f.Member = 0 }, codes.InvalidArgument},
 			"another member's too": {func(f *proto.Forwarded) { f.Txns = append(f.Txns, writes(2, 1, 1).Txns...) }, codes.InvalidArgument},
 		} {

@@ -124,7 +124,7 @@ func (p *pinger) receivePongs(m *link, r *route, stream proto.Follower_PingsClie
 			continue // a pong with only a proof is no part of a reply, but may come between two parts
 		}
 		if a.through != 0 && !a.refusalsUnsure {
-			m.addAck(ack{proof: p.requestProofRound(), boot: pong.Boot, through: a.through, refusedSessions: a.refusedSessions})
+			m.addAck(ack{proof: p.requestProofRound(), boot: pong.Incarnation, through: a.through, refusedSessions: a.refusedSessions})
 			m.wake() // the round may be done by now
 		}
 		a = pongParts{}
@@ -147,7 +147,7 @@ func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time
 	if pong.Number != 0 {
 		p.clocks.recordClock(m.id, pong.ClockMs, p.cfg.WallClock.Now())
 	}
-	return p.compareAndLogHashes(m, pong.Marks, now)
+	return p.compareAndLogHashes(m, pong.StateHashes, now)
 }
 
 // recordTouches enters a pong's batches into the table, each at the time it was first sent. It rejects a session that

@@ -49,7 +49,7 @@ func TestAcknowledgement(t *testing.T) {
 			m.touched.Touch(id, timeout)
 		}
 		e.at(tick / 2)
-		want := &proto.Ack{Boot: 77, Through: 1, Refused: []int64{0, 3, 4}, Commit: 100}
+		want := &proto.Ack{Incarnation: 77, Through: 1, Refused: []int64{0, 3, 4}, Commit: 100}
 		if got := m.acked(); len(got) != 1 || got[0].String() != want.String() {
 			t.Fatalf("acknowledged %v, want %v", got, want)
 		}
@@ -134,7 +134,7 @@ func TestAnswersInParts(t *testing.T) {
 			for i := range int64(n/2 + 1) {
 				batch.Sessions = append(batch.Sessions, part*(n/2)+i+1) // 1 is known, one comes twice
 			}
-			parts = append(parts, &proto.Pong{Boot: 77, More: part == 0, Batches: []*proto.Batch{batch}})
+			parts = append(parts, &proto.Pong{Incarnation: 77, More: part == 0, Batches: []*proto.Batch{batch}})
 		}
 		m.stream.out <- parts[0]
 		synctest.Wait()
@@ -170,10 +170,10 @@ func TestProofIsNoAnswer(t *testing.T) {
 		}
 		part := func(id int64, number uint64, more bool) *proto.Pong {
 			batch := &proto.Batch{Number: 4, Sessions: []int64{id}, TimeoutsMs: []uint32{6000}}
-			return &proto.Pong{Boot: 77, Number: number, More: more, Batches: []*proto.Batch{batch}}
+			return &proto.Pong{Incarnation: 77, Number: number, More: more, Batches: []*proto.Batch{batch}}
 		}
 		for _, more := range []bool{false, true} {
-			m.stream.out <- &proto.Pong{Boot: 77, Proof: 1, More: more}
+			m.stream.out <- &proto.Pong{Incarnation: 77, Proof: 1, More: more}
 			synctest.Wait()
 			if n := answered(); n != 0 {
 				t.Errorf("a proof, with more %t, is taken for the answer to ping %d", more, n)
@@ -181,7 +181,7 @@ func TestProofIsNoAnswer(t *testing.T) {
 		}
 		m.stream.out <- part(1, 1, true)
 		for _, more := range []bool{true, false} {
-			m.stream.out <- &proto.Pong{Boot: 77, Proof: 1, More: more}
+			m.stream.out <- &proto.Pong{Incarnation: 77, Proof: 1, More: more}
 			synctest.Wait()
 			if got := m.acked(); len(got) != 0 || answered() != 0 {
 				t.Fatalf("half an answer and a proof, with more %t: acknowledged %v, ping %d answered", more, got, answered())

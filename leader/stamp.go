@@ -17,7 +17,7 @@ func stampChanges(txns []*proto.Txn, cfg *Config, now time.Time) {
 		switch jute.Op(txn.GetOp()) {
 		case jute.OpReconfig, jute.OpChangeServers:
 			txns[i] = pb.CloneOf(txn)
-			txns[i].Reached = cfg.ReachableServers(txn)
+			txns[i].ReachableServers = cfg.ReachableServers(txn)
 		case jute.OpKill:
 			txns[i] = stampKill(txn, cfg.Sessions, now)
 		}

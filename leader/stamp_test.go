@@ -29,7 +29,7 @@ func (f *fakeLog) proposedOf(op jute.Op) (txns []*proto.Txn) {
 // kills returns a message of kills of a session, with these seqs.
 func kills(t *testing.T, member uint32, id jute.SessionID, seqs ...uint64) *proto.Forwarded {
 	t.Helper()
-	body, err := pb.Marshal(&proto.Kill{Session: int64(id), Since: 10, By: "alice", SilentMs: 7})
+	body, err := pb.Marshal(&proto.Kill{Session: int64(id), OwnerIndex: 10, Operator: "alice", SilentMs: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestReachedIsTheLeaders(t *testing.T) {
 			e.run()
 			e.answering.Store(&[]uint32{1, 2})
 			f := writes(2, 10, 1, 2)
-			f.Txns[1].Op, f.Txns[1].Reached = int32(op), []uint32{1, 2, 3, 4}
+			f.Txns[1].Op, f.Txns[1].ReachableServers = int32(op), []uint32{1, 2, 3, 4}
 			o := e.own()
 			own := writes(1, 10, 1)
 			own.Txns[0].Op = int32(op)
@@ -64,14 +64,14 @@ func TestReachedIsTheLeaders(t *testing.T) {
 				t.Fatalf("%d changes in the log", len(got))
 			}
 			for _, txn := range got {
-				if !slices.Equal(txn.Reached, []uint32{1, 2}) || txn.Boot != 77 || len(txn.Body) != 10 {
+				if !slices.Equal(txn.ReachableServers, []uint32{1, 2}) || txn.Incarnation != 77 || len(txn.Body) != 10 {
 					t.Errorf("in the log: %v", txn)
 				}
 			}
-			if got := e.log.proposedOf(jute.OpSetData); len(got) != 1 || got[0].Reached != nil {
+			if got := e.log.proposedOf(jute.OpSetData); len(got) != 1 || got[0].ReachableServers != nil {
 				t.Errorf("another write: %v", got)
 			}
-			if own.Txns[0].Reached != nil {
+			if own.Txns[0].ReachableServers != nil {
 				t.Error("the transaction that the own member may send again was changed")
 			}
 			hangUp()
@@ -105,7 +105,7 @@ func TestSilenceIsTheLeaders(t *testing.T) {
 		if err := pb.Unmarshal(got[0].Body, &body); err != nil {
 			t.Fatal(err)
 		}
-		if want := (&proto.Kill{Session: 10, Since: 10, SilentMs: 3000, By: "alice"}); !pb.Equal(&body, want) || got[0].Member != 1 || got[0].Boot != 77 || got[0].Seq != 1 {
+		if want := (&proto.Kill{Session: 10, OwnerIndex: 10, SilentMs: 3000, Operator: "alice"}); !pb.Equal(&body, want) || got[0].Member != 1 || got[0].Incarnation != 77 || got[0].Seq != 1 {
 			t.Errorf("%v with %v, want %v", got[0], &body, want)
 		}
 		if !pb.Equal(own, sent) {

@@ -82,7 +82,7 @@ func expireTxns(due []sessiontracker.OverdueSession, now time.Duration) (txns []
 
 // expireTxn returns the transaction that ends a session, at table time now.
 func expireTxn(s sessiontracker.OverdueSession, now time.Duration) (*proto.Txn, error) {
-	body, err := pb.Marshal(&proto.Expire{Since: s.OwnerIndex, SilentMs: uint64(max(0, now-s.LastHeard).Milliseconds())})
+	body, err := pb.Marshal(&proto.Expire{OwnerIndex: s.OwnerIndex, SilentMs: uint64(max(0, now-s.LastHeard).Milliseconds())})
 	if err != nil {
 		return nil, fmt.Errorf("leader: encode expiry of %s: %w", s.ID, err)
 	}

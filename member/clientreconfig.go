@@ -24,7 +24,7 @@ type clientReconfig struct {
 // member's clients.
 func (c *clientReconfig) recordReachedServers(txn *proto.Txn, r *znode.Result) {
 	if jute.Op(txn.GetOp()) == jute.OpReconfig && r.Code == jute.OK {
-		reached := txn.GetReached()
+		reached := txn.GetReachableServers()
 		c.reachedServers.Store(&reached)
 	}
 }

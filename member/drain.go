@@ -71,7 +71,7 @@ func (o operations) DrainMember(ctx context.Context, member uint32, over time.Du
 	if err != nil {
 		return 0, false, drainFailure(member, err)
 	}
-	reply, err := c.Drain(ctx, &proto.DrainRequest{OverMs: uint64(over.Milliseconds()), By: by})
+	reply, err := c.Drain(ctx, &proto.DrainRequest{OverMs: uint64(over.Milliseconds()), Operator: by})
 	if err != nil {
 		return 0, false, drainFailure(member, err)
 	}
@@ -97,7 +97,7 @@ func drainFailure(member uint32, err error) error {
 // Drain implements proto.FollowerServer.
 func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.DrainReply, error) {
 	over := time.Duration(min(r.GetOverMs(), uint64(admin.MaxDrainTime.Milliseconds()))) * time.Millisecond
-	s.m.log.Info("an operator of another member drains this one", "peer", callerID(ctx), "by", r.GetBy(), "over", over)
+	s.m.log.Info("an operator of another member drains this one", "peer", callerID(ctx), "by", r.GetOperator(), "over", over)
 	closed, leads := s.m.Drain(ctx, over)
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()

@@ -101,13 +101,13 @@ func applied(t *testing.T, n int) *znode.State {
 		}
 	}
 	apply(&proto.Txn{Op: int32(jute.OpTermStart), Body: body(&proto.TermStart{Nonce: 7, Leader: 1})})
-	apply(&proto.Txn{Member: 1, Boot: 5, Op: int32(jute.OpAnnounce), Body: body(&proto.Announce{Format: znode.FormatLevel})})
+	apply(&proto.Txn{Member: 1, Incarnation: 5, Op: int32(jute.OpAnnounce), Body: body(&proto.Announce{Format: znode.FormatLevel})})
 	for i := range n {
 		id := int64(1<<56 + i)
 		seq++
 		address := fmt.Sprintf("[fd00::%d]:%d", i%7, i)
-		apply(&proto.Txn{Member: 1, Boot: 5, Seq: seq, Session: id, Op: int32(jute.OpCreateSession), Body: body(&proto.OpenSession{TimeoutMs: 1000, Password: make([]byte, 16), Address: address})})
-		apply(&proto.Txn{Session: id, Op: int32(jute.OpExpire), Body: body(&proto.Expire{Since: index})})
+		apply(&proto.Txn{Member: 1, Incarnation: 5, Seq: seq, Session: id, Op: int32(jute.OpCreateSession), Body: body(&proto.OpenSession{TimeoutMs: 1000, Password: make([]byte, 16), Address: address})})
+		apply(&proto.Txn{Session: id, Op: int32(jute.OpExpire), Body: body(&proto.Expire{OwnerIndex: index})})
 	}
 	return s
 }

@@ -228,9 +228,9 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 	hash, ensemble := s.m.ports.addressBook.ConfigHash(), s.m.ports.addressBook.EnsembleID()
 	list, hearsay := s.m.serverLists.rosterMessage()
 	return &proto.HelloReply{
-		Member: s.m.cfg.ID, ConfigHash: hash[:], Boot: s.m.incarnation.number, Disk: uint64(n.DiskID()),
+		Member: s.m.cfg.ID, ConfigHash: hash[:], Incarnation: s.m.incarnation.number, Disk: uint64(n.DiskID()),
 		Rival:    n.Reachability().DescribeRivals(from.member),
-		Ensemble: ensemble[:], Roster: list, Hearsay: hearsay, Removed: s.m.removalWatch.removedVersion() != 0,
+		Ensemble: ensemble[:], ServerList: list, Hearsay: hearsay, Removed: s.m.removalWatch.removedVersion() != 0,
 		Configuration: configurationMessage(n.Status().Servers()),
 		HasData:       n.HasData(), OnlyBeginning: n.IsOnlyBeginning(), Joining: n.IsJoining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.cfg.digestAlgorithm(),

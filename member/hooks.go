@@ -102,7 +102,7 @@ func (h hooks) ServerListChanged(r znode.ServerList) {
 }
 
 func (h hooks) TxnApplied(txn *proto.Txn, r *znode.Result) {
-	if txn.GetBoot() == h.m.incarnation.number { // otherwise this member replays its log
+	if txn.GetIncarnation() == h.m.incarnation.number { // otherwise this member replays its log
 		h.m.auditLog.AddApplied(h.m.state.TimeMs(), txn, h.m.follower.Identities(txn), r)
 	}
 	h.m.applyProgress.clientReconfig.recordReachedServers(txn, r)

@@ -50,7 +50,7 @@ func (m *Member) submitKill(ctx context.Context, id jute.SessionID, by string) e
 	if !ok {
 		return ErrUnknownSession
 	}
-	body, err := pb.Marshal(&proto.Kill{Session: int64(id), Since: session.OwnerIndex, By: by})
+	body, err := pb.Marshal(&proto.Kill{Session: int64(id), OwnerIndex: session.OwnerIndex, Operator: by})
 	if err != nil {
 		return fmt.Errorf("the kill cannot be encoded: %w", err)
 	}

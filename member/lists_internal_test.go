@@ -99,8 +99,8 @@ func newUnstarted(t *testing.T, servers serverlist.List, before func(s disk.Stor
 }
 
 // message returns a list as another member sends it.
-func message(version int64, ensemble wire.EnsembleID, lines ...string) *proto.Roster {
-	return &proto.Roster{Version: version, Ensemble: ensemble[:], Servers: lines}
+func message(version int64, ensemble wire.EnsembleID, lines ...string) *proto.ServerList {
+	return &proto.ServerList{Version: version, Ensemble: ensemble[:], Servers: lines}
 }
 
 // A list that a member hears of counts if it is newer than what the member knows, and is its ensemble's. A member that
@@ -108,9 +108,9 @@ func message(version int64, ensemble wire.EnsembleID, lines ...string) *proto.Ro
 func TestListsThatOthersTellOf(t *testing.T) {
 	own, other := wire.EnsembleID{1}, wire.EnsembleID{2}
 	u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
-	learn := func(what string, m *proto.Roster, version int64) {
+	learn := func(what string, m *proto.ServerList, version int64) {
 		t.Helper()
-		u.serverLists.learnFromHello(&proto.HelloReply{Member: 2, Roster: m})
+		u.serverLists.learnFromHello(&proto.HelloReply{Member: 2, ServerList: m})
 		if got, _ := u.serverLists.newestServers(); got != version {
 			t.Errorf("%s: the newest list is version %d, want %d", what, got, version)
 		}
@@ -120,7 +120,7 @@ func TestListsThatOthersTellOf(t *testing.T) {
 	if !strings.Contains(u.log.String(), "another member's server list cannot be read") {
 		t.Errorf("logged: %s", u.log)
 	}
-	learn("without an id", &proto.Roster{Version: 3, Servers: []string{serverOne}}, 0)
+	learn("without an id", &proto.ServerList{Version: 3, Servers: []string{serverOne}}, 0)
 	learn("the first", message(5, other, serverOne, serverThree), 5)
 	u.ports.addressBook.SetEnsembleID(own)
 	if list, hearsay := u.serverLists.rosterMessage(); list != nil || hearsay {
@@ -146,7 +146,7 @@ func TestListsThatOthersTellOf(t *testing.T) {
 // one that it cannot read, and says what to do.
 func TestStoredList(t *testing.T) {
 	own, other := wire.EnsembleID{1}, wire.EnsembleID{2}
-	encode := func(m *proto.Roster) []byte {
+	encode := func(m *proto.ServerList) []byte {
 		b, err := protobuf.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
@@ -165,7 +165,7 @@ func TestStoredList(t *testing.T) {
 		{"of another ensemble", encode(message(7, other, serverOne, serverThree)), 0, false},
 		{"torn", whole[:len(whole)-3], 0, true},
 		{"only its beginning", whole[:10], 0, true},
-		{"without an id", encode(&proto.Roster{Version: 7, Servers: []string{serverOne}}), 0, true},
+		{"without an id", encode(&proto.ServerList{Version: 7, Servers: []string{serverOne}}), 0, true},
 		{"with a line that is none", encode(message(7, own, "server.1=")), 0, true},
 		{"no message", []byte("list"), 0, true},
 	} {

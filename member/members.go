@@ -103,7 +103,7 @@ func serversChangeBody(c admin.MembersChange, term uint64) ([]byte, error) {
 	}
 	body, err := pb.Marshal(&proto.ChangeServers{
 		Joining: c.Joining, Leaving: c.Leaving, Members: c.Members,
-		Version: c.Version, Force: c.Force, By: c.RequestedBy, Term: term,
+		Version: c.Version, Force: c.Force, Operator: c.RequestedBy, Term: term,
 	})
 	switch {
 	case err != nil:
@@ -202,7 +202,7 @@ func (o operations) TransferLeadership(ctx context.Context, to uint32) error {
 func (o operations) requestHandOver(ctx context.Context, leader, to uint32) error {
 	c, err := o.m.terms.leaderClient(ctx, leader)
 	if err == nil {
-		_, err = c.HandOver(ctx, &proto.HandOverRequest{To: to})
+		_, err = c.HandOver(ctx, &proto.HandOverRequest{Target: to})
 	}
 	return err
 }

@@ -59,13 +59,13 @@ func manySessions(b *testing.B, n int) *znode.State {
 		return text
 	}
 	apply(&proto.Txn{Op: int32(jute.OpTermStart), Body: body(&proto.TermStart{Nonce: 7})})
-	apply(&proto.Txn{Member: 1, Boot: 1, Seq: 1, Op: int32(jute.OpAnnounce), Body: body(&proto.Announce{})})
+	apply(&proto.Txn{Member: 1, Incarnation: 1, Seq: 1, Op: int32(jute.OpAnnounce), Body: body(&proto.Announce{})})
 	open := body(&proto.OpenSession{TimeoutMs: 10_000, Password: make([]byte, 16), Address: "10.0.0.1:1"})
 	for from := 0; from < n; from += 1000 {
 		var txns []*proto.Txn
 		for i := from; i < min(from+1000, n); i++ {
 			seq++
-			txns = append(txns, &proto.Txn{Member: 1, Boot: 1, Seq: seq, Session: 1<<56 + int64(i), Op: int32(jute.OpCreateSession), Body: open})
+			txns = append(txns, &proto.Txn{Member: 1, Incarnation: 1, Seq: seq, Session: 1<<56 + int64(i), Op: int32(jute.OpCreateSession), Body: open})
 		}
 		apply(txns...)
 	}

@@ -78,7 +78,7 @@ func (o operations) ChangeNode(ctx context.Context, c admin.NodeChange) (path st
 	if err := m.follower.AwaitSync(ctx); err != nil {
 		return "", stat, errNothingDone
 	}
-	r, err := submitAndWait(ctx, m.follower, &proto.Txn{Op: int32(c.Op), Body: body, Ids: ids, Lists: lists})
+	r, err := submitAndWait(ctx, m.follower, &proto.Txn{Op: int32(c.Op), Body: body, Ids: ids, AclBytes: lists})
 	switch {
 	case errors.Is(err, ErrNotConfirmed):
 		return "", stat, submitFailure(err, "look at the node")

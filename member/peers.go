@@ -265,8 +265,8 @@ func (p *peerConns) closeAll() {
 }
 
 // fetchStateHashes implements follower.Config.FetchStateHashes.
-func (p *peerConns) fetchStateHashes(ctx context.Context, id uint32) (*proto.Marks, error) {
+func (p *peerConns) fetchStateHashes(ctx context.Context, id uint32) (*proto.StateHashes, error) {
 	reply, err := remoteView(p, id).View(ctx,
 		&proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}})
-	return reply.GetStatus().GetMarks(), err
+	return reply.GetStatus().GetStateHashes(), err
 }

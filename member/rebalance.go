@@ -236,7 +236,7 @@ func (b *rebalancer) sendCloseRequest(ctx context.Context, r closeRequest) (clos
 	reply, err := c.Rebalance(ctx,
 		&proto.RebalanceRequest{
 			Connections: uint64(r.connections), OverMs: uint64(r.period.Milliseconds()),
-			By: r.requestedBy,
+			Operator: r.requestedBy,
 		})
 	return int(reply.GetConnections()), err
 }
@@ -264,7 +264,7 @@ func (o operations) ShedConnections(ctx context.Context, percentage int) (closed
 func (s services) Rebalance(ctx context.Context, r *proto.RebalanceRequest) (*proto.RebalanceReply, error) {
 	n, over := clampCloseRequest(r)
 	s.m.log.Info("closing client connections for a rebalance that another member directs", "peer", callerID(ctx), "by",
-		r.GetBy(), "connections", n, "over", over)
+		r.GetOperator(), "connections", n, "over", over)
 	closed, err := s.m.rebalancer.closeConnections(ctx, n, over)
 	if err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func DataServers(r RecoverConfig) (serverlist.List, error) {
 	if err != nil || len(stored) == 0 {
 		return nil, err
 	}
-	var message proto.Roster
+	var message proto.ServerList
 	if err := protobuf.Unmarshal(stored, &message); err != nil {
 		return nil, fmt.Errorf("member: the stored server list is %w: %w", disk.ErrDamaged, err)
 	}

@@ -129,7 +129,7 @@ func TestRemovalPages(t *testing.T) {
 	apply := func(ops ...jute.MultiOp) {
 		t.Helper()
 		seq++
-		txn := &proto.Txn{Member: 1, Boot: 5, Seq: seq, Op: int32(jute.OpMulti), Body: jute.AppendMulti(nil, ops)}
+		txn := &proto.Txn{Member: 1, Incarnation: 5, Seq: seq, Op: int32(jute.OpMulti), Body: jute.AppendMulti(nil, ops)}
 		if err := s.ApplyEntry(s.Index()+1, 1, &proto.Entry{Format: znode.FormatLevel, Term: 1, Nonce: 7, Txns: []*proto.Txn{txn}}); err != nil {
 			t.Fatal(err)
 		}

@@ -63,7 +63,7 @@ func (w *removalWatch) pollForRemoval(ctx context.Context) {
 // or if that member was removed itself.
 func (w *removalWatch) recordIfRemoved(reply *proto.HelloReply) {
 	version, servers := w.serverLists.newestServers()
-	if version == 0 || reply.GetRoster().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, w.isSelf) {
+	if version == 0 || reply.GetServerList().GetVersion() != version || reply.GetHearsay() || reply.GetRemoved() || slices.ContainsFunc(servers, w.isSelf) {
 		return
 	}
 	configured := reply.GetConfiguration().GetServers()

@@ -61,8 +61,8 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 		{"raft does not run there", true, without, &proto.HelloReply{}, false},
 		{"the other one has only heard of the list", true, without, &proto.HelloReply{Configuration: others, Hearsay: true}, false},
 		{"the other one was removed, too", true, without, &proto.HelloReply{Configuration: others, Removed: true}, false},
-		{"the other one has an older list", true, without, &proto.HelloReply{Configuration: others, Roster: message(4, own, serverTwo)}, false},
-		{"the other one has none", true, without, &proto.HelloReply{Configuration: others, Roster: &proto.Roster{}}, false},
+		{"the other one has an older list", true, without, &proto.HelloReply{Configuration: others, ServerList: message(4, own, serverTwo)}, false},
+		{"the other one has none", true, without, &proto.HelloReply{Configuration: others, ServerList: &proto.ServerList{}}, false},
 		{"it has no data", false, without, &proto.HelloReply{Configuration: others}, false},
 	} {
 		var before func(disk.Stores)
@@ -73,8 +73,8 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 		u.ports.addressBook.SetEnsembleID(own)
 		u.serverLists.appliedList.Store(&znode.ServerList{EnsembleID: own, Version: 5, Servers: tt.list})
 		if tt.said != nil {
-			if tt.said.Roster == nil {
-				tt.said.Roster = message(5, own, tt.list.CanonicalLines()...)
+			if tt.said.ServerList == nil {
+				tt.said.ServerList = message(5, own, tt.list.CanonicalLines()...)
 			}
 			u.removalWatch.recordIfRemoved(tt.said)
 		}

@@ -107,7 +107,7 @@ func EndImageSessions(read ImageReader, by string) (closed int, without ImageRea
 	for some := range slices.Chunk(sessions, killsPerEntry) {
 		var txns []*proto.Txn
 		for _, session := range some {
-			body, err := pb.Marshal(&proto.Kill{Session: int64(session.ID), Since: session.OwnerIndex, By: by})
+			body, err := pb.Marshal(&proto.Kill{Session: int64(session.ID), OwnerIndex: session.OwnerIndex, Operator: by})
 			if err != nil {
 				return 0, nil, err
 			}

@@ -140,16 +140,16 @@ func (l *serverLists) listAfter(change serverlist.Change) serverlist.List {
 
 // learnFromHello accepts the server list in another member's reply, if it is newer.
 func (l *serverLists) learnFromHello(reply *proto.HelloReply) {
-	if reply.GetRoster() == nil {
+	if reply.GetServerList() == nil {
 		return
 	}
-	if err := l.acceptIfNewer(reply.GetRoster()); err != nil {
+	if err := l.acceptIfNewer(reply.GetServerList()); err != nil {
 		l.log.Warn("another member's server list cannot be read", "peer", reply.GetMember(), "err", err)
 	}
 }
 
 // acceptIfNewer accepts a server list if it may be this ensemble's and is newer than the known ones.
-func (l *serverLists) acceptIfNewer(message *proto.Roster) error {
+func (l *serverLists) acceptIfNewer(message *proto.ServerList) error {
 	r, err := znode.ServerListFromProto(message)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (l *serverLists) storeIfNewer(r *znode.ServerList) bool {
 // loadStored loads the server list that an earlier process of this member has stored. It ignores one of another
 // ensemble.
 func (l *serverLists) loadStored(node *quorum.Node) error {
-	var list proto.Roster
+	var list proto.ServerList
 	stored := node.Record().StoredServerList()
 	if len(stored) == 0 {
 		return nil
@@ -219,7 +219,7 @@ func (l *serverLists) updateAddressBook() {
 
 // rosterMessage returns the newest server list for other members, or nil. hearsay reports whether it is not the
 // list of the state.
-func (l *serverLists) rosterMessage() (list *proto.Roster, hearsay bool) {
+func (l *serverLists) rosterMessage() (list *proto.ServerList, hearsay bool) {
 	r := l.newestList()
 	if r == nil {
 		return nil, false
@@ -238,7 +238,7 @@ func (l *serverLists) wakeListLoop() {
 // listChangeLoop spreads each new list of the state, and stores the newest list.
 func (l *serverLists) listChangeLoop(ctx context.Context, node *quorum.Node) error {
 	differs := false
-	var stored *proto.Roster
+	var stored *proto.ServerList
 	for {
 		select {
 		case <-ctx.Done():
@@ -275,7 +275,7 @@ func knowsEnsemble(node *quorum.Node) bool {
 }
 
 // storeList stores a list for the next process.
-func storeList(node *quorum.Node, newest *proto.Roster) error {
+func storeList(node *quorum.Node, newest *proto.ServerList) error {
 	list, err := protobuf.Marshal(newest)
 	if err != nil {
 		return fmt.Errorf("member: store the server list: %w", err)

@@ -167,7 +167,7 @@ func TestConnectionsFollowTheList(t *testing.T) {
 			late <- err
 		}()
 		synctest.Wait()
-		lists.learnFromHello(&proto.HelloReply{Member: 3, Roster: &proto.Roster{Version: 9, Ensemble: make([]byte, 32), Servers: []string{"server.1=a:2888:3888;2181", "server.2=b3:2888:3888;2181"}}})
+		lists.learnFromHello(&proto.HelloReply{Member: 3, ServerList: &proto.ServerList{Version: 9, Ensemble: make([]byte, 32), Servers: []string{"server.1=a:2888:3888;2181", "server.2=b3:2888:3888;2181"}}})
 		close(slow)
 		if err := <-late; !errors.Is(err, errPeerMoved) {
 			t.Errorf("a connection to where the member was is used: %v", err)
@@ -195,7 +195,7 @@ func TestStartingMemberDoesNotSayRemoved(t *testing.T) {
 	cfg := Config{ID: 1}
 	w := &removalWatch{self: 1, node: new(quorum.Node), serverLists: newServerLists(&cfg, wire.NewAddressBook(1, nil), nil, nil)}
 	w.serverLists.appliedList.Store(&znode.ServerList{Version: 5, Servers: list})
-	said := &proto.HelloReply{Roster: &proto.Roster{Version: 5}}
+	said := &proto.HelloReply{ServerList: &proto.ServerList{Version: 5}}
 	if w.recordIfRemoved(said); w.reportedVersion.Load() != 0 {
 		t.Error("removed, by the word of a member whose raft does not run")
 	}

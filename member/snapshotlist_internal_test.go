@@ -45,7 +45,7 @@ func snapshotOf(t *testing.T, list *znode.ServerList) *bytes.Buffer {
 	t.Helper()
 	start := &proto.TermStart{Leader: 1, Nonce: 1}
 	if list != nil {
-		start.Roster = list.ToProto()
+		start.ServerList = list.ToProto()
 	}
 	body, err := protobuf.Marshal(start)
 	if err != nil {

@@ -178,12 +178,12 @@ func (t *terms) runTerm(ctx context.Context) error {
 
 // termStartEntry returns the entry that starts a term. list is for a state without one; see firstServerList. why is
 // what ended the leader before.
-func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.Roster, why *proto.LeaderCause) ([]byte, error) {
+func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.ServerList, why *proto.LeaderCause) ([]byte, error) {
 	body, err := protobuf.Marshal(&proto.TermStart{
 		Leader: t.m.cfg.ID, Nonce: nonce,
 		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota,
 		X509: t.m.cfg.Rules.X509,
-		Sasl: t.m.cfg.Rules.SASL, DataQuota: t.m.cfg.Rules.DataQuota, Reconfig: t.m.cfg.Rules.Reconfig, Roster: list,
+		Sasl: t.m.cfg.Rules.SASL, DataQuota: t.m.cfg.Rules.DataQuota, Reconfig: t.m.cfg.Rules.Reconfig, ServerList: list,
 		Cause: why,
 	})
 	if err != nil {
@@ -216,7 +216,7 @@ func (t *terms) wasFoundedByAll() bool {
 
 // firstServerList returns the configured server list if the state has none of this ensemble, because the
 // ensemble is new or the data were recovered. Otherwise it returns nil.
-func (t *terms) firstServerList() (*proto.Roster, error) {
+func (t *terms) firstServerList() (*proto.ServerList, error) {
 	if _, listed := t.m.serverLists.wantedPeers(); listed || t.m.cfg.EnsembleText == nil {
 		return nil, nil
 	}
@@ -375,7 +375,7 @@ func (t *terms) HandOver(ctx context.Context, r *proto.HandOverRequest) (*proto.
 	if t.currentLeader.Load() == nil {
 		return nil, errNotLeading
 	}
-	if err := t.m.node.Transfer().ToMember(ctx, r.GetTo()); err != nil {
+	if err := t.m.node.Transfer().ToMember(ctx, r.GetTarget()); err != nil {
 		return nil, status.Error(codes.Aborted, err.Error())
 	}
 	return &proto.HandOverReply{}, nil

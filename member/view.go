@@ -102,7 +102,7 @@ func (v viewer) memberStatus() *proto.MemberStatus {
 		Term: m.node.Status().Term(), Leader: m.node.Status().LeaderID(), Applied: m.applyProgress.lastIndex.Load(),
 		Committed: m.node.Status().CommitIndex(),
 		Sessions:  uint32(st.Sessions), Connections: uint32(st.Connections),
-		Marks: m.follower.StateHashes(), Version: m.cfg.Version,
+		StateHashes: m.follower.StateHashes(), Version: m.cfg.Version,
 		StartedMs: m.wallClock.Now().Add(-time.Since(m.incarnation.startTime)).UnixMilli(),
 		ClockMs:   m.wallClock.Now().UnixMilli(), Joining: m.node.IsJoining(),
 		Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputeReason()), Drained: m.server.Draining(),
@@ -234,7 +234,7 @@ func (v viewer) bucketRows(q *proto.ViewBuckets) *proto.BucketRows {
 
 // connectionRows returns client connections from a number on.
 func (v viewer) connectionRows(ctx context.Context, q *proto.ViewConnections) *proto.ConnectionRows {
-	r := &proto.ConnectionRows{Boot: v.m.incarnation.number, Next: v.pageStart(q.Boot, q.First, nil).Connection}
+	r := &proto.ConnectionRows{Incarnation: v.m.incarnation.number, Next: v.pageStart(q.Incarnation, q.First, nil).Connection}
 	appendConnections(ctx, v.m.server.Listing().ConnectionsFrom, view.NewClientFilter(string(q.Address)),
 		rowLimit(q.Limit), r)
 	return r
@@ -301,11 +301,11 @@ func (v viewer) watchRows(ctx context.Context, q *proto.ViewWatches) *proto.Watc
 	page := make([]clients.Watch, 0, rowLimit(q.Limit))
 	var next clients.WatchPlace
 	if len(q.Path) > 0 {
-		page, next = v.m.server.Listing().WatchersFrom(ctx, page, string(q.Path), v.pageStart(q.Boot, q.First, q.FirstPath))
+		page, next = v.m.server.Listing().WatchersFrom(ctx, page, string(q.Path), v.pageStart(q.Incarnation, q.First, q.FirstPath))
 	} else {
 		page, next.Path = v.m.server.Listing().WatchesFrom(ctx, page, jute.SessionID(q.Session), string(q.FirstPath))
 	}
-	r := &proto.WatchRows{Boot: v.m.incarnation.number}
+	r := &proto.WatchRows{Incarnation: v.m.incarnation.number}
 	size := 0
 	for _, w := range page {
 		if size += len(w.Path); size > view.MaxBytes && len(r.Rows) > 0 {

@@ -18,10 +18,10 @@ import (
 
 // Numbers of the fields in rollcall.proto.
 const (
-	entryFormat, entryTerm, entryNonce, entryTime, entryTxns          = 1, 2, 3, 4, 5
-	forwardedMember, forwardedBoot, forwardedNonce, forwardedTxns     = 1, 2, 3, 4
-	txnMember, txnBoot, txnSeq, txnSession, txnConn, txnOp, txnBody   = 1, 2, 3, 4, 5, 6, 7
-	txnIds, txnReached, txnLists, identityScheme, identityID, tagSize = 8, 9, 10, 1, 2, 1
+	entryFormat, entryTerm, entryNonce, entryTime, entryTxns                      = 1, 2, 3, 4, 5
+	forwardedMember, forwardedIncarnation, forwardedNonce, forwardedTxns          = 1, 2, 3, 4
+	txnMember, txnIncarnation, txnSeq, txnSession, txnConn, txnOp, txnBody        = 1, 2, 3, 4, 5, 6, 7
+	txnIds, txnReachableServers, txnACLBytes, identityScheme, identityID, tagSize = 8, 9, 10, 1, 2, 1
 )
 
 var errInvalidUTF8 = errors.New("proto: an identity is not valid UTF-8")
@@ -75,9 +75,9 @@ func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
 }
 
 func (f *Forwarded) marshal() ([]byte, error) {
-	b := make([]byte, 0, sizeUvarint(uint64(f.Member))+sizeFixed(f.Boot)+sizeFixed(f.Nonce)+sizeTxns(f.Txns)+len(f.unknownFields))
+	b := make([]byte, 0, sizeUvarint(uint64(f.Member))+sizeFixed(f.Incarnation)+sizeFixed(f.Nonce)+sizeTxns(f.Txns)+len(f.unknownFields))
 	b = appendUvarint(b, forwardedMember, uint64(f.Member))
-	b = appendFixed(b, forwardedBoot, f.Boot)
+	b = appendFixed(b, forwardedIncarnation, f.Incarnation)
 	b = appendFixed(b, forwardedNonce, f.Nonce)
 	b, err := appendTxns(b, forwardedTxns, f.Txns)
 	return append(b, f.unknownFields...), err
@@ -93,20 +93,20 @@ func (f *Forwarded) unmarshal(data []byte) error {
 
 // EncodedSize returns the length of the encoded transaction, as proto.Size does.
 func (t *Txn) EncodedSize() int {
-	n := sizeUvarint(uint64(t.Member)) + sizeFixed(t.Boot) + sizeUvarint(t.Seq) + sizeFixed(uint64(t.Session)) + sizeFixed(t.Conn) +
-		sizeUvarint(encodeOp(t.Op)) + sizeBytes(len(t.Body)) + sizeUvarint(uint64(t.Lists)) + len(t.unknownFields)
+	n := sizeUvarint(uint64(t.Member)) + sizeFixed(t.Incarnation) + sizeUvarint(t.Seq) + sizeFixed(uint64(t.Session)) + sizeFixed(t.Conn) +
+		sizeUvarint(encodeOp(t.Op)) + sizeBytes(len(t.Body)) + sizeUvarint(uint64(t.AclBytes)) + len(t.unknownFields)
 	for _, id := range t.Ids {
 		n += tagSize + protowire.SizeBytes(id.encodedSize())
 	}
-	if len(t.Reached) > 0 {
-		n += tagSize + protowire.SizeBytes(sizeReached(t.Reached))
+	if len(t.ReachableServers) > 0 {
+		n += tagSize + protowire.SizeBytes(sizeServerIDs(t.ReachableServers))
 	}
 	return n
 }
 
 func (t *Txn) append(b []byte) ([]byte, error) {
 	b = appendUvarint(b, txnMember, uint64(t.Member))
-	b = appendFixed(b, txnBoot, t.Boot)
+	b = appendFixed(b, txnIncarnation, t.Incarnation)
 	b = appendUvarint(b, txnSeq, t.Seq)
 	b = appendFixed(b, txnSession, uint64(t.Session))
 	b = appendFixed(b, txnConn, t.Conn)
@@ -120,13 +120,13 @@ func (t *Txn) append(b []byte) ([]byte, error) {
 		}
 		b = id.append(b)
 	}
-	if len(t.Reached) > 0 {
-		b = appendLength(b, txnReached, sizeReached(t.Reached))
-		for _, server := range t.Reached {
+	if len(t.ReachableServers) > 0 {
+		b = appendLength(b, txnReachableServers, sizeServerIDs(t.ReachableServers))
+		for _, server := range t.ReachableServers {
 			b = binary.AppendUvarint(b, uint64(server))
 		}
 	}
-	b = appendUvarint(b, txnLists, uint64(t.Lists))
+	b = appendUvarint(b, txnACLBytes, uint64(t.AclBytes))
 	return append(b, t.unknownFields...), nil
 }
 
@@ -163,7 +163,7 @@ func appendTxns(b []byte, field protowire.Number, txns []*Txn) ([]byte, error) {
 	return b, nil
 }
 
-func sizeReached(servers []uint32) (n int) {
+func sizeServerIDs(servers []uint32) (n int) {
 	for _, server := range servers {
 		n += protowire.SizeVarint(uint64(server))
 	}

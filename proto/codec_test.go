@@ -14,9 +14,9 @@ import (
 // drawTxn draws a transaction in which any field may be empty.
 func drawTxn(t *rapid.T) *Txn {
 	txn := &Txn{
-		Member: rapid.Uint32().Draw(t, "member"), Boot: rapid.Uint64().Draw(t, "boot"), Seq: rapid.Uint64().Draw(t, "seq"),
+		Member: rapid.Uint32().Draw(t, "member"), Incarnation: rapid.Uint64().Draw(t, "boot"), Seq: rapid.Uint64().Draw(t, "seq"),
 		Session: rapid.Int64().Draw(t, "session"), Conn: rapid.Uint64().Draw(t, "conn"), Op: rapid.Int32().Draw(t, "op"),
-		Lists: rapid.Uint32().Draw(t, "lists"), Reached: rapid.SliceOfN(rapid.Uint32(), 0, 3).Draw(t, "reached"),
+		AclBytes: rapid.Uint32().Draw(t, "lists"), ReachableServers: rapid.SliceOfN(rapid.Uint32(), 0, 3).Draw(t, "reached"),
 	}
 	if body := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(t, "body"); len(body) > 0 {
 		txn.Body = body
@@ -53,7 +53,7 @@ func TestCodecIsProtobuf(t *testing.T) {
 				t.Fatalf("size %d, want %d", n, pb.Size(txn))
 			}
 		}
-		f := &Forwarded{Member: e.Format, Boot: e.Term, Nonce: e.Nonce, Txns: e.Txns}
+		f := &Forwarded{Member: e.Format, Incarnation: e.Term, Nonce: e.Nonce, Txns: e.Txns}
 		for name, codecs := range map[string][2]encoding.CodecV2{"encoded": {Codec(), usual}, "decoded": {usual, Codec()}} {
 			data, err := codecs[0].Marshal(f)
 			if err != nil {
@@ -104,8 +104,8 @@ func TestCodecKeepsUnknownFields(t *testing.T) {
 
 // Whatever the bytes are, they are decoded as protobuf decodes them, or rejected as it rejects them.
 func FuzzDecode(f *testing.F) {
-	txn := &Txn{Member: 1, Boot: 2, Seq: 3, Session: 4, Conn: 5, Op: -6, Body: []byte("body"), Lists: 8, Ids: []*Identity{{Scheme: "ip", Id: "1"}}}
-	for _, e := range []*Entry{{}, {Format: 1, Term: 2, Nonce: 3, TimeMs: 4, Txns: []*Txn{txn, {}, {Reached: []uint32{1, 300}}}}} {
+	txn := &Txn{Member: 1, Incarnation: 2, Seq: 3, Session: 4, Conn: 5, Op: -6, Body: []byte("body"), AclBytes: 8, Ids: []*Identity{{Scheme: "ip", Id: "1"}}}
+	for _, e := range []*Entry{{}, {Format: 1, Term: 2, Nonce: 3, TimeMs: 4, Txns: []*Txn{txn, {}, {ReachableServers: []uint32{1, 300}}}}} {
 		data, err := MarshalEntry(e)
 		if err != nil {
 			f.Fatal(err)
@@ -224,8 +224,8 @@ func TestDecodeUnusual(t *testing.T) {
 	for name, data := range unusualMessages() {
 		t.Run(name, func(t *testing.T) { checkDecoded(t, data) })
 	}
-	txn := &Txn{Member: 1, Boot: 2, Seq: 3, Session: 4, Conn: 5, Op: -6, Body: []byte("body"), Lists: 8, Ids: []*Identity{{Scheme: "ip", Id: "1"}}}
-	for _, m := range []pb.Message{&Entry{Format: 1, Term: 300, Nonce: 3, TimeMs: 4, Txns: []*Txn{txn}}, &Forwarded{Member: 1, Boot: 2, Nonce: 3, Txns: []*Txn{txn}}} {
+	txn := &Txn{Member: 1, Incarnation: 2, Seq: 3, Session: 4, Conn: 5, Op: -6, Body: []byte("body"), AclBytes: 8, Ids: []*Identity{{Scheme: "ip", Id: "1"}}}
+	for _, m := range []pb.Message{&Entry{Format: 1, Term: 300, Nonce: 3, TimeMs: 4, Txns: []*Txn{txn}}, &Forwarded{Member: 1, Incarnation: 2, Nonce: 3, Txns: []*Txn{txn}}} {
 		data, err := pb.Marshal(m)
 		if err != nil {
 			t.Fatal(err)
@@ -269,7 +269,7 @@ func TestDecodedMemory(t *testing.T) {
 func BenchmarkEntry(b *testing.B) {
 	e := &Entry{Format: 1, Term: 2, Nonce: 3, TimeMs: 1 << 40}
 	for range 500 {
-		e.Txns = append(e.Txns, &Txn{Member: 1, Boot: 1 << 60, Seq: 1 << 20, Session: 1 << 56, Conn: 1 << 60, Op: 5, Body: make([]byte, 130)})
+		e.Txns = append(e.Txns, &Txn{Member: 1, Incarnation: 1 << 60, Seq: 1 << 20, Session: 1 << 56, Conn: 1 << 60, Op: 5, Body: make([]byte, 130)})
 	}
 	data, err := MarshalEntry(e)
 	if err != nil {

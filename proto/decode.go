@@ -46,8 +46,8 @@ func (f *Forwarded) decode(data []byte) bool {
 		switch r.key {
 		case key(forwardedMember, protowire.VarintType):
 			f.Member = uint32(r.number)
-		case key(forwardedBoot, protowire.Fixed64Type):
-			f.Boot = r.number
+		case key(forwardedIncarnation, protowire.Fixed64Type):
+			f.Incarnation = r.number
 		case key(forwardedNonce, protowire.Fixed64Type):
 			f.Nonce = r.number
 		case key(forwardedTxns, protowire.BytesType):
@@ -70,8 +70,8 @@ func (t *Txn) decode(data []byte) bool {
 		switch f.key {
 		case key(txnMember, protowire.VarintType):
 			t.Member = uint32(f.number)
-		case key(txnBoot, protowire.Fixed64Type):
-			t.Boot = f.number
+		case key(txnIncarnation, protowire.Fixed64Type):
+			t.Incarnation = f.number
 		case key(txnSeq, protowire.VarintType):
 			t.Seq = f.number
 		case key(txnSession, protowire.Fixed64Type):
@@ -90,8 +90,8 @@ func (t *Txn) decode(data []byte) bool {
 				return false
 			}
 			t.Ids = append(t.Ids, id)
-		case key(txnLists, protowire.VarintType):
-			t.Lists = uint32(f.number)
+		case key(txnACLBytes, protowire.VarintType):
+			t.AclBytes = uint32(f.number)
 		default:
 			return false
 		}

@@ -334,25 +334,25 @@ func (x *Entry) GetTxns() []*Txn {
 	return nil
 }
 
-// Txn is one transaction. Apply runs it only if boot is current for member and seq is the member's cursor +
-// 1. The leader's own (member 0: TermStart, expire, reap, sweep) have no seq.
+// Txn is one transaction. Apply runs it only if incarnation is current for member and seq is the member's
+// cursor + 1. The leader's own (member 0: TermStart, expire, reap, sweep) have no seq.
 type Txn struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Member  uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`    // the member that forwarded it; 0: the leader itself
-	Boot    uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`       // the run of that member's process
-	Seq     uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`          // counts 1, 2, 3... per boot; 0 only in announce and the leader's own
-	Session int64                  `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"` // jute.SessionID
-	Conn    uint64                 `protobuf:"fixed64,5,opt,name=conn,proto3" json:"conn,omitempty"`       // the client connection, unique over members and boots; 0: none
-	Op      int32                  `protobuf:"zigzag32,6,opt,name=op,proto3" json:"op,omitempty"`          // jute.Op: a client's opcode or one of the log's own
-	Body    []byte                 `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`         // a client's request record as it arrived (jute), or a message below
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Member      uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`            // the member that forwarded it; 0: the leader itself
+	Incarnation uint64                 `protobuf:"fixed64,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // the run of that member's process
+	Seq         uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`                  // counts 1, 2, 3... per incarnation; 0 only in announce and the leader's own
+	Session     int64                  `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"`         // jute.SessionID
+	Conn        uint64                 `protobuf:"fixed64,5,opt,name=conn,proto3" json:"conn,omitempty"`               // the client connection, unique over members and incarnations; 0: none
+	Op          int32                  `protobuf:"zigzag32,6,opt,name=op,proto3" json:"op,omitempty"`                  // jute.Op: a client's opcode or one of the log's own
+	Body        []byte                 `protobuf:"bytes,7,opt,name=body,proto3" json:"body,omitempty"`                 // a client's request record as it arrived (jute), or a message below
 	// The connection's identities: always ("ip", address), and those added by auth. Transactions of a session
 	// have them only if they set them in the session's record (createSession, attach, identify). Transactions
 	// without a session always do.
-	Ids           []*Identity `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`
-	Reached       []uint32    `protobuf:"varint,9,rep,packed,name=reached,proto3" json:"reached,omitempty"` // the servers that the leader reached; only in OpReconfig and OpChangeServers
-	Lists         uint32      `protobuf:"varint,10,opt,name=lists,proto3" json:"lists,omitempty"`           // bytes of the ACLs that a client's write stores, if they exceed its body; used only for weights
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Ids              []*Identity `protobuf:"bytes,8,rep,name=ids,proto3" json:"ids,omitempty"`
+	ReachableServers []uint32    `protobuf:"varint,9,rep,packed,name=reachable_servers,json=reachableServers,proto3" json:"reachable_servers,omitempty"` // ids of the servers that the leader could reach; only in OpReconfig and OpChangeServers
+	AclBytes         uint32      `protobuf:"varint,10,opt,name=acl_bytes,json=aclBytes,proto3" json:"acl_bytes,omitempty"`                               // bytes of the ACLs that a client's write stores, if they exceed its body; used only for weights
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Txn) Reset() {
@@ -392,9 +392,9 @@ func (x *Txn) GetMember() uint32 {
 	return 0
 }
 
-func (x *Txn) GetBoot() uint64 {
+func (x *Txn) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Boot
+		return x.Incarnation
 	}
 	return 0
 }
@@ -441,16 +441,16 @@ func (x *Txn) GetIds() []*Identity {
 	return nil
 }
 
-func (x *Txn) GetReached() []uint32 {
+func (x *Txn) GetReachableServers() []uint32 {
 	if x != nil {
-		return x.Reached
+		return x.ReachableServers
 	}
 	return nil
 }
 
-func (x *Txn) GetLists() uint32 {
+func (x *Txn) GetAclBytes() uint32 {
 	if x != nil {
-		return x.Lists
+		return x.AclBytes
 	}
 	return 0
 }
@@ -519,10 +519,10 @@ type TermStart struct {
 	EnforceQuota  bool                   `protobuf:"varint,5,opt,name=enforce_quota,json=enforceQuota,proto3" json:"enforce_quota,omitempty"`
 	X509          bool                   `protobuf:"varint,6,opt,name=x509,proto3" json:"x509,omitempty"`
 	Sasl          bool                   `protobuf:"varint,7,opt,name=sasl,proto3" json:"sasl,omitempty"`
-	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"` // maximum bytes of all paths and data; further writes that add to them are rejected; 0: no limit
-	Roster        *Roster                `protobuf:"bytes,9,opt,name=roster,proto3" json:"roster,omitempty"`                         // if the state has no server list or its data were recovered
-	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                   // clients may change the list
-	Cause         *LeaderCause           `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`                          // for reports only: it is no part of the state; absent: unknown
+	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"`   // maximum bytes of all paths and data; further writes that add to them are rejected; 0: no limit
+	ServerList    *ServerList            `protobuf:"bytes,9,opt,name=server_list,json=serverList,proto3" json:"server_list,omitempty"` // if the state has no server list or its data were recovered
+	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                     // clients may change the list
+	Cause         *LeaderCause           `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`                            // for reports only: it is no part of the state; absent: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -613,9 +613,9 @@ func (x *TermStart) GetDataQuota() uint64 {
 	return 0
 }
 
-func (x *TermStart) GetRoster() *Roster {
+func (x *TermStart) GetServerList() *ServerList {
 	if x != nil {
-		return x.Roster
+		return x.ServerList
 	}
 	return nil
 }
@@ -703,8 +703,8 @@ func (x *LeaderCause) GetSilentMs() uint64 {
 	return 0
 }
 
-// Roster is one version of an ensemble's server list.
-type Roster struct {
+// ServerList is one version of an ensemble's server list.
+type ServerList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ensemble      []byte                 `protobuf:"bytes,1,opt,name=ensemble,proto3" json:"ensemble,omitempty"` // 32 bytes
 	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`  // zxid of the transaction that made the list
@@ -713,20 +713,20 @@ type Roster struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Roster) Reset() {
-	*x = Roster{}
+func (x *ServerList) Reset() {
+	*x = ServerList{}
 	mi := &file_rollcall_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Roster) String() string {
+func (x *ServerList) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Roster) ProtoMessage() {}
+func (*ServerList) ProtoMessage() {}
 
-func (x *Roster) ProtoReflect() protoreflect.Message {
+func (x *ServerList) ProtoReflect() protoreflect.Message {
 	mi := &file_rollcall_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -738,34 +738,34 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Roster.ProtoReflect.Descriptor instead.
-func (*Roster) Descriptor() ([]byte, []int) {
+// Deprecated: Use ServerList.ProtoReflect.Descriptor instead.
+func (*ServerList) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *Roster) GetEnsemble() []byte {
+func (x *ServerList) GetEnsemble() []byte {
 	if x != nil {
 		return x.Ensemble
 	}
 	return nil
 }
 
-func (x *Roster) GetVersion() int64 {
+func (x *ServerList) GetVersion() int64 {
 	if x != nil {
 		return x.Version
 	}
 	return 0
 }
 
-func (x *Roster) GetServers() []string {
+func (x *ServerList) GetServers() []string {
 	if x != nil {
 		return x.Servers
 	}
 	return nil
 }
 
-// Announce is the body of OpAnnounce: Txn.boot becomes the member's current boot and its cursor becomes 0, if
-// replaces is its current boot (0: none yet). Repetition changes nothing.
+// Announce is the body of OpAnnounce: Txn.incarnation becomes the member's current incarnation and its cursor
+// becomes 0, if replaces is its current incarnation (0: none yet). Repetition changes nothing.
 type Announce struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Replaces      uint64                 `protobuf:"fixed64,1,opt,name=replaces,proto3" json:"replaces,omitempty"`
@@ -879,13 +879,13 @@ func (x *OpenSession) GetAddress() string {
 	return ""
 }
 
-// Attach is the body of OpAttach: the connection takes over the session if since is the record's, or if the
-// present owner belongs to the same member.
+// Attach is the body of OpAttach: the connection takes over the session if owner_index is the record's, or if
+// the present owner belongs to the same member.
 type Attach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Password      []byte                 `protobuf:"bytes,1,opt,name=password,proto3" json:"password,omitempty"`                     // as the client sent it
-	TimeoutMs     uint32                 `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // granted by this connect
-	Since         uint64                 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`                          // index at which the session's owner was set, as the member knew it; 0: session unknown
+	Password      []byte                 `protobuf:"bytes,1,opt,name=password,proto3" json:"password,omitempty"`                        // as the client sent it
+	TimeoutMs     uint32                 `protobuf:"varint,2,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`    // granted by this connect
+	OwnerIndex    uint64                 `protobuf:"varint,3,opt,name=owner_index,json=ownerIndex,proto3" json:"owner_index,omitempty"` // index at which the session's owner was set, as the member knew it; 0: session unknown
 	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -935,9 +935,9 @@ func (x *Attach) GetTimeoutMs() uint32 {
 	return 0
 }
 
-func (x *Attach) GetSince() uint64 {
+func (x *Attach) GetOwnerIndex() uint64 {
 	if x != nil {
-		return x.Since
+		return x.OwnerIndex
 	}
 	return 0
 }
@@ -949,11 +949,11 @@ func (x *Attach) GetAddress() string {
 	return ""
 }
 
-// Expire is the body of OpExpire: closes the session unless its record has a newer since. silent_ms, the time
-// since the leader last heard from it, is for reports.
+// Expire is the body of OpExpire: closes the session unless its record has a newer owner_index. silent_ms, the
+// time since the leader last heard from it, is for reports.
 type Expire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Since         uint64                 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
+	OwnerIndex    uint64                 `protobuf:"varint,1,opt,name=owner_index,json=ownerIndex,proto3" json:"owner_index,omitempty"`
 	SilentMs      uint64                 `protobuf:"varint,2,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -989,9 +989,9 @@ func (*Expire) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *Expire) GetSince() uint64 {
+func (x *Expire) GetOwnerIndex() uint64 {
 	if x != nil {
-		return x.Since
+		return x.OwnerIndex
 	}
 	return 0
 }
@@ -1004,14 +1004,14 @@ func (x *Expire) GetSilentMs() uint64 {
 }
 
 // Kill is the body of OpKill: an operator ends the session, unless its owner was set at an index other than
-// since. The session is not Txn.session, because the transaction is no sign of life of its client. silent_ms
-// and by are for reports.
+// owner_index. The session is not Txn.session, because the transaction is no sign of life of its client.
+// silent_ms and operator are for reports.
 type Kill struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       int64                  `protobuf:"fixed64,1,opt,name=session,proto3" json:"session,omitempty"` // jute.SessionID
-	Since         uint64                 `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`
+	OwnerIndex    uint64                 `protobuf:"varint,2,opt,name=owner_index,json=ownerIndex,proto3" json:"owner_index,omitempty"`
 	SilentMs      uint64                 `protobuf:"varint,3,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"` // the leader sets it
-	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                              // the operator, at most 255 bytes
+	Operator      string                 `protobuf:"bytes,4,opt,name=operator,proto3" json:"operator,omitempty"`                  // at most 255 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1053,9 +1053,9 @@ func (x *Kill) GetSession() int64 {
 	return 0
 }
 
-func (x *Kill) GetSince() uint64 {
+func (x *Kill) GetOwnerIndex() uint64 {
 	if x != nil {
-		return x.Since
+		return x.OwnerIndex
 	}
 	return 0
 }
@@ -1067,9 +1067,9 @@ func (x *Kill) GetSilentMs() uint64 {
 	return 0
 }
 
-func (x *Kill) GetBy() string {
+func (x *Kill) GetOperator() string {
 	if x != nil {
-		return x.By
+		return x.Operator
 	}
 	return ""
 }
@@ -1078,13 +1078,13 @@ func (x *Kill) GetBy() string {
 // two are those of a client's reconfig.
 type ChangeServers struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Joining       string                 `protobuf:"bytes,1,opt,name=joining,proto3" json:"joining,omitempty"`  // server lines with commas between them
-	Leaving       string                 `protobuf:"bytes,2,opt,name=leaving,proto3" json:"leaving,omitempty"`  // ids with commas between them
-	Members       string                 `protobuf:"bytes,3,opt,name=members,proto3" json:"members,omitempty"`  // the server lines of a whole list; it wins over joining and leaving
-	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // of the list that the operator saw; -1: any
-	Force         bool                   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`     // also if one voter would remain
-	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`            // the operator, at most 255 bytes
-	Term          uint64                 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`       // of the operator's request: the change is rejected in any other
+	Joining       string                 `protobuf:"bytes,1,opt,name=joining,proto3" json:"joining,omitempty"`   // server lines with commas between them
+	Leaving       string                 `protobuf:"bytes,2,opt,name=leaving,proto3" json:"leaving,omitempty"`   // ids with commas between them
+	Members       string                 `protobuf:"bytes,3,opt,name=members,proto3" json:"members,omitempty"`   // the server lines of a whole list; it wins over joining and leaving
+	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`  // of the list that the operator saw; -1: any
+	Force         bool                   `protobuf:"varint,5,opt,name=force,proto3" json:"force,omitempty"`      // also if one voter would remain
+	Operator      string                 `protobuf:"bytes,6,opt,name=operator,proto3" json:"operator,omitempty"` // at most 255 bytes
+	Term          uint64                 `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`        // of the operator's request: the change is rejected in any other
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1154,9 +1154,9 @@ func (x *ChangeServers) GetForce() bool {
 	return false
 }
 
-func (x *ChangeServers) GetBy() string {
+func (x *ChangeServers) GetOperator() string {
 	if x != nil {
-		return x.By
+		return x.Operator
 	}
 	return ""
 }
@@ -1377,24 +1377,24 @@ func (x *HelloRequest) GetServes() bool {
 }
 
 type HelloReply struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Member     uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
-	ConfigHash []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
-	Boot       uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
-	HasData    bool                   `protobuf:"varint,4,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // a snapshot or a log entry
-	Joining    bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`                // takes no part in elections and proofs yet
-	Format     uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"`                  // highest Entry.format
-	Version    string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
-	Disk       uint64                 `protobuf:"fixed64,8,opt,name=disk,proto3" json:"disk,omitempty"` // of the member
-	Rival      string                 `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"` // another process running with the caller's id; "": none known
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Member      uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	ConfigHash  []byte                 `protobuf:"bytes,2,opt,name=config_hash,json=configHash,proto3" json:"config_hash,omitempty"`
+	Incarnation uint64                 `protobuf:"fixed64,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	HasData     bool                   `protobuf:"varint,4,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"` // a snapshot or a log entry
+	Joining     bool                   `protobuf:"varint,5,opt,name=joining,proto3" json:"joining,omitempty"`                // takes no part in elections and proofs yet
+	Format      uint32                 `protobuf:"varint,6,opt,name=format,proto3" json:"format,omitempty"`                  // highest Entry.format
+	Version     string                 `protobuf:"bytes,7,opt,name=version,proto3" json:"version,omitempty"`
+	Disk        uint64                 `protobuf:"fixed64,8,opt,name=disk,proto3" json:"disk,omitempty"` // of the member
+	Rival       string                 `protobuf:"bytes,9,opt,name=rival,proto3" json:"rival,omitempty"` // another process running with the caller's id; "": none known
 	// The end of the member's data, for a recovery; 0: raft does not run yet.
 	LastIndex     uint64         `protobuf:"varint,10,opt,name=last_index,json=lastIndex,proto3" json:"last_index,omitempty"`             // of the last entry of its log or snapshot
 	LastTerm      uint64         `protobuf:"varint,11,opt,name=last_term,json=lastTerm,proto3" json:"last_term,omitempty"`                // of that entry
 	DigestAlg     string         `protobuf:"bytes,12,opt,name=digest_alg,json=digestAlg,proto3" json:"digest_alg,omitempty"`              // hash of passwords in the scheme digest; "": the scheme is off
 	Ensemble      []byte         `protobuf:"bytes,13,opt,name=ensemble,proto3" json:"ensemble,omitempty"`                                 // 32 bytes; empty: none yet
-	Roster        *Roster        `protobuf:"bytes,14,opt,name=roster,proto3" json:"roster,omitempty"`                                     // newest known server list; absent: none
+	ServerList    *ServerList    `protobuf:"bytes,14,opt,name=server_list,json=serverList,proto3" json:"server_list,omitempty"`           // newest known server list; absent: none
 	Configuration *Configuration `protobuf:"bytes,15,opt,name=configuration,proto3" json:"configuration,omitempty"`                       // raft's latest; absent: none yet
-	Hearsay       bool           `protobuf:"varint,16,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                                  // roster is not from the member's state, but from other members or an earlier process
+	Hearsay       bool           `protobuf:"varint,16,opt,name=hearsay,proto3" json:"hearsay,omitempty"`                                  // server_list is not from the member's state, but from other members or an earlier process
 	Removed       bool           `protobuf:"varint,17,opt,name=removed,proto3" json:"removed,omitempty"`                                  // the member was removed from the ensemble: its data and configuration are old
 	OnlyBeginning bool           `protobuf:"varint,18,opt,name=only_beginning,json=onlyBeginning,proto3" json:"only_beginning,omitempty"` // the member has data, but no transaction of the state: its ensemble is only beginning
 	unknownFields protoimpl.UnknownFields
@@ -1445,9 +1445,9 @@ func (x *HelloReply) GetConfigHash() []byte {
 	return nil
 }
 
-func (x *HelloReply) GetBoot() uint64 {
+func (x *HelloReply) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Boot
+		return x.Incarnation
 	}
 	return 0
 }
@@ -1522,9 +1522,9 @@ func (x *HelloReply) GetEnsemble() []byte {
 	return nil
 }
 
-func (x *HelloReply) GetRoster() *Roster {
+func (x *HelloReply) GetServerList() *ServerList {
 	if x != nil {
-		return x.Roster
+		return x.ServerList
 	}
 	return nil
 }
@@ -1844,10 +1844,10 @@ func (x *Verdict) GetMembers() uint32 {
 // Ack acknowledges flushed touches. It counts once the member has applied commit.
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"`              // of the member that sent the batches
-	Through       uint64                 `protobuf:"varint,2,opt,name=through,proto3" json:"through,omitempty"`         // all batches up to this one are in the leader's table, and a proof has followed
-	Refused       []int64                `protobuf:"fixed64,3,rep,packed,name=refused,proto3" json:"refused,omitempty"` // sessions that are closing, unknown or owned by another member
-	Commit        uint64                 `protobuf:"varint,4,opt,name=commit,proto3" json:"commit,omitempty"`           // index
+	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the member that sent the batches
+	Through       uint64                 `protobuf:"varint,2,opt,name=through,proto3" json:"through,omitempty"`          // all batches up to this one are in the leader's table, and a proof has followed
+	Refused       []int64                `protobuf:"fixed64,3,rep,packed,name=refused,proto3" json:"refused,omitempty"`  // sessions that are closing, unknown or owned by another member
+	Commit        uint64                 `protobuf:"varint,4,opt,name=commit,proto3" json:"commit,omitempty"`            // index
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1882,9 +1882,9 @@ func (*Ack) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *Ack) GetBoot() uint64 {
+func (x *Ack) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Boot
+		return x.Incarnation
 	}
 	return 0
 }
@@ -1915,14 +1915,14 @@ type Pong struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the Ping; 0 in a reply to a proof and in an unsolicited flush
 	Proof         uint64                 `protobuf:"varint,2,opt,name=proof,proto3" json:"proof,omitempty"`   // confirmed round; 0: none
-	Boot          uint64                 `protobuf:"fixed64,3,opt,name=boot,proto3" json:"boot,omitempty"`
-	Applied       uint64                 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`                // the member's applied index at this time
-	Batches       []*Batch               `protobuf:"bytes,5,rep,name=batches,proto3" json:"batches,omitempty"`                 // all unacknowledged ones, oldest first, possibly in parts
-	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`                      // further parts of this reply follow
-	Marks         *Marks                 `protobuf:"bytes,7,opt,name=marks,proto3" json:"marks,omitempty"`                     // in a reply to a Ping
-	ClockMs       int64                  `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // in a reply to a Ping: the member's wall clock, since 1970
-	Disk          uint64                 `protobuf:"fixed64,9,opt,name=disk,proto3" json:"disk,omitempty"`                     // of the member
-	Unlinked      bool                   `protobuf:"varint,10,opt,name=unlinked,proto3" json:"unlinked,omitempty"`             // in a reply to a Ping: the member cannot reach the Leader service of its known leader
+	Incarnation   uint64                 `protobuf:"fixed64,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Applied       uint64                 `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`                           // the member's applied index at this time
+	Batches       []*Batch               `protobuf:"bytes,5,rep,name=batches,proto3" json:"batches,omitempty"`                            // all unacknowledged ones, oldest first, possibly in parts
+	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`                                 // further parts of this reply follow
+	StateHashes   *StateHashes           `protobuf:"bytes,7,opt,name=state_hashes,json=stateHashes,proto3" json:"state_hashes,omitempty"` // in a reply to a Ping
+	ClockMs       int64                  `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`            // in a reply to a Ping: the member's wall clock, since 1970
+	Disk          uint64                 `protobuf:"fixed64,9,opt,name=disk,proto3" json:"disk,omitempty"`                                // of the member
+	Unlinked      bool                   `protobuf:"varint,10,opt,name=unlinked,proto3" json:"unlinked,omitempty"`                        // in a reply to a Ping: the member cannot reach the Leader service of its known leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1971,9 +1971,9 @@ func (x *Pong) GetProof() uint64 {
 	return 0
 }
 
-func (x *Pong) GetBoot() uint64 {
+func (x *Pong) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Boot
+		return x.Incarnation
 	}
 	return 0
 }
@@ -1999,9 +1999,9 @@ func (x *Pong) GetMore() bool {
 	return false
 }
 
-func (x *Pong) GetMarks() *Marks {
+func (x *Pong) GetStateHashes() *StateHashes {
 	if x != nil {
-		return x.Marks
+		return x.StateHashes
 	}
 	return nil
 }
@@ -2027,8 +2027,8 @@ func (x *Pong) GetUnlinked() bool {
 	return false
 }
 
-// Marks are digests of the member's state at indexes that all members mark.
-type Marks struct {
+// StateHashes are digests of the member's state at indexes at which all members compute one.
+type StateHashes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`         // of the digests; different versions cannot be compared
 	Indexes       []uint64               `protobuf:"varint,2,rep,packed,name=indexes,proto3" json:"indexes,omitempty"`  // ascending
@@ -2037,20 +2037,20 @@ type Marks struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Marks) Reset() {
-	*x = Marks{}
+func (x *StateHashes) Reset() {
+	*x = StateHashes{}
 	mi := &file_rollcall_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Marks) String() string {
+func (x *StateHashes) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Marks) ProtoMessage() {}
+func (*StateHashes) ProtoMessage() {}
 
-func (x *Marks) ProtoReflect() protoreflect.Message {
+func (x *StateHashes) ProtoReflect() protoreflect.Message {
 	mi := &file_rollcall_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2062,26 +2062,26 @@ func (x *Marks) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Marks.ProtoReflect.Descriptor instead.
-func (*Marks) Descriptor() ([]byte, []int) {
+// Deprecated: Use StateHashes.ProtoReflect.Descriptor instead.
+func (*StateHashes) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{22}
 }
 
-func (x *Marks) GetVersion() uint32 {
+func (x *StateHashes) GetVersion() uint32 {
 	if x != nil {
 		return x.Version
 	}
 	return 0
 }
 
-func (x *Marks) GetIndexes() []uint64 {
+func (x *StateHashes) GetIndexes() []uint64 {
 	if x != nil {
 		return x.Indexes
 	}
 	return nil
 }
 
-func (x *Marks) GetDigests() []uint64 {
+func (x *StateHashes) GetDigests() []uint64 {
 	if x != nil {
 		return x.Digests
 	}
@@ -2092,7 +2092,7 @@ func (x *Marks) GetDigests() []uint64 {
 // batch ends the reply (Pong.more false).
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`            // counts up per boot
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`            // counts up per incarnation
 	AgeUs         uint64                 `protobuf:"varint,2,opt,name=age_us,json=ageUs,proto3" json:"age_us,omitempty"` // since it was first sent
 	Sessions      []int64                `protobuf:"fixed64,3,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
 	TimeoutsMs    []uint32               `protobuf:"varint,4,rep,packed,name=timeouts_ms,json=timeoutsMs,proto3" json:"timeouts_ms,omitempty"` // one for each session
@@ -2161,7 +2161,7 @@ func (x *Batch) GetTimeoutsMs() []uint32 {
 type Forwarded struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"` // these three in every message
-	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`
+	Incarnation   uint64                 `protobuf:"fixed64,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"` // of the term that it is for
 	Txns          []*Txn                 `protobuf:"bytes,4,rep,name=txns,proto3" json:"txns,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2205,9 +2205,9 @@ func (x *Forwarded) GetMember() uint32 {
 	return 0
 }
 
-func (x *Forwarded) GetBoot() uint64 {
+func (x *Forwarded) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Boot
+		return x.Incarnation
 	}
 	return 0
 }
@@ -2379,7 +2379,7 @@ func (x *SyncReply) GetEnding() []uint64 {
 // HandOverRequest names the transfer's target.
 type HandOverRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	To            uint32                 `protobuf:"varint,1,opt,name=to,proto3" json:"to,omitempty"`
+	Target        uint32                 `protobuf:"varint,1,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2414,9 +2414,9 @@ func (*HandOverRequest) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *HandOverRequest) GetTo() uint32 {
+func (x *HandOverRequest) GetTarget() uint32 {
 	if x != nil {
-		return x.To
+		return x.Target
 	}
 	return 0
 }
@@ -2461,7 +2461,7 @@ func (*HandOverReply) Descriptor() ([]byte, []int) {
 type DrainRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	OverMs        uint64                 `protobuf:"varint,1,opt,name=over_ms,json=overMs,proto3" json:"over_ms,omitempty"` // time over which the connections are closed, a minute at most
-	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`                        // the operator
+	Operator      string                 `protobuf:"bytes,2,opt,name=operator,proto3" json:"operator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2503,9 +2503,9 @@ func (x *DrainRequest) GetOverMs() uint64 {
 	return 0
 }
 
-func (x *DrainRequest) GetBy() string {
+func (x *DrainRequest) GetOperator() string {
 	if x != nil {
-		return x.By
+		return x.Operator
 	}
 	return ""
 }
@@ -2568,7 +2568,7 @@ type RebalanceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Connections   uint64                 `protobuf:"varint,1,opt,name=connections,proto3" json:"connections,omitempty"`     // number to close; at most 1,000 per second of over_ms
 	OverMs        uint64                 `protobuf:"varint,2,opt,name=over_ms,json=overMs,proto3" json:"over_ms,omitempty"` // time over which they are closed, a minute at most
-	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                        // the operator
+	Operator      string                 `protobuf:"bytes,3,opt,name=operator,proto3" json:"operator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2617,9 +2617,9 @@ func (x *RebalanceRequest) GetOverMs() uint64 {
 	return 0
 }
 
-func (x *RebalanceRequest) GetBy() string {
+func (x *RebalanceRequest) GetOperator() string {
 	if x != nil {
-		return x.By
+		return x.Operator
 	}
 	return ""
 }
@@ -3177,7 +3177,7 @@ type MemberStatus struct {
 	LogBytes      int64                  `protobuf:"varint,13,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
 	SnapshotIndex uint64                 `protobuf:"varint,14,opt,name=snapshot_index,json=snapshotIndex,proto3" json:"snapshot_index,omitempty"` // of the newest snapshot; 0: there is none
 	SnapshotMs    int64                  `protobuf:"varint,15,opt,name=snapshot_ms,json=snapshotMs,proto3" json:"snapshot_ms,omitempty"`          // when it was written, since 1970
-	Marks         *Marks                 `protobuf:"bytes,16,opt,name=marks,proto3" json:"marks,omitempty"`
+	StateHashes   *StateHashes           `protobuf:"bytes,16,opt,name=state_hashes,json=stateHashes,proto3" json:"state_hashes,omitempty"`
 	Version       string                 `protobuf:"bytes,17,opt,name=version,proto3" json:"version,omitempty"`
 	StartedMs     int64                  `protobuf:"varint,18,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"` // when this process started, since 1970
 	ClockMs       int64                  `protobuf:"varint,19,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`       // its wall clock, since 1970
@@ -3336,9 +3336,9 @@ func (x *MemberStatus) GetSnapshotMs() int64 {
 	return 0
 }
 
-func (x *MemberStatus) GetMarks() *Marks {
+func (x *MemberStatus) GetStateHashes() *StateHashes {
 	if x != nil {
-		return x.Marks
+		return x.StateHashes
 	}
 	return nil
 }
@@ -3858,7 +3858,7 @@ func (x *FactRow) GetLeftMs() uint64 {
 // ViewConnections requests the member's client connections, from a number on.
 type ViewConnections struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"` // the run of the process that first belongs to; in another run, the page begins with the first connection
+	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // the run of the process that first belongs to; in another run, the page begins with the first connection
 	First         uint64                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	Address       []byte                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"` // only those of clients at this host, or host:port; empty: all
@@ -3896,9 +3896,9 @@ func (*ViewConnections) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{44}
 }
 
-func (x *ViewConnections) GetBoot() uint64 {
+func (x *ViewConnections) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Boot
+		return x.Incarnation
 	}
 	return 0
 }
@@ -3926,7 +3926,7 @@ func (x *ViewConnections) GetAddress() []byte {
 
 type ConnectionRows struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"`
+	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Rows          []*ConnectionRow       `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`  // ascending
 	Next          uint64                 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"` // number from which on there may be more; 0: there are no more
 	unknownFields protoimpl.UnknownFields
@@ -3963,9 +3963,9 @@ func (*ConnectionRows) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{45}
 }
 
-func (x *ConnectionRows) GetBoot() uint64 {
+func (x *ConnectionRows) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Boot
+		return x.Incarnation
 	}
 	return 0
 }
@@ -4227,9 +4227,9 @@ func (x *ConnectionRow) GetRecentMs() uint32 {
 // its own watches and by the recursive ones above it.
 type ViewWatches struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`    // empty: watches of the session
-	Boot          uint64                 `protobuf:"fixed64,2,opt,name=boot,proto3" json:"boot,omitempty"`  // as in ViewConnections, if path is set
-	First         uint64                 `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"` // connection from which on, if path is set
+	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`                 // empty: watches of the session
+	Incarnation   uint64                 `protobuf:"fixed64,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // as in ViewConnections, if path is set
+	First         uint64                 `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`              // connection from which on, if path is set
 	Session       uint64                 `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"`
 	FirstPath     []byte                 `protobuf:"bytes,5,opt,name=first_path,json=firstPath,proto3" json:"first_path,omitempty"` // from which on, of the session or of the connection first
 	Limit         uint32                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -4274,9 +4274,9 @@ func (x *ViewWatches) GetPath() []byte {
 	return nil
 }
 
-func (x *ViewWatches) GetBoot() uint64 {
+func (x *ViewWatches) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Boot
+		return x.Incarnation
 	}
 	return 0
 }
@@ -4311,7 +4311,7 @@ func (x *ViewWatches) GetLimit() uint32 {
 
 type WatchRows struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Boot          uint64                 `protobuf:"fixed64,1,opt,name=boot,proto3" json:"boot,omitempty"`
+	Incarnation   uint64                 `protobuf:"fixed64,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Rows          []*WatchRow            `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
 	Next          uint64                 `protobuf:"varint,3,opt,name=next,proto3" json:"next,omitempty"`                        // connection from which on there may be more, if path was set; 0: there are no more
 	NextPath      []byte                 `protobuf:"bytes,4,opt,name=next_path,json=nextPath,proto3" json:"next_path,omitempty"` // path from which on, of the session or of the connection next; empty for a session: there are no more
@@ -4349,9 +4349,9 @@ func (*WatchRows) Descriptor() ([]byte, []int) {
 	return file_rollcall_proto_rawDescGZIP(), []int{48}
 }
 
-func (x *WatchRows) GetBoot() uint64 {
+func (x *WatchRows) GetIncarnation() uint64 {
 	if x != nil {
-		return x.Boot
+		return x.Incarnation
 	}
 	return 0
 }
@@ -5957,22 +5957,22 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x17\n" +
 	"\atime_ms\x18\x04 \x01(\x03R\x06timeMs\x12$\n" +
-	"\x04txns\x18\x05 \x03(\v2\x10.rollcall.v1.TxnR\x04txns\"\xee\x01\n" +
+	"\x04txns\x18\x05 \x03(\v2\x10.rollcall.v1.TxnR\x04txns\"\x96\x02\n" +
 	"\x03Txn\x12\x16\n" +
-	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
-	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x10\n" +
+	"\x06member\x18\x01 \x01(\rR\x06member\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x18\n" +
 	"\asession\x18\x04 \x01(\x10R\asession\x12\x12\n" +
 	"\x04conn\x18\x05 \x01(\x06R\x04conn\x12\x0e\n" +
 	"\x02op\x18\x06 \x01(\x11R\x02op\x12\x12\n" +
 	"\x04body\x18\a \x01(\fR\x04body\x12'\n" +
-	"\x03ids\x18\b \x03(\v2\x15.rollcall.v1.IdentityR\x03ids\x12\x18\n" +
-	"\areached\x18\t \x03(\rR\areached\x12\x14\n" +
-	"\x05lists\x18\n" +
-	" \x01(\rR\x05lists\"2\n" +
+	"\x03ids\x18\b \x03(\v2\x15.rollcall.v1.IdentityR\x03ids\x12+\n" +
+	"\x11reachable_servers\x18\t \x03(\rR\x10reachableServers\x12\x1b\n" +
+	"\tacl_bytes\x18\n" +
+	" \x01(\rR\baclBytes\"2\n" +
 	"\bIdentity\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xd6\x02\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xe3\x02\n" +
 	"\tTermStart\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\rR\x06leader\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x19\n" +
@@ -5982,8 +5982,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04x509\x18\x06 \x01(\bR\x04x509\x12\x12\n" +
 	"\x04sasl\x18\a \x01(\bR\x04sasl\x12\x1d\n" +
 	"\n" +
-	"data_quota\x18\b \x01(\x04R\tdataQuota\x12+\n" +
-	"\x06roster\x18\t \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12\x1a\n" +
+	"data_quota\x18\b \x01(\x04R\tdataQuota\x128\n" +
+	"\vserver_list\x18\t \x01(\v2\x17.rollcall.v1.ServerListR\n" +
+	"serverList\x12\x1a\n" +
 	"\breconfig\x18\n" +
 	" \x01(\bR\breconfig\x12.\n" +
 	"\x05cause\x18\v \x01(\v2\x18.rollcall.v1.LeaderCauseR\x05cause\"\x88\x01\n" +
@@ -5991,8 +5992,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x120\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1c.rollcall.v1.LeaderCauseKindR\x04kind\x12\x16\n" +
 	"\x06former\x18\x03 \x01(\rR\x06former\x12\x1b\n" +
-	"\tsilent_ms\x18\x04 \x01(\x04R\bsilentMs\"X\n" +
-	"\x06Roster\x12\x1a\n" +
+	"\tsilent_ms\x18\x04 \x01(\x04R\bsilentMs\"\\\n" +
+	"\n" +
+	"ServerList\x12\x1a\n" +
 	"\bensemble\x18\x01 \x01(\fR\bensemble\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x18\n" +
 	"\aservers\x18\x03 \x03(\tR\aservers\">\n" +
@@ -6003,28 +6005,31 @@ const file_rollcall_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\x01 \x01(\rR\ttimeoutMs\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\fR\bpassword\x12\x18\n" +
-	"\aaddress\x18\x03 \x01(\tR\aaddress\"s\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"~\n" +
 	"\x06Attach\x12\x1a\n" +
 	"\bpassword\x18\x01 \x01(\fR\bpassword\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x02 \x01(\rR\ttimeoutMs\x12\x14\n" +
-	"\x05since\x18\x03 \x01(\x04R\x05since\x12\x18\n" +
-	"\aaddress\x18\x04 \x01(\tR\aaddress\";\n" +
-	"\x06Expire\x12\x14\n" +
-	"\x05since\x18\x01 \x01(\x04R\x05since\x12\x1b\n" +
-	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\"c\n" +
+	"timeout_ms\x18\x02 \x01(\rR\ttimeoutMs\x12\x1f\n" +
+	"\vowner_index\x18\x03 \x01(\x04R\n" +
+	"ownerIndex\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\"F\n" +
+	"\x06Expire\x12\x1f\n" +
+	"\vowner_index\x18\x01 \x01(\x04R\n" +
+	"ownerIndex\x12\x1b\n" +
+	"\tsilent_ms\x18\x02 \x01(\x04R\bsilentMs\"z\n" +
 	"\x04Kill\x12\x18\n" +
-	"\asession\x18\x01 \x01(\x10R\asession\x12\x14\n" +
-	"\x05since\x18\x02 \x01(\x04R\x05since\x12\x1b\n" +
-	"\tsilent_ms\x18\x03 \x01(\x04R\bsilentMs\x12\x0e\n" +
-	"\x02by\x18\x04 \x01(\tR\x02by\"\xb1\x01\n" +
+	"\asession\x18\x01 \x01(\x10R\asession\x12\x1f\n" +
+	"\vowner_index\x18\x02 \x01(\x04R\n" +
+	"ownerIndex\x12\x1b\n" +
+	"\tsilent_ms\x18\x03 \x01(\x04R\bsilentMs\x12\x1a\n" +
+	"\boperator\x18\x04 \x01(\tR\boperator\"\xbd\x01\n" +
 	"\rChangeServers\x12\x18\n" +
 	"\ajoining\x18\x01 \x01(\tR\ajoining\x12\x18\n" +
 	"\aleaving\x18\x02 \x01(\tR\aleaving\x12\x18\n" +
 	"\amembers\x18\x03 \x01(\tR\amembers\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x12\x14\n" +
-	"\x05force\x18\x05 \x01(\bR\x05force\x12\x0e\n" +
-	"\x02by\x18\x06 \x01(\tR\x02by\x12\x12\n" +
+	"\x05force\x18\x05 \x01(\bR\x05force\x12\x1a\n" +
+	"\boperator\x18\x06 \x01(\tR\boperator\x12\x12\n" +
 	"\x04term\x18\a \x01(\x04R\x04term\">\n" +
 	"\x04Reap\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
@@ -6041,13 +6046,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bensemble\x18\x06 \x01(\fR\bensemble\x12\x19\n" +
 	"\bhas_data\x18\a \x01(\bR\ahasData\x12\x14\n" +
 	"\x05rival\x18\b \x01(\tR\x05rival\x12\x16\n" +
-	"\x06serves\x18\t \x01(\bR\x06serves\"\xab\x04\n" +
+	"\x06serves\x18\t \x01(\bR\x06serves\"\xc6\x04\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
-	"configHash\x12\x12\n" +
-	"\x04boot\x18\x03 \x01(\x06R\x04boot\x12\x19\n" +
+	"configHash\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x06R\vincarnation\x12\x19\n" +
 	"\bhas_data\x18\x04 \x01(\bR\ahasData\x12\x18\n" +
 	"\ajoining\x18\x05 \x01(\bR\ajoining\x12\x16\n" +
 	"\x06format\x18\x06 \x01(\rR\x06format\x12\x18\n" +
@@ -6060,8 +6065,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\tlast_term\x18\v \x01(\x04R\blastTerm\x12\x1d\n" +
 	"\n" +
 	"digest_alg\x18\f \x01(\tR\tdigestAlg\x12\x1a\n" +
-	"\bensemble\x18\r \x01(\fR\bensemble\x12+\n" +
-	"\x06roster\x18\x0e \x01(\v2\x13.rollcall.v1.RosterR\x06roster\x12@\n" +
+	"\bensemble\x18\r \x01(\fR\bensemble\x128\n" +
+	"\vserver_list\x18\x0e \x01(\v2\x17.rollcall.v1.ServerListR\n" +
+	"serverList\x12@\n" +
 	"\rconfiguration\x18\x0f \x01(\v2\x1a.rollcall.v1.ConfigurationR\rconfiguration\x12\x18\n" +
 	"\ahearsay\x18\x10 \x01(\bR\ahearsay\x12\x18\n" +
 	"\aremoved\x18\x11 \x01(\bR\aremoved\x12%\n" +
@@ -6086,25 +6092,25 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x03own\x18\x02 \x01(\x06R\x03own\x12\x16\n" +
 	"\x06theirs\x18\x03 \x01(\x06R\x06theirs\x12\x14\n" +
 	"\x05agree\x18\x04 \x01(\rR\x05agree\x12\x18\n" +
-	"\amembers\x18\x05 \x01(\rR\amembers\"e\n" +
-	"\x03Ack\x12\x12\n" +
-	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12\x18\n" +
+	"\amembers\x18\x05 \x01(\rR\amembers\"s\n" +
+	"\x03Ack\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x18\n" +
 	"\athrough\x18\x02 \x01(\x04R\athrough\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\x10R\arefused\x12\x16\n" +
-	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\x99\x02\n" +
+	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\xba\x02\n" +
 	"\x04Pong\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
-	"\x05proof\x18\x02 \x01(\x04R\x05proof\x12\x12\n" +
-	"\x04boot\x18\x03 \x01(\x06R\x04boot\x12\x18\n" +
+	"\x05proof\x18\x02 \x01(\x04R\x05proof\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\x06R\vincarnation\x12\x18\n" +
 	"\aapplied\x18\x04 \x01(\x04R\aapplied\x12,\n" +
 	"\abatches\x18\x05 \x03(\v2\x12.rollcall.v1.BatchR\abatches\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\bR\x04more\x12(\n" +
-	"\x05marks\x18\a \x01(\v2\x12.rollcall.v1.MarksR\x05marks\x12\x19\n" +
+	"\x04more\x18\x06 \x01(\bR\x04more\x12;\n" +
+	"\fstate_hashes\x18\a \x01(\v2\x18.rollcall.v1.StateHashesR\vstateHashes\x12\x19\n" +
 	"\bclock_ms\x18\b \x01(\x03R\aclockMs\x12\x12\n" +
 	"\x04disk\x18\t \x01(\x06R\x04disk\x12\x1a\n" +
 	"\bunlinked\x18\n" +
-	" \x01(\bR\bunlinked\"U\n" +
-	"\x05Marks\x12\x18\n" +
+	" \x01(\bR\bunlinked\"[\n" +
+	"\vStateHashes\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\aindexes\x18\x02 \x03(\x04R\aindexes\x12\x18\n" +
 	"\adigests\x18\x03 \x03(\x06R\adigests\"s\n" +
@@ -6113,10 +6119,10 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06age_us\x18\x02 \x01(\x04R\x05ageUs\x12\x1a\n" +
 	"\bsessions\x18\x03 \x03(\x10R\bsessions\x12\x1f\n" +
 	"\vtimeouts_ms\x18\x04 \x03(\rR\n" +
-	"timeoutsMs\"s\n" +
+	"timeoutsMs\"\x81\x01\n" +
 	"\tForwarded\x12\x16\n" +
-	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
-	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x14\n" +
+	"\x06member\x18\x01 \x01(\rR\x06member\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12$\n" +
 	"\x04txns\x18\x04 \x03(\v2\x10.rollcall.v1.TxnR\x04txns\"\f\n" +
 	"\n" +
@@ -6127,21 +6133,21 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bsessions\x18\x03 \x03(\x06R\bsessions\"9\n" +
 	"\tSyncReply\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
-	"\x06ending\x18\x02 \x03(\x06R\x06ending\"!\n" +
-	"\x0fHandOverRequest\x12\x0e\n" +
-	"\x02to\x18\x01 \x01(\rR\x02to\"\x0f\n" +
-	"\rHandOverReply\"7\n" +
+	"\x06ending\x18\x02 \x03(\x06R\x06ending\")\n" +
+	"\x0fHandOverRequest\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\rR\x06target\"\x0f\n" +
+	"\rHandOverReply\"C\n" +
 	"\fDrainRequest\x12\x17\n" +
-	"\aover_ms\x18\x01 \x01(\x04R\x06overMs\x12\x0e\n" +
-	"\x02by\x18\x02 \x01(\tR\x02by\"D\n" +
+	"\aover_ms\x18\x01 \x01(\x04R\x06overMs\x12\x1a\n" +
+	"\boperator\x18\x02 \x01(\tR\boperator\"D\n" +
 	"\n" +
 	"DrainReply\x12 \n" +
 	"\vconnections\x18\x01 \x01(\x04R\vconnections\x12\x14\n" +
-	"\x05leads\x18\x02 \x01(\bR\x05leads\"]\n" +
+	"\x05leads\x18\x02 \x01(\bR\x05leads\"i\n" +
 	"\x10RebalanceRequest\x12 \n" +
 	"\vconnections\x18\x01 \x01(\x04R\vconnections\x12\x17\n" +
-	"\aover_ms\x18\x02 \x01(\x04R\x06overMs\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\"2\n" +
+	"\aover_ms\x18\x02 \x01(\x04R\x06overMs\x12\x1a\n" +
+	"\boperator\x18\x03 \x01(\tR\boperator\"2\n" +
 	"\x0eRebalanceReply\x12 \n" +
 	"\vconnections\x18\x01 \x01(\x04R\vconnections\"\xe5\x04\n" +
 	"\vViewRequest\x121\n" +
@@ -6177,7 +6183,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04slow\x18\v \x01(\v2\x15.rollcall.v1.SlowRowsH\x00R\x04slowB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
-	"ViewStatus\"\xf7\a\n" +
+	"ViewStatus\"\x8a\b\n" +
 	"\fMemberStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12%\n" +
@@ -6196,8 +6202,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\tlog_bytes\x18\r \x01(\x03R\blogBytes\x12%\n" +
 	"\x0esnapshot_index\x18\x0e \x01(\x04R\rsnapshotIndex\x12\x1f\n" +
 	"\vsnapshot_ms\x18\x0f \x01(\x03R\n" +
-	"snapshotMs\x12(\n" +
-	"\x05marks\x18\x10 \x01(\v2\x12.rollcall.v1.MarksR\x05marks\x12\x18\n" +
+	"snapshotMs\x12;\n" +
+	"\fstate_hashes\x18\x10 \x01(\v2\x18.rollcall.v1.StateHashesR\vstateHashes\x12\x18\n" +
 	"\aversion\x18\x11 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"started_ms\x18\x12 \x01(\x03R\tstartedMs\x12\x19\n" +
@@ -6253,14 +6259,14 @@ const file_rollcall_proto_rawDesc = "" +
 	"\awatches\x18\x03 \x01(\rR\awatches\x12\x14\n" +
 	"\x05timed\x18\x04 \x01(\bR\x05timed\x12\x19\n" +
 	"\bheard_ms\x18\x05 \x01(\x04R\aheardMs\x12\x17\n" +
-	"\aleft_ms\x18\x06 \x01(\x04R\x06leftMs\"k\n" +
-	"\x0fViewConnections\x12\x12\n" +
-	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12\x14\n" +
+	"\aleft_ms\x18\x06 \x01(\x04R\x06leftMs\"y\n" +
+	"\x0fViewConnections\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x04R\x05first\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
-	"\aaddress\x18\x04 \x01(\fR\aaddress\"h\n" +
-	"\x0eConnectionRows\x12\x12\n" +
-	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12.\n" +
+	"\aaddress\x18\x04 \x01(\fR\aaddress\"v\n" +
+	"\x0eConnectionRows\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12.\n" +
 	"\x04rows\x18\x02 \x03(\v2\x1a.rollcall.v1.ConnectionRowR\x04rows\x12\x12\n" +
 	"\x04next\x18\x03 \x01(\x04R\x04next\"\x9c\x05\n" +
 	"\rConnectionRow\x12\x16\n" +
@@ -6292,17 +6298,17 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06cipher\x18\x16 \x01(\tR\x06cipher\x12'\n" +
 	"\x0frecent_requests\x18\x17 \x01(\x04R\x0erecentRequests\x12!\n" +
 	"\frecent_bytes\x18\x18 \x01(\x04R\vrecentBytes\x12\x1b\n" +
-	"\trecent_ms\x18\x19 \x01(\rR\brecentMs\"\x9a\x01\n" +
+	"\trecent_ms\x18\x19 \x01(\rR\brecentMs\"\xa8\x01\n" +
 	"\vViewWatches\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
-	"\x04boot\x18\x02 \x01(\x06R\x04boot\x12\x14\n" +
+	"\x04path\x18\x01 \x01(\fR\x04path\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x14\n" +
 	"\x05first\x18\x03 \x01(\x04R\x05first\x12\x18\n" +
 	"\asession\x18\x04 \x01(\x06R\asession\x12\x1d\n" +
 	"\n" +
 	"first_path\x18\x05 \x01(\fR\tfirstPath\x12\x14\n" +
-	"\x05limit\x18\x06 \x01(\rR\x05limit\"{\n" +
-	"\tWatchRows\x12\x12\n" +
-	"\x04boot\x18\x01 \x01(\x06R\x04boot\x12)\n" +
+	"\x05limit\x18\x06 \x01(\rR\x05limit\"\x89\x01\n" +
+	"\tWatchRows\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12)\n" +
 	"\x04rows\x18\x02 \x03(\v2\x15.rollcall.v1.WatchRowR\x04rows\x12\x12\n" +
 	"\x04next\x18\x03 \x01(\x04R\x04next\x12\x1b\n" +
 	"\tnext_path\x18\x04 \x01(\fR\bnextPath\"\xc6\x01\n" +
@@ -6500,7 +6506,7 @@ var file_rollcall_proto_goTypes = []any{
 	(*Identity)(nil),         // 6: rollcall.v1.Identity
 	(*TermStart)(nil),        // 7: rollcall.v1.TermStart
 	(*LeaderCause)(nil),      // 8: rollcall.v1.LeaderCause
-	(*Roster)(nil),           // 9: rollcall.v1.Roster
+	(*ServerList)(nil),       // 9: rollcall.v1.ServerList
 	(*Announce)(nil),         // 10: rollcall.v1.Announce
 	(*OpenSession)(nil),      // 11: rollcall.v1.OpenSession
 	(*Attach)(nil),           // 12: rollcall.v1.Attach
@@ -6517,7 +6523,7 @@ var file_rollcall_proto_goTypes = []any{
 	(*Verdict)(nil),          // 23: rollcall.v1.Verdict
 	(*Ack)(nil),              // 24: rollcall.v1.Ack
 	(*Pong)(nil),             // 25: rollcall.v1.Pong
-	(*Marks)(nil),            // 26: rollcall.v1.Marks
+	(*StateHashes)(nil),      // 26: rollcall.v1.StateHashes
 	(*Batch)(nil),            // 27: rollcall.v1.Batch
 	(*Forwarded)(nil),        // 28: rollcall.v1.Forwarded
 	(*ForwardEnd)(nil),       // 29: rollcall.v1.ForwardEnd
@@ -6570,16 +6576,16 @@ var file_rollcall_proto_goTypes = []any{
 var file_rollcall_proto_depIdxs = []int32{
 	5,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
 	6,  // 1: rollcall.v1.Txn.ids:type_name -> rollcall.v1.Identity
-	9,  // 2: rollcall.v1.TermStart.roster:type_name -> rollcall.v1.Roster
+	9,  // 2: rollcall.v1.TermStart.server_list:type_name -> rollcall.v1.ServerList
 	8,  // 3: rollcall.v1.TermStart.cause:type_name -> rollcall.v1.LeaderCause
 	0,  // 4: rollcall.v1.LeaderCause.kind:type_name -> rollcall.v1.LeaderCauseKind
-	9,  // 5: rollcall.v1.HelloReply.roster:type_name -> rollcall.v1.Roster
+	9,  // 5: rollcall.v1.HelloReply.server_list:type_name -> rollcall.v1.ServerList
 	20, // 6: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
 	21, // 7: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
 	24, // 8: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
 	23, // 9: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
 	27, // 10: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	26, // 11: rollcall.v1.Pong.marks:type_name -> rollcall.v1.Marks
+	26, // 11: rollcall.v1.Pong.state_hashes:type_name -> rollcall.v1.StateHashes
 	5,  // 12: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
 	40, // 13: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
 	42, // 14: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
@@ -6603,7 +6609,7 @@ var file_rollcall_proto_depIdxs = []int32{
 	63, // 32: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
 	66, // 33: rollcall.v1.ViewReply.times:type_name -> rollcall.v1.TimeRows
 	71, // 34: rollcall.v1.ViewReply.slow:type_name -> rollcall.v1.SlowRows
-	26, // 35: rollcall.v1.MemberStatus.marks:type_name -> rollcall.v1.Marks
+	26, // 35: rollcall.v1.MemberStatus.state_hashes:type_name -> rollcall.v1.StateHashes
 	44, // 36: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
 	47, // 37: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
 	50, // 38: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow

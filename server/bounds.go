@@ -48,7 +48,7 @@ type writeCost struct {
 // CheckCost returns OK if a write of a client with these identities may enter the log. It returns
 // BadArguments for a path that is too long or too deep and for paths with too many levels in all, and
 // InvalidACL for lists that are too long. A record that cannot be decoded costs nothing. CheckCost reads the
-// record once and decodes one operation at a time. lists is the value for Txn.lists.
+// record once and decodes one operation at a time. lists is the value for Txn.acl_bytes.
 func (w *WriteLimits) CheckCost(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
 	e := writeCost{
 		limits: w.limits, ids: ids,

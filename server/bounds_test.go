@@ -182,13 +182,13 @@ func TestWritesWeighTheirLists(t *testing.T) {
 		t.Fatalf("%d writes wait, want 3", len(w.pending))
 	}
 	const entry = 4 + 4 + 6 + 4 + 30 // permissions, digest, and a name with its hash, at least
-	if got := w.pending[0].Lists; got < (identitiesInTest-1)*entry {
+	if got := w.pending[0].AclBytes; got < (identitiesInTest-1)*entry {
 		t.Errorf("a create that stores %d entries has %d bytes of lists", identitiesInTest-1, got)
 	}
-	if got := w.pending[1].Lists; got != 0 {
+	if got := w.pending[1].AclBytes; got != 0 {
 		t.Errorf("a create with a list of its own has %d bytes of lists beyond its body", got)
 	}
-	if got, one := w.pending[2].Lists, w.pending[0].Lists; got != 2*one {
+	if got, one := w.pending[2].AclBytes, w.pending[0].AclBytes; got != 2*one {
 		t.Errorf("a multi that stores two different lists of %d bytes has %d bytes of lists", one, got)
 	}
 }

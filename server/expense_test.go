@@ -108,7 +108,7 @@ func (e *expenses) client(ids []*proto.Identity) *spender {
 
 // commit applies a transaction of a client as an entry of its own, and returns how much of its own time the thread took.
 func (e *expenses) commit(c *spender, txn *proto.Txn) time.Duration {
-	txn.Member, txn.Boot, txn.Session, txn.Conn = self, testBoot, c.session, uint64(c.session)
+	txn.Member, txn.Incarnation, txn.Session, txn.Conn = self, testBoot, c.session, uint64(c.session)
 	if txn.Op == int32(jute.OpCreateSession) {
 		txn.Ids = c.ids
 	}
@@ -145,7 +145,7 @@ func (e *expenses) request(c *spender, op jute.Op, rec record) bool {
 		return false
 	}
 	before, told := e.used(), e.told()
-	took := e.commit(c, &proto.Txn{Op: int32(op), Body: body, Lists: lists})
+	took := e.commit(c, &proto.Txn{Op: int32(op), Body: body, AclBytes: lists})
 	e.costs = append(e.costs, cost{
 		what: fmt.Sprintf("%v of %d operations, %d bytes", op, n, len(body)), ops: n, paid: len(body) + identityBytes(c.ids),
 		took: took, grown: e.used() - before, told: e.told() - told,

@@ -262,7 +262,7 @@ func (h *handshake) txnBody(since uint64) []byte {
 	ms, address := uint32(h.timeout.Milliseconds()), h.c.addr.String()
 	var m protobuf.Message = &proto.OpenSession{TimeoutMs: ms, Password: h.password, Address: address}
 	if h.isAttach {
-		m = &proto.Attach{Password: h.password, TimeoutMs: ms, Since: since, Address: address}
+		m = &proto.Attach{Password: h.password, TimeoutMs: ms, OwnerIndex: since, Address: address}
 	}
 	body, err := protobuf.Marshal(m)
 	if err != nil {

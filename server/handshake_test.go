@@ -379,7 +379,7 @@ func TestClientGivesUpHandshake(t *testing.T) {
 func elsewhere(c *client, conn, since uint64) *proto.Txn {
 	return &proto.Txn{
 		Session: int64(c.id), Conn: conn, Op: int32(jute.OpAttach),
-		Body: encode(&proto.Attach{Password: c.password, TimeoutMs: 4000, Since: since}),
+		Body: encode(&proto.Attach{Password: c.password, TimeoutMs: 4000, OwnerIndex: since}),
 	}
 }
 

@@ -315,7 +315,7 @@ func TestLoopCut(t *testing.T) {
 	all := w.calm(t, 2)
 	next := w.resume(all[0])
 	all[0].expectClosed()
-	w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(all[1].id), Body: encode(&proto.Expire{Since: w.since(all[1])})})
+	w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(all[1].id), Body: encode(&proto.Expire{OwnerIndex: w.since(all[1])})})
 	all[1].expectClosed()
 	next.must(jute.OpWhoAmI)
 	waitFor(t, func() bool {

@@ -20,7 +20,7 @@ type request struct {
 	ids       []*proto.Identity // the client's identities when it sent the request
 	body      []byte            // the request's record; in the frame's memory, or in ownBody while the request waits
 
-	listBytes uint32 // of a write, for Txn.lists
+	listBytes uint32 // of a write, for Txn.acl_bytes
 	// a write or a sync: it gets its reply when applied, other requests when they are first in the queue
 	inLog           bool
 	needsProof      bool          // a sync or a linearizable read, which needs the leader's proof

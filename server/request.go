@@ -232,7 +232,7 @@ func (r *request) submitToLog() bool {
 	r.inLog = true
 	txn := &proto.Txn{
 		Session: int64(c.session.id), Conn: c.uniqueNumber, Op: int32(r.op),
-		Body: bytes.Clone(r.body), Lists: r.listBytes, // the log keeps it longer than the frame
+		Body: bytes.Clone(r.body), AclBytes: r.listBytes, // the log keeps it longer than the frame
 	}
 	r.body, r.txnBody = nil, txn.Body
 	var first *proto.Txn

@@ -282,7 +282,7 @@ func TestResultCodes(t *testing.T) {
 		w := newWorld(t, false, nil)
 		c := w.connect()
 		w.hold()
-		w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(c.id), Body: encode(&proto.Expire{Since: w.since(c)})})
+		w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(c.id), Body: encode(&proto.Expire{OwnerIndex: w.since(c)})})
 		c.request(jute.OpCreate, create("/a", "", 0))
 		waitFor(t, func() bool { return w.submitted() == 2 })
 		w.release()

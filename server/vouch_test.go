@@ -152,7 +152,7 @@ func TestCutAllWhileApplyHangs(t *testing.T) {
 func TestSessionEnds(t *testing.T) {
 	ends := map[string]func(w *world, c *client){
 		"expired": func(w *world, c *client) {
-			w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(c.id), Body: encode(&proto.Expire{Since: w.since(c)})})
+			w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(c.id), Body: encode(&proto.Expire{OwnerIndex: w.since(c)})})
 		},
 		"attached elsewhere": func(w *world, c *client) { w.inject(other, elsewhere(c, 7, w.since(c))) },
 		"cut":                func(w *world, c *client) { w.srv.DropConnection(c.id, w.carrier(c), errors.New("refused")) },

@@ -66,7 +66,7 @@ func newFakeMember() *fakeMember {
 	m.state = znode.New(znode.Config{Self: self, Hooks: m})
 	m.apply(&proto.Txn{Op: int32(jute.OpTermStart), Body: encode(&proto.TermStart{Leader: self, Nonce: nonce})})
 	for _, id := range []uint32{self, other} {
-		m.apply(&proto.Txn{Member: id, Boot: testBoot, Op: int32(jute.OpAnnounce), Body: encode(&proto.Announce{})})
+		m.apply(&proto.Txn{Member: id, Incarnation: testBoot, Op: int32(jute.OpAnnounce), Body: encode(&proto.Announce{})})
 	}
 	return m
 }
@@ -196,7 +196,7 @@ func (m *fakeMember) inject(member uint32, txn *proto.Txn) {
 func (m *fakeMember) enqueue(member uint32, txn *proto.Txn, w znode.Waiter) {
 	if txn.Member = member; member != 0 {
 		m.seq[member]++
-		txn.Boot, txn.Seq = testBoot, m.seq[member]
+		txn.Incarnation, txn.Seq = testBoot, m.seq[member]
 	}
 	if w != nil {
 		m.waiters[txn.Seq] = w

@@ -37,7 +37,7 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 		}
 		s.acls.applyRules(s.term.Rules)
 		s.hooks.TermStarted(s.term, newLeaderCause(start.GetCause(), term))
-		s.runningTxn.adoptServerList(start.GetRoster())
+		s.runningTxn.adoptServerList(start.GetServerList())
 	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
 		// The entry's leader had lost its term or had not opened it yet. All members ignore the entry.
 	default:
@@ -82,7 +82,7 @@ func (s *State) runOrDrop(txn *proto.Txn) {
 	announces := jute.Op(txn.GetOp()) == jute.OpAnnounce
 	if announces {
 		if replaced, done := s.members.announceIncarnation(txn, &s.serverList); done {
-			s.hooks.MemberAnnounced(txn.GetMember(), txn.GetBoot(), replaced)
+			s.hooks.MemberAnnounced(txn.GetMember(), txn.GetIncarnation(), replaced)
 			return
 		}
 	}

@@ -17,7 +17,7 @@ func TestInTurn(t *testing.T) {
 	w.heard.log = nil
 	make := func(boot, seq uint64, path string) *proto.Txn {
 		txn := k.txn(jute.OpCreate, createOp(path, "", 0, jute.OpenACL).Append(nil))
-		txn.Member, txn.Boot, txn.Seq = 1, boot, seq
+		txn.Member, txn.Incarnation, txn.Seq = 1, boot, seq
 		return txn
 	}
 	zxid := w.s().Zxid()
@@ -102,7 +102,7 @@ func TestTerms(t *testing.T) {
 	body := createOp("/x", "", 0, jute.OpenACL).Append(nil)
 	e := func(term, nonce uint64) *proto.Entry {
 		txn := k.txn(jute.OpCreate, body)
-		txn.Member, txn.Boot, txn.Seq = 1, bootOf(1), w.seq[1]+1
+		txn.Member, txn.Incarnation, txn.Seq = 1, bootOf(1), w.seq[1]+1
 		return &proto.Entry{Format: 1, Term: term, Nonce: nonce, TimeMs: 1 << 40, Txns: []*proto.Txn{txn}}
 	}
 	before, now := w.s().Zxid(), w.s().timeMs

@@ -39,7 +39,7 @@ func newBench(b *testing.B, nodes int) *bench {
 	b.Helper()
 	k := &bench{s: New(Config{})}
 	k.apply(b, &proto.Entry{Format: FormatLevel, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{Nonce: 7, TtlNodes: true})}}})
-	k.apply(b, k.entry(&proto.Txn{Member: 1, Boot: 1, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{})}))
+	k.apply(b, k.entry(&proto.Txn{Member: 1, Incarnation: 1, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{})}))
 	k.seq = 0
 	k.apply(b, k.entry(openTxn(1)))
 	k.create(b, "/group")
@@ -54,7 +54,7 @@ func newBench(b *testing.B, nodes int) *bench {
 
 // txn is a transaction of session 1.
 func txn(op jute.Op, body []byte) *proto.Txn {
-	return &proto.Txn{Member: 1, Boot: 1, Session: 1, Op: int32(op), Body: body}
+	return &proto.Txn{Member: 1, Incarnation: 1, Session: 1, Op: int32(op), Body: body}
 }
 
 func createTxn(op jute.Op, path string, mode jute.CreateMode) *proto.Txn {
@@ -193,7 +193,7 @@ func BenchmarkApply(b *testing.B) {
 	bench("closeSession", func() *proto.Txn { return of(opened(), txn(jute.OpCloseSession, nil)) })
 	bench("closeSession of ten nodes", func() *proto.Txn { return of(owning(10), txn(jute.OpCloseSession, nil)) })
 	bench("expire", func() *proto.Txn {
-		return &proto.Txn{Session: int64(opened()), Op: int32(jute.OpExpire), Body: message(&proto.Expire{Since: 1 << 60})}
+		return &proto.Txn{Session: int64(opened()), Op: int32(jute.OpExpire), Body: message(&proto.Expire{OwnerIndex: 1 << 60})}
 	})
 	bench("reap", func() *proto.Txn {
 		path := fresh("/group/r-")
@@ -410,7 +410,7 @@ func BenchmarkEnds(b *testing.B) {
 			expire := func() *proto.Txn {
 				id++
 				k.apply(b, k.entry(openTxn(id)))
-				return &proto.Txn{Session: int64(id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{Since: 1 << 60})}
+				return &proto.Txn{Session: int64(id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{OwnerIndex: 1 << 60})}
 			}
 			for range bench.kept {
 				k.apply(b, k.entry(expire()))

@@ -37,7 +37,7 @@ func TestIdentitiesAreTheSessions(t *testing.T) {
 
 	d := &client{w: w, member: 2, conn: 999, id: k.id, ids: k.ids[:1]}
 	stale := &client{w: w, member: 1, conn: k.conn, id: k.id, ids: k.ids}
-	w.run(2, &proto.Txn{Session: int64(k.id), Conn: d.conn, Op: int32(jute.OpAttach), Ids: d.ids, Body: message(&proto.Attach{Password: password(k.id), TimeoutMs: 9000, Since: k.since()})})
+	w.run(2, &proto.Txn{Session: int64(k.id), Conn: d.conn, Op: int32(jute.OpAttach), Ids: d.ids, Body: message(&proto.Attach{Password: password(k.id), TimeoutMs: 9000, OwnerIndex: k.since()})})
 	want("an identify of the former connection", stale.do(jute.OpIdentify, nil), jute.SessionMoved)
 	if s, _ := w.s().Session(k.id); s.Identities != IdentitiesOf(d.ids) {
 		t.Errorf("the resumed session has %v, want those of its connection, %v", s.Identities.List(), d.ids)

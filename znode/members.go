@@ -20,21 +20,21 @@ type member struct {
 	highestSession uint64 // greatest session id with this member as its top byte; 0 if there is none
 }
 
-// announceIncarnation makes txn.Boot its member's current run if it replaces the present one, which it returns.
+// announceIncarnation makes txn.Incarnation its member's current run if it replaces the present one, which it returns.
 // Otherwise done is false. Members outside the server list have no runs.
 func (m *memberTable) announceIncarnation(txn *proto.Txn, list *ServerList) (replaced uint64, done bool) {
 	var req proto.Announce
 	id := txn.GetMember()
-	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetBoot() == 0 ||
+	if pb.Unmarshal(txn.GetBody(), &req) != nil || id == 0 || id > maxMember || txn.GetIncarnation() == 0 ||
 		!list.allowsMember(id) {
 		return 0, false
 	}
 	r := &m[id]
-	if r.incarnation == txn.GetBoot() || r.incarnation != req.GetReplaces() {
+	if r.incarnation == txn.GetIncarnation() || r.incarnation != req.GetReplaces() {
 		return 0, false
 	}
 	replaced = r.incarnation
-	r.incarnation, r.lastSeq, r.format = txn.GetBoot(), 0, req.GetFormat()
+	r.incarnation, r.lastSeq, r.format = txn.GetIncarnation(), 0, req.GetFormat()
 	return replaced, true
 }
 
@@ -46,7 +46,7 @@ func (m *memberTable) advanceIfNext(txn *proto.Txn) bool {
 		return id == 0 && mayLackMember(jute.Op(txn.GetOp()))
 	}
 	r := &m[id]
-	if r.incarnation == 0 || txn.GetBoot() != r.incarnation || txn.GetSeq() != r.lastSeq+1 {
+	if r.incarnation == 0 || txn.GetIncarnation() != r.incarnation || txn.GetSeq() != r.lastSeq+1 {
 		return false
 	}
 	r.lastSeq++

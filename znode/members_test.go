@@ -12,10 +12,12 @@ import (
 func TestMembersTakeTurns(t *testing.T) {
 	var m memberTable
 	announce := func(replaces, boot uint64) bool {
-		_, done := m.announceIncarnation(&proto.Txn{Member: 3, Boot: boot, Body: message(&proto.Announce{Replaces: replaces, Format: 1})}, &ServerList{})
+		_, done := m.announceIncarnation(&proto.Txn{Member: 3, Incarnation: boot, Body: message(&proto.Announce{Replaces: replaces, Format: 1})}, &ServerList{})
 		return done
 	}
-	turn := func(boot, seq uint64) bool { return m.advanceIfNext(&proto.Txn{Member: 3, Boot: boot, Seq: seq}) }
+	turn := func(boot, seq uint64) bool {
+		return m.advanceIfNext(&proto.Txn{Member: 3, Incarnation: boot, Seq: seq})
+	}
 	for i, got := range []bool{
 		!turn(0, 1), announce(0, 7), !announce(0, 7), !announce(5, 8), !turn(7, 2), turn(7, 1), !turn(7, 1), turn(7, 2),
 		announce(7, 8), !turn(7, 3), !turn(8, 3), turn(8, 1), m.advanceIfNext(&proto.Txn{Op: int32(jute.OpSweep)}), !m.advanceIfNext(&proto.Txn{Op: int32(jute.OpCreate)}),

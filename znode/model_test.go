@@ -326,7 +326,7 @@ func (d *drive) step() {
 		w.seq[1]--
 		txn.Seq += uint64(d.IntN(3)) * 2
 		if txn.Seq == w.seq[1]+1 {
-			txn.Boot++
+			txn.Incarnation++
 		}
 		w.entry(txn)
 	case n < 15:

@@ -29,7 +29,7 @@ type ServerList struct {
 }
 
 // ServerListFromProto converts a message, or returns an error that describes the fault in it.
-func ServerListFromProto(m *proto.Roster) (ServerList, error) {
+func ServerListFromProto(m *proto.ServerList) (ServerList, error) {
 	r := ServerList{Version: m.GetVersion()}
 	if len(m.GetEnsemble()) != len(r.EnsembleID) {
 		return ServerList{}, fmt.Errorf("znode: the id of the ensemble has %d bytes, want %d",
@@ -44,8 +44,8 @@ func ServerListFromProto(m *proto.Roster) (ServerList, error) {
 }
 
 // ToProto returns the list as a message has it.
-func (r ServerList) ToProto() *proto.Roster {
-	return &proto.Roster{Ensemble: r.EnsembleID[:], Version: r.Version, Servers: r.Servers.CanonicalLines()}
+func (r ServerList) ToProto() *proto.ServerList {
+	return &proto.ServerList{Ensemble: r.EnsembleID[:], Version: r.Version, Servers: r.Servers.CanonicalLines()}
 }
 
 // ConfigText returns the list's text for /zookeeper/config.
@@ -81,7 +81,7 @@ func (s *State) ServerList() (ServerList, bool) { return s.serverList, s.serverL
 
 // adoptServerList sets the list of a TermStart, unless the state has a list of that ensemble. A recovery of
 // its data makes another ensemble.
-func (t *transaction) adoptServerList(m *proto.Roster) {
+func (t *transaction) adoptServerList(m *proto.ServerList) {
 	if m == nil {
 		return
 	}
@@ -162,7 +162,7 @@ func (t *transaction) runReconfig() {
 	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code != jute.OK {
 		return
 	}
-	next, code, err := t.state.serverList.applyChecked(clientChange(&req), req.CurConfigID, minVoters, t.txn.GetReached())
+	next, code, err := t.state.serverList.applyChecked(clientChange(&req), req.CurConfigID, minVoters, t.txn.GetReachableServers())
 	switch {
 	case err != nil:
 		t.result.Code, t.result.RejectReason = code, err.Error()
@@ -176,7 +176,7 @@ func (t *transaction) runReconfig() {
 // changeServers changes the list for an operator. It ignores the rule Reconfig.
 func (t *transaction) changeServers() {
 	var req proto.ChangeServers
-	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxRequesterBytes {
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetOperator()) > MaxRequesterBytes {
 		t.result.Code = jute.MarshallingError
 		return
 	}
@@ -193,7 +193,7 @@ func (t *transaction) changeServers() {
 	if req.GetForce() {
 		fewest = 1
 	}
-	next, code, err := t.state.serverList.applyChecked(operatorChange(&req), req.GetVersion(), fewest, t.txn.GetReached())
+	next, code, err := t.state.serverList.applyChecked(operatorChange(&req), req.GetVersion(), fewest, t.txn.GetReachableServers())
 	if err != nil {
 		t.result.Code, t.result.RejectReason = code, err.Error()
 		return

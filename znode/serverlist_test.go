@@ -12,8 +12,8 @@ import (
 )
 
 // threeServers is a list of three servers.
-func threeServers() *proto.Roster {
-	return &proto.Roster{Ensemble: bytes.Repeat([]byte{7}, 32), Servers: []string{
+func threeServers() *proto.ServerList {
+	return &proto.ServerList{Ensemble: bytes.Repeat([]byte{7}, 32), Servers: []string{
 		"server.1=a:1:2:participant;0.0.0.0:9", "server.2=b:1:2:participant;0.0.0.0:9", "server.3=c:1:2:participant;0.0.0.0:9",
 	}}
 }
@@ -43,7 +43,7 @@ func (c *client) reconfig(joining, leaving, members string, version int64, reach
 	txn := c.txn(jute.OpReconfig, jute.ReconfigRequest{
 		JoiningServers: []byte(joining), LeavingServers: []byte(leaving), NewMembers: []byte(members), CurConfigID: version,
 	}.Append(nil))
-	txn.Reached = reached
+	txn.ReachableServers = reached
 	return c.w.run(c.member, txn)
 }
 
@@ -53,7 +53,7 @@ func (w *world) operators(req *proto.ChangeServers, reached ...uint32) Result {
 	if req.GetTerm() == 0 {
 		req.Term = w.s().Term().Term
 	}
-	return w.run(1, &proto.Txn{Op: int32(jute.OpChangeServers), Body: message(req), Reached: reached})
+	return w.run(1, &proto.Txn{Op: int32(jute.OpChangeServers), Body: message(req), ReachableServers: reached})
 }
 
 var everybody = []uint32{1, 2, 3, 4, 5}
@@ -78,7 +78,7 @@ func TestTermStartSetsTheList(t *testing.T) {
 		t.Errorf("the node has %q, %+v", got, st)
 	}
 	w.heard.log = nil
-	for _, m := range []*proto.Roster{
+	for _, m := range []*proto.ServerList{
 		threeServers(),               // the state has one
 		{Ensemble: make([]byte, 32)}, // no servers
 		{Ensemble: make([]byte, 31), Servers: threeServers().Servers}, // no id
@@ -93,14 +93,14 @@ func TestTermStartSetsTheList(t *testing.T) {
 	}
 	w.wantLog("term 2", "end", "term 2", "end", "term 2", "end", "term 2", "end", "term 2", "end")
 
-	after := &proto.Roster{Ensemble: bytes.Repeat([]byte{8}, 32), Servers: threeServers().Servers[:2]}
+	after := &proto.ServerList{Ensemble: bytes.Repeat([]byte{8}, 32), Servers: threeServers().Servers[:2]}
 	w.list = after
 	w.startTerm(w.term, w.nonce+1)
 	if got := w.roster(); got.EnsembleID[0] != 8 || len(got.Servers) != 2 || got.Version != 2<<32+1 {
 		t.Errorf("the list after a recovery is %+v", got)
 	}
 	w.wantLog("term 2", "listed 200000001", "end")
-	w.list = &proto.Roster{Ensemble: after.Ensemble, Servers: threeServers().Servers}
+	w.list = &proto.ServerList{Ensemble: after.Ensemble, Servers: threeServers().Servers}
 	w.startTerm(w.term, w.nonce+1) // a later leader of the same ensemble does not know more
 	if got := w.roster(); len(got.Servers) != 2 {
 		t.Errorf("the list is %+v", got)
@@ -231,7 +231,7 @@ func TestRemovedMemberHasNoProgress(t *testing.T) {
 	super := w.connect().auth("super", "")
 	w.announce(2, bootOf(2), bootOf(2)+1)
 	w.seq[2] = 0
-	old := &proto.Txn{Member: 3, Boot: bootOf(3), Seq: 1, Op: int32(jute.OpCreateSession), Session: 3<<56 + 5, Conn: 7, Body: message(&proto.OpenSession{TimeoutMs: 6000, Password: password(3)})}
+	old := &proto.Txn{Member: 3, Incarnation: bootOf(3), Seq: 1, Op: int32(jute.OpCreateSession), Session: 3<<56 + 5, Conn: 7, Body: message(&proto.OpenSession{TimeoutMs: 6000, Password: password(3)})}
 	w.entry(old)
 	w.heard.log = nil
 	super.must(super.reconfig("", "3", "", -1, everybody...))
@@ -246,7 +246,7 @@ func TestRemovedMemberHasNoProgress(t *testing.T) {
 		t.Error("its session is gone; it must have time to go elsewhere")
 	}
 	zxid := w.s().Zxid()
-	next := &proto.Txn{Member: 3, Boot: bootOf(3), Seq: 2, Op: int32(jute.OpCreate), Session: 3<<56 + 5, Conn: 7, Body: createOp("/late", "", 0, jute.OpenACL).Append(nil)}
+	next := &proto.Txn{Member: 3, Incarnation: bootOf(3), Seq: 2, Op: int32(jute.OpCreate), Session: 3<<56 + 5, Conn: 7, Body: createOp("/late", "", 0, jute.OpenACL).Append(nil)}
 	w.entry(next)
 	w.announce(3, 0, 99)
 	w.announce(3, bootOf(3), 99)
@@ -268,12 +268,12 @@ func TestRemovedMemberHasNoProgress(t *testing.T) {
 // A member that is not in the list does not hold back the format of entries.
 func TestRemovedMemberHoldsBackNoFormat(t *testing.T) {
 	w := listedWorld(t)
-	w.entry(&proto.Txn{Member: 1, Boot: 5, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: bootOf(1), Format: 6})})
-	w.entry(&proto.Txn{Member: 2, Boot: 5, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: bootOf(2), Format: 6})})
+	w.entry(&proto.Txn{Member: 1, Incarnation: 5, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: bootOf(1), Format: 6})})
+	w.entry(&proto.Txn{Member: 2, Incarnation: 5, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: bootOf(2), Format: 6})})
 	if got := w.s().MinFormat(); got != 1 {
 		t.Errorf("the lowest format is %d", got)
 	}
-	w.entry(&proto.Txn{Member: 1, Boot: 5, Seq: 1, Op: int32(jute.OpChangeServers), Body: message(&proto.ChangeServers{Leaving: "3", Version: -1, Term: w.s().Term().Term}), Reached: everybody})
+	w.entry(&proto.Txn{Member: 1, Incarnation: 5, Seq: 1, Op: int32(jute.OpChangeServers), Body: message(&proto.ChangeServers{Leaving: "3", Version: -1, Term: w.s().Term().Term}), ReachableServers: everybody})
 	if got := w.s().MinFormat(); got != 6 {
 		t.Errorf("the lowest format is %d", got)
 	}
@@ -292,14 +292,14 @@ func TestReconfigForOperators(t *testing.T) {
 		want    jute.Code
 		why     string
 	}{
-		{"long name", &proto.ChangeServers{Version: -1, By: long}, everybody, jute.MarshallingError, ""},
+		{"long name", &proto.ChangeServers{Version: -1, Operator: long}, everybody, jute.MarshallingError, ""},
 		{"asked for in another term", &proto.ChangeServers{Version: -1, Leaving: "2,3", Force: true, Term: 99}, everybody, jute.ReconfigInProgress, "the leader has changed"},
 		{"another version", &proto.ChangeServers{Version: 5}, everybody, jute.BadVersion, "read it again"},
 		{"a wrong line", &proto.ChangeServers{Version: -1, Joining: "x"}, everybody, jute.BadArguments, `"x"`},
 		{"one voter", &proto.ChangeServers{Version: -1, Leaving: "2,3"}, everybody, jute.BadArguments, "at least 2"},
 		{"no voter", &proto.ChangeServers{Version: -1, Leaving: "1,2,3", Force: true}, everybody, jute.BadArguments, "no server line"},
 		{"no majority", &proto.ChangeServers{Version: -1, Force: true}, []uint32{1}, jute.NewConfigNoQuorum, "[2 3]"},
-		{"a member leaves", &proto.ChangeServers{Version: -1, Leaving: "3", By: long[1:]}, everybody, jute.OK, ""},
+		{"a member leaves", &proto.ChangeServers{Version: -1, Leaving: "3", Operator: long[1:]}, everybody, jute.OK, ""},
 		{"one voter by force", &proto.ChangeServers{Version: -1, Leaving: "2", Force: true}, []uint32{1}, jute.OK, ""},
 		{"an observer beside one voter", &proto.ChangeServers{Version: -1, Joining: "server.4=d:1:2:observer;9"}, []uint32{1}, jute.OK, ""},
 	} {
@@ -371,12 +371,12 @@ func TestRosterMessage(t *testing.T) {
 		t.Errorf("%+v, %v, want %+v", again, err, r)
 	}
 	for _, tt := range []struct {
-		change func(m *proto.Roster)
+		change func(m *proto.ServerList)
 		err    string
 	}{
-		{func(m *proto.Roster) { m.Ensemble = m.Ensemble[1:] }, "znode: the id of the ensemble has 31 bytes, want 32"},
-		{func(m *proto.Roster) { m.Servers = nil }, "znode: the list of servers: no server line; write one for each server"},
-		{func(m *proto.Roster) { m.Servers[1] = m.Servers[0] }, "znode: the list of servers: server 1 is named twice; remove one of the two"},
+		{func(m *proto.ServerList) { m.Ensemble = m.Ensemble[1:] }, "znode: the id of the ensemble has 31 bytes, want 32"},
+		{func(m *proto.ServerList) { m.Servers = nil }, "znode: the list of servers: no server line; write one for each server"},
+		{func(m *proto.ServerList) { m.Servers[1] = m.Servers[0] }, "znode: the list of servers: server 1 is named twice; remove one of the two"},
 	} {
 		m := r.ToProto()
 		tt.change(m)

@@ -115,7 +115,7 @@ func (t *transaction) attachSession() {
 	t.result.Session = *old
 	// An attach that names an outdated owner was overtaken by an attach through another member. The log's
 	// order shows which connection is the newest only among the attaches of one member.
-	if req.GetSince() != old.OwnerIndex && old.Owner.Member != t.txn.GetMember() {
+	if req.GetOwnerIndex() != old.OwnerIndex && old.Owner.Member != t.txn.GetMember() {
 		t.result.Code = jute.SessionMoved
 		return
 	}
@@ -169,7 +169,7 @@ func (t *transaction) expireIfOwnerUnchanged() {
 		return
 	}
 	session, ok := t.state.Session(jute.SessionID(t.txn.GetSession()))
-	if !ok || session.OwnerIndex > req.GetSince() {
+	if !ok || session.OwnerIndex > req.GetOwnerIndex() {
 		return
 	}
 	t.takeZxid()
@@ -180,7 +180,7 @@ func (t *transaction) expireIfOwnerUnchanged() {
 // that the operator saw, and the code is SessionMoved.
 func (t *transaction) killIfOwnerUnchanged() {
 	var req proto.Kill
-	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetBy()) > MaxRequesterBytes {
+	if err := pb.Unmarshal(t.txn.GetBody(), &req); err != nil || len(req.GetOperator()) > MaxRequesterBytes {
 		t.result.Code = jute.MarshallingError
 		return
 	}
@@ -189,13 +189,13 @@ func (t *transaction) killIfOwnerUnchanged() {
 	case !ok:
 		t.result.Code = jute.SessionExpired
 		return
-	case session.OwnerIndex != req.GetSince():
+	case session.OwnerIndex != req.GetOwnerIndex():
 		t.result.Code = jute.SessionMoved
 		return
 	}
 	t.takeZxid()
 	t.endSession(session, SessionEnd{
-		Reason: ReasonKilled, SilentFor: cappedSilence(req.GetSilentMs()), RequestedBy: req.GetBy(),
+		Reason: ReasonKilled, SilentFor: cappedSilence(req.GetSilentMs()), RequestedBy: req.GetOperator(),
 	})
 }
 

@@ -157,10 +157,10 @@ func TestExpireAndAttach(t *testing.T) {
 	t.Run("both in one entry", func(t *testing.T) {
 		w := newWorld(t)
 		k := w.connect()
-		body := message(&proto.Attach{Password: password(k.id), Since: k.since()})
+		body := message(&proto.Attach{Password: password(k.id), OwnerIndex: k.since()})
 		w.entry(
 			w.next(1, k.txn(jute.OpAttach, body)),
-			&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: message(&proto.Expire{Since: k.since()})},
+			&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: message(&proto.Expire{OwnerIndex: k.since()})},
 		)
 		if _, ok := w.s().Session(k.id); !ok {
 			t.Error("the session is gone")
@@ -173,7 +173,7 @@ func TestExpireAndAttach(t *testing.T) {
 		} {
 			w := newWorld(t)
 			k := w.connect()
-			body := message(&proto.Expire{Since: k.since(), SilentMs: silent})
+			body := message(&proto.Expire{OwnerIndex: k.since(), SilentMs: silent})
 			w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: body})
 			if got := w.heard.end; got.Reason != ReasonExpired || got.SilentFor != want {
 				t.Errorf("silent for %d ms: %+v, want %v", silent, got, want)
@@ -183,7 +183,7 @@ func TestExpireAndAttach(t *testing.T) {
 	t.Run("only a leader's own expires", func(t *testing.T) {
 		w := newWorld(t)
 		k := w.connect()
-		r := k.do(jute.OpExpire, message(&proto.Expire{Since: k.since()}))
+		r := k.do(jute.OpExpire, message(&proto.Expire{OwnerIndex: k.since()}))
 		if _, ok := w.s().Session(k.id); !ok || r.Code != jute.Unimplemented {
 			t.Errorf("%v", r.Code)
 		}
@@ -196,7 +196,7 @@ func TestExpireReachesTheEnd(t *testing.T) {
 	end := func(change func(protoreflect.Message)) SessionEnd {
 		w := newWorld(t)
 		k := w.connect()
-		expire := &proto.Expire{Since: k.since()}
+		expire := &proto.Expire{OwnerIndex: k.since()}
 		change(expire.ProtoReflect())
 		w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(k.id), Body: message(expire)})
 		return w.heard.end

@@ -36,7 +36,7 @@ func TestEnds(t *testing.T) {
 	}
 	ends(closed, SessionEnd{Reason: ReasonClosed}, func() { closed.must(closed.close()) })
 	ends(expired, SessionEnd{Reason: ReasonExpired, SilentFor: 6001 * time.Millisecond, EphemeralCount: 2}, func() {
-		body := message(&proto.Expire{Since: w.index, SilentMs: 6001})
+		body := message(&proto.Expire{OwnerIndex: w.index, SilentMs: 6001})
 		w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(expired.id), Body: body})
 	})
 	w.rule(w.rules) // another term
@@ -118,14 +118,14 @@ func TestKill(t *testing.T) {
 		"that moved on": {func(k *client, seen uint64) *proto.Txn {
 			_, r := k.attach(1, seen, password(k.id))
 			k.must(r)
-			return killTxn(k.id, &proto.Kill{Since: seen})
+			return killTxn(k.id, &proto.Kill{OwnerIndex: seen})
 		}, jute.SessionMoved},
-		"as it will be": {func(k *client, seen uint64) *proto.Txn { return killTxn(k.id, &proto.Kill{Since: seen + 1}) }, jute.SessionMoved},
+		"as it will be": {func(k *client, seen uint64) *proto.Txn { return killTxn(k.id, &proto.Kill{OwnerIndex: seen + 1}) }, jute.SessionMoved},
 		"that is not there": {func(k *client, seen uint64) *proto.Txn {
-			return killTxn(k.id+100, &proto.Kill{Since: seen})
+			return killTxn(k.id+100, &proto.Kill{OwnerIndex: seen})
 		}, jute.SessionExpired},
 		"for a name that is too long": {func(k *client, seen uint64) *proto.Txn {
-			return killTxn(k.id, &proto.Kill{Since: seen, By: longest + "x"})
+			return killTxn(k.id, &proto.Kill{OwnerIndex: seen, Operator: longest + "x"})
 		}, jute.MarshallingError},
 		"with a body that is none": {func(k *client, _ uint64) *proto.Txn {
 			return &proto.Txn{Op: int32(jute.OpKill), Session: int64(k.id), Body: []byte{0xff}}
@@ -148,7 +148,7 @@ func TestKill(t *testing.T) {
 		w := newWorld(t)
 		k := w.connect()
 		since := k.since()
-		first, second := killTxn(k.id, &proto.Kill{Since: since, By: "alice"}), killTxn(k.id, &proto.Kill{Since: since, By: "bob"})
+		first, second := killTxn(k.id, &proto.Kill{OwnerIndex: since, Operator: "alice"}), killTxn(k.id, &proto.Kill{OwnerIndex: since, Operator: "bob"})
 		w.heard.log = nil
 		w.entry(w.next(1, first), w.next(1, second), first) // the first one is in the log twice
 		w.wantLog(fmt.Sprintf("killed %v of {1 %d} ephemerals 0", k.id, k.conn), "applied kill 0", fmt.Sprintf("applied kill %d", jute.SessionExpired), "dropped kill 2", "end")

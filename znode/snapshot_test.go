@@ -50,7 +50,7 @@ func sample(t testing.TB) *world {
 	w.rules.SASL, w.rules.DataQuota = true, 1<<40
 	w.rule(w.rules)
 	w.rules.Reconfig = true
-	w.list = &proto.Roster{Ensemble: bytes.Repeat([]byte{5}, 32), Servers: []string{
+	w.list = &proto.ServerList{Ensemble: bytes.Repeat([]byte{5}, 32), Servers: []string{
 		"server.1=a:1:2:participant;0.0.0.0:3", "server.2=b:1:2:participant;0.0.0.0:3", "server.9=c:1:2:observer",
 	}}
 	w.rule(w.rules)

@@ -187,7 +187,7 @@ func (w *world) ephemerals(prefix string, n int) *client {
 }
 
 func (w *world) expiryOf(k *client) *proto.Txn {
-	return &proto.Txn{Session: int64(k.id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{Since: w.index})}
+	return &proto.Txn{Session: int64(k.id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{OwnerIndex: w.index})}
 }
 
 func sweepOf(nodes uint32) *proto.Txn {

@@ -43,5 +43,5 @@ func TxnWeight(txn *proto.Txn) int {
 		n = max(1, jute.CountMultiOps(body))
 	}
 	levels := bytes.Count(body, []byte("/")) // at most so many, because data may have slashes, too
-	return max(n, levels/levelsPerOp, int(txn.GetLists()/aclBytesPerOp))
+	return max(n, levels/levelsPerOp, int(txn.GetAclBytes()/aclBytesPerOp))
 }

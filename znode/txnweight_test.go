@@ -32,7 +32,7 @@ func TestWeigh(t *testing.T) {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
-	if got := TxnWeight(&proto.Txn{Op: int32(jute.OpCreate), Body: create("/a"), Lists: 1 << 20}); got != 4096 {
+	if got := TxnWeight(&proto.Txn{Op: int32(jute.OpCreate), Body: create("/a"), AclBytes: 1 << 20}); got != 4096 {
 		t.Errorf("a create that stores 1 MiB of lists: %d, want an entry", got)
 	}
 }

@@ -25,7 +25,7 @@ type world struct {
 	nonce  uint64
 	now    int64
 	rules  Rules
-	list   *proto.Roster // that the next TermStarts have
+	list   *proto.ServerList // that the next TermStarts have
 	seq    map[uint32]uint64
 	log    []logged
 	heard  *recorder
@@ -117,7 +117,7 @@ func (w *world) startTerm(term, nonce uint64) {
 	w.append(term, &proto.Entry{Format: FormatLevel, TimeMs: w.now, Txns: []*proto.Txn{{
 		Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{
 			Leader: 1, Nonce: nonce, SkipAcl: w.rules.SkipACL, TtlNodes: w.rules.TTLNodes, EnforceQuota: w.rules.EnforceQuota, X509: w.rules.X509,
-			Sasl: w.rules.SASL, DataQuota: w.rules.DataQuota, Reconfig: w.rules.Reconfig, Roster: w.list,
+			Sasl: w.rules.SASL, DataQuota: w.rules.DataQuota, Reconfig: w.rules.Reconfig, ServerList: w.list,
 		}),
 	}}})
 }
@@ -132,13 +132,13 @@ func (w *world) rule(r Rules) {
 func (w *world) announce(member uint32, replaces, boot uint64) {
 	w.t.Helper()
 	w.seq[member] = 0
-	w.entry(&proto.Txn{Member: member, Boot: boot, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: replaces, Format: 1})})
+	w.entry(&proto.Txn{Member: member, Incarnation: boot, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{Replaces: replaces, Format: 1})})
 }
 
 // next makes a transaction the next one of a member.
 func (w *world) next(member uint32, txn *proto.Txn) *proto.Txn {
 	w.seq[member]++
-	txn.Member, txn.Boot, txn.Seq = member, bootOf(member), w.seq[member]
+	txn.Member, txn.Incarnation, txn.Seq = member, bootOf(member), w.seq[member]
 	return txn
 }
 
@@ -152,13 +152,13 @@ func (w *world) run(member uint32, txn *proto.Txn) Result {
 
 func (w *world) expire(id jute.SessionID, since uint64) {
 	w.t.Helper()
-	w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(id), Body: message(&proto.Expire{Since: since})})
+	w.entry(&proto.Txn{Op: int32(jute.OpExpire), Session: int64(id), Body: message(&proto.Expire{OwnerIndex: since})})
 }
 
 // kill ends a session through member 1.
 func (w *world) kill(id jute.SessionID, since uint64, by string) Result {
 	w.t.Helper()
-	return w.run(1, killTxn(id, &proto.Kill{Since: since, SilentMs: 1500, By: by}))
+	return w.run(1, killTxn(id, &proto.Kill{OwnerIndex: since, SilentMs: 1500, Operator: by}))
 }
 
 func killTxn(id jute.SessionID, kill *proto.Kill) *proto.Txn {
@@ -352,7 +352,7 @@ func (c *client) attach(member uint32, since uint64, password []byte) (*client, 
 	c.w.t.Helper()
 	c.w.conns++
 	d := &client{w: c.w, member: member, conn: 100 + c.w.conns, id: c.id, ids: c.ids}
-	return d, d.do(jute.OpAttach, message(&proto.Attach{Password: password, TimeoutMs: 9000, Since: since, Address: "127.0.0.1:6"}))
+	return d, d.do(jute.OpAttach, message(&proto.Attach{Password: password, TimeoutMs: 9000, OwnerIndex: since, Address: "127.0.0.1:6"}))
 }
 
 func (c *client) since() uint64 {

@@ -477,7 +477,7 @@ func worstEnds(k *bench, b *testing.B) func() []*proto.Txn {
 				t.Session = int64(id)
 				k.apply(b, k.entry(t))
 			}
-			txns = append(txns, &proto.Txn{Session: int64(id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{Since: 1 << 60})})
+			txns = append(txns, &proto.Txn{Session: int64(id), Op: int32(jute.OpExpire), Body: message(&proto.Expire{OwnerIndex: 1 << 60})})
 		}
 		return txns
 	}
@@ -527,7 +527,7 @@ func worstReconfig(k *bench, b *testing.B) func() []*proto.Txn {
 	return func() []*proto.Txn {
 		round++
 		t := txn(jute.OpReconfig, jute.ReconfigRequest{NewMembers: []byte(strings.Join(lists[round%2], ",")), CurConfigID: anyVersion}.Append(nil))
-		t.Reached = reached
+		t.ReachableServers = reached
 		return []*proto.Txn{t}
 	}
 }
@@ -542,18 +542,18 @@ func worstLeaving(k *bench, b *testing.B) func() []*proto.Txn {
 	return func() []*proto.Txn {
 		round++
 		t := txn(jute.OpReconfig, jute.ReconfigRequest{JoiningServers: []byte(lines[round%2]), LeavingServers: []byte(leaving), CurConfigID: anyVersion}.Append(nil))
-		t.Reached = reached
+		t.ReachableServers = reached
 		return []*proto.Txn{t}
 	}
 }
 
 // longRoster begins a term with the longest list of servers, and returns their ids.
 func (k *bench) longRoster(b *testing.B) (reached []uint32) {
-	list := &proto.Roster{Ensemble: make([]byte, 32), Servers: longLines(50_000)}
+	list := &proto.ServerList{Ensemble: make([]byte, 32), Servers: longLines(50_000)}
 	for id := range uint32(255) {
 		reached = append(reached, id+1)
 	}
-	k.rules(b, &proto.TermStart{Nonce: 7, SkipAcl: true, Reconfig: true, Roster: list})
+	k.rules(b, &proto.TermStart{Nonce: 7, SkipAcl: true, Reconfig: true, ServerList: list})
 	return reached
 }
 

@@ -14,7 +14,7 @@ var named = []namedMutant{
 	},
 	{
 		"old attach accepted", "znode/session.go",
-		"if req.GetSince() != old.OwnerIndex && old.Owner.Member != t.txn.GetMember() {", "if false {",
+		"if req.GetOwnerIndex() != old.OwnerIndex && old.Owner.Member != t.txn.GetMember() {", "if false {",
 		"integration", "TestOldAttachAfterTheHeal",
 	},
 	{
@@ -24,7 +24,7 @@ var named = []namedMutant{
 	},
 	{
 		"expiry of a session that came back", "znode/session.go",
-		"if !ok || session.OwnerIndex > req.GetSince() {", "if !ok {",
+		"if !ok || session.OwnerIndex > req.GetOwnerIndex() {", "if !ok {",
 		"znode", "TestExpireAndAttach",
 	},
 	{
@@ -549,7 +549,7 @@ var named = []namedMutant{
 	},
 	{
 		"announcement counted again", "znode/members.go",
-		"if r.incarnation == txn.GetBoot() || r.incarnation != req.GetReplaces() {", "if false {",
+		"if r.incarnation == txn.GetIncarnation() || r.incarnation != req.GetReplaces() {", "if false {",
 		"integration", "TestRepeatedAnnouncement",
 	},
 	{
@@ -599,7 +599,7 @@ var named = []namedMutant{
 	},
 	{
 		"kill of a session that moved on", "znode/session.go",
-		"case session.OwnerIndex != req.GetSince():", "case false:",
+		"case session.OwnerIndex != req.GetOwnerIndex():", "case false:",
 		"integration", "TestKillOfASessionThatMovesOn",
 	},
 	{
@@ -694,7 +694,7 @@ var named = []namedMutant{
 	},
 	{
 		"servers that answer the leader named by a member", "leader/stamp.go",
-		"txns[i].Reached = cfg.ReachableServers(txn)", "_ = cfg.ReachableServers(txn)",
+		"txns[i].ReachableServers = cfg.ReachableServers(txn)", "_ = cfg.ReachableServers(txn)",
 		"leader", "TestReachedIsTheLeaders",
 	},
 	{

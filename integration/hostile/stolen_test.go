@@ -126,8 +126,8 @@ func TestStolenIdentity(t *testing.T) {
 	var before *proto.MemberStatus
 	err = process.Until(t.Context(), "the others have the marks of the victim, and can refute the thief", func() bool {
 		before = s.view(t, victim)
-		marks := before.GetMarks().GetIndexes()
-		return len(marks) > 0 && slices.Equal(marks, s.view(t, witness).GetMarks().GetIndexes())
+		marks := before.GetStateHashes().GetIndexes()
+		return len(marks) > 0 && slices.Equal(marks, s.view(t, witness).GetStateHashes().GetIndexes())
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func (s stolen) lies(t *testing.T, victim *proto.MemberStatus) {
 	defer cancel()
 	follower := s.grpc(t, 1)
 	var pings grpc.BidiStreamingClient[proto.Ping, proto.Pong]
-	marks := victim.GetMarks()
+	marks := victim.GetStateHashes()
 	n, told := uint64(0), 0
 	say := func() (err error) {
 		if pings == nil {
@@ -273,8 +273,8 @@ func (s stolen) lies(t *testing.T, victim *proto.MemberStatus) {
 			return err
 		}
 		pong, err := pings.Recv()
-		if err == nil && pong.GetMarks() != nil {
-			marks = pong.GetMarks()
+		if err == nil && pong.GetStateHashes() != nil {
+			marks = pong.GetStateHashes()
 		}
 		return err
 	}

@@ -15,7 +15,7 @@ func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page)
 		listKind: connectionList, onlyMember: f.Member,
 		request: func(boot uint64, from clients.WatchPlace, limit uint32) *proto.ViewRequest {
 			return &proto.ViewRequest{About: &proto.ViewRequest_Connections{Connections: &proto.ViewConnections{
-				Boot: boot, First: from.Connection, Limit: limit, Address: []byte(f.Address),
+				Incarnation: boot, First: from.Connection, Limit: limit, Address: []byte(f.Address),
 			}}}
 		},
 		read: func(member uint32, reply *proto.ViewReply) (memberPart[api.Connection], error) {
@@ -23,7 +23,7 @@ func (c *Collector) Connections(ctx context.Context, f ConnectionFilter, p Page)
 			if r == nil {
 				return memberPart[api.Connection]{}, errUnrelatedReply
 			}
-			found := memberPart[api.Connection]{incarnation: r.Boot, next: clients.WatchPlace{Connection: r.Next}}
+			found := memberPart[api.Connection]{incarnation: r.Incarnation, next: clients.WatchPlace{Connection: r.Next}}
 			for _, row := range r.Rows {
 				found.rows = append(found.rows, apiConnection(member, row))
 			}

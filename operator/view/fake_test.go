@@ -128,10 +128,10 @@ func (f *fake) facts(member uint32, q *proto.ViewFacts) *proto.FactRows {
 }
 
 func (f *fake) connections(member uint32, q *proto.ViewConnections) *proto.ConnectionRows {
-	r := &proto.ConnectionRows{Boot: uint64(member)}
+	r := &proto.ConnectionRows{Incarnation: uint64(member)}
 	for _, c := range f.conns[member] {
 		switch {
-		case q.Boot == uint64(member) && c.Number < q.First, !NewClientFilter(string(q.Address)).Matches(string(c.Address)):
+		case q.Incarnation == uint64(member) && c.Number < q.First, !NewClientFilter(string(q.Address)).Matches(string(c.Address)):
 		case len(r.Rows) == int(q.Limit):
 			r.Next = c.Number
 			return r
@@ -144,11 +144,11 @@ func (f *fake) connections(member uint32, q *proto.ViewConnections) *proto.Conne
 
 // watches returns the watches that cover a path, or five watches of a session, on /0 to /4.
 func (f *fake) watches(member uint32, q *proto.ViewWatches) *proto.WatchRows {
-	r := &proto.WatchRows{Boot: uint64(member)}
+	r := &proto.WatchRows{Incarnation: uint64(member)}
 	if len(q.Path) > 0 {
 		for _, w := range f.watching[member] {
 			switch {
-			case q.Boot == uint64(member) && (w.Connection < q.First || w.Connection == q.First && string(w.Path) < string(q.FirstPath)):
+			case q.Incarnation == uint64(member) && (w.Connection < q.First || w.Connection == q.First && string(w.Path) < string(q.FirstPath)):
 			case len(r.Rows) == int(q.Limit):
 				r.Next, r.NextPath = w.Connection, w.Path
 				return r

@@ -43,14 +43,14 @@ func (c *Collector) queryStatuses(ctx context.Context) (rows []memberStatus, sil
 	for _, id := range members {
 		requests[id] = &proto.ViewRequest{About: &proto.ViewRequest_Status{Status: &proto.ViewStatus{}}}
 	}
-	marks := map[uint32]*proto.Marks{}
+	marks := map[uint32]*proto.StateHashes{}
 	silent, err = c.runMemberQuery(ctx, requests, nil, func(one memberReply) error {
 		row, err := c.parseStatus(one)
 		if err != nil {
 			return err
 		}
 		rows = append(rows, row)
-		marks[one.member] = one.reply.GetStatus().GetMarks()
+		marks[one.member] = one.reply.GetStatus().GetStateHashes()
 		return nil
 	})
 	if err != nil {
@@ -69,9 +69,9 @@ func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 		return s, errUnrelatedReply
 	case r.Member != a.member:
 		return s, fmt.Errorf("it is the status of member %d", r.Member)
-	case len(r.GetMarks().GetIndexes()) != len(r.GetMarks().GetDigests()) || len(r.GetMarks().GetIndexes()) > maxMarks:
-		return s, fmt.Errorf("%d marks with %d digests, want as many, and at most %d", len(r.GetMarks().GetIndexes()),
-			len(r.GetMarks().GetDigests()), maxMarks)
+	case len(r.GetStateHashes().GetIndexes()) != len(r.GetStateHashes().GetDigests()) || len(r.GetStateHashes().GetIndexes()) > maxMarks:
+		return s, fmt.Errorf("%d marks with %d digests, want as many, and at most %d", len(r.GetStateHashes().GetIndexes()),
+			len(r.GetStateHashes().GetDigests()), maxMarks)
 	}
 	for _, text := range []string{r.Role, r.ClientAddress, r.Version, r.Stalled, r.Damaged, r.Exposed, r.Operators, r.NotServing} {
 		if len(text) > maxTextBytes {
@@ -149,7 +149,7 @@ type versionedDigest struct {
 // compareMarks compares each member's state at the newest index that another member has hashed with the same
 // version: it agrees if more than half of those members have the same hash. The leader's own comparison, after
 // which a member stops serving, is in api.Member.DamageReason.
-func compareMarks(rows []memberStatus, marks map[uint32]*proto.Marks, members int) {
+func compareMarks(rows []memberStatus, marks map[uint32]*proto.StateHashes, members int) {
 	at := map[uint64]map[versionedDigest]int{} // how many members have marked an index so
 	for _, m := range marks {
 		for i, index := range m.GetIndexes() {
@@ -169,7 +169,7 @@ func compareMarks(rows []memberStatus, marks map[uint32]*proto.Marks, members in
 }
 
 // compareWithOthers compares one member's marks with those in at, which include its own.
-func compareWithOthers(own *proto.Marks, at map[uint64]map[versionedDigest]int, members int) (v string, index uint64) {
+func compareWithOthers(own *proto.StateHashes, at map[uint64]map[versionedDigest]int, members int) (v string, index uint64) {
 	v = DigestUnknown
 	for i, marked := range own.GetIndexes() {
 		mine := versionedDigest{own.GetVersion(), own.GetDigests()[i]}

@@ -46,8 +46,8 @@ func TestStatus(t *testing.T) {
 
 // A member's state agrees if it is that of more than half of those that have marked the same index.
 func TestCompareMarks(t *testing.T) {
-	marks := func(version uint32, pairs ...uint64) *proto.Marks {
-		m := &proto.Marks{Version: version}
+	marks := func(version uint32, pairs ...uint64) *proto.StateHashes {
+		m := &proto.StateHashes{Version: version}
 		for i := 0; i < len(pairs); i += 2 {
 			m.Indexes, m.Digests = append(m.Indexes, pairs[i]), append(m.Digests, pairs[i+1])
 		}
@@ -60,22 +60,22 @@ func TestCompareMarks(t *testing.T) {
 	tests := []struct {
 		name    string
 		members int
-		marks   []*proto.Marks
+		marks   []*proto.StateHashes
 		want    []want
 	}{
-		{"all agree", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 5)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}, {DigestAgrees, 1}}},
-		{"one differs", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 7)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}, {DigestDiffers, 2}}},
-		{"it differed, and was replaced", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 7, 2, 6)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}, {DigestAgrees, 2}}},
-		{"one against one", 3, []*proto.Marks{marks(1, 1, 5), marks(1, 1, 6), nil}, []want{{DigestDiffers, 1}, {DigestDiffers, 1}, {DigestUnknown, 0}}},
-		{"nobody else has its mark", 3, []*proto.Marks{marks(1, 1, 5, 2, 6), marks(1, 1, 5), nil}, []want{{DigestAgrees, 1}, {DigestAgrees, 1}, {DigestUnknown, 0}}},
-		{"another version", 3, []*proto.Marks{marks(1, 1, 5), marks(1, 1, 5), marks(2, 1, 5)}, []want{{DigestAgrees, 1}, {DigestAgrees, 1}, {DigestUnknown, 0}}},
-		{"alone", 1, []*proto.Marks{marks(1, 1, 5, 2, 6)}, []want{{DigestAgrees, 2}}},
-		{"descending", 3, []*proto.Marks{marks(1, 2, 6, 1, 5), marks(1, 1, 5, 2, 6)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}}},
+		{"all agree", 3, []*proto.StateHashes{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 5)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}, {DigestAgrees, 1}}},
+		{"one differs", 3, []*proto.StateHashes{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 7)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}, {DigestDiffers, 2}}},
+		{"it differed, and was replaced", 3, []*proto.StateHashes{marks(1, 1, 5, 2, 6), marks(1, 1, 5, 2, 6), marks(1, 1, 7, 2, 6)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}, {DigestAgrees, 2}}},
+		{"one against one", 3, []*proto.StateHashes{marks(1, 1, 5), marks(1, 1, 6), nil}, []want{{DigestDiffers, 1}, {DigestDiffers, 1}, {DigestUnknown, 0}}},
+		{"nobody else has its mark", 3, []*proto.StateHashes{marks(1, 1, 5, 2, 6), marks(1, 1, 5), nil}, []want{{DigestAgrees, 1}, {DigestAgrees, 1}, {DigestUnknown, 0}}},
+		{"another version", 3, []*proto.StateHashes{marks(1, 1, 5), marks(1, 1, 5), marks(2, 1, 5)}, []want{{DigestAgrees, 1}, {DigestAgrees, 1}, {DigestUnknown, 0}}},
+		{"alone", 1, []*proto.StateHashes{marks(1, 1, 5, 2, 6)}, []want{{DigestAgrees, 2}}},
+		{"descending", 3, []*proto.StateHashes{marks(1, 2, 6, 1, 5), marks(1, 1, 5, 2, 6)}, []want{{DigestAgrees, 2}, {DigestAgrees, 2}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var rows []memberStatus
-			byMember := map[uint32]*proto.Marks{}
+			byMember := map[uint32]*proto.StateHashes{}
 			for i, m := range tt.marks {
 				rows = append(rows, memberStatus{Member: api.Member{MemberID: uint32(i + 1)}})
 				byMember[uint32(i+1)] = m

@@ -23,7 +23,7 @@ func (c *Collector) PathWatches(ctx context.Context, path string, p Page) (api.L
 		listKind: pathWatchList,
 		request: func(boot uint64, from clients.WatchPlace, limit uint32) *proto.ViewRequest {
 			return &proto.ViewRequest{About: &proto.ViewRequest_Watches{Watches: &proto.ViewWatches{
-				Path: []byte(path), Boot: boot, First: from.Connection, FirstPath: []byte(from.Path), Limit: limit,
+				Path: []byte(path), Incarnation: boot, First: from.Connection, FirstPath: []byte(from.Path), Limit: limit,
 			}}}
 		},
 		read: func(member uint32, reply *proto.ViewReply) (memberPart[api.Watch], error) {
@@ -32,7 +32,7 @@ func (c *Collector) PathWatches(ctx context.Context, path string, p Page) (api.L
 				return memberPart[api.Watch]{}, errUnrelatedReply
 			}
 			found := memberPart[api.Watch]{
-				incarnation: r.Boot,
+				incarnation: r.Incarnation,
 				next:        clients.WatchPlace{Connection: r.Next, Path: string(r.NextPath)},
 			}
 			for _, row := range r.Rows {
