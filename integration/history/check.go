@@ -75,10 +75,10 @@ func (v Violation) String() string {
 // ordered by rule and time. It takes up to linearizeLimit of real time for each path of (g). Call
 // it outside of a synctest bubble, where the time would never pass.
 func Check(h History) []Violation {
-	b := newBook(&h)
+	b := indexHistory(&h)
 	rules := []struct {
 		rule  Rule
-		judge func(*book, func(Violation))
+		judge func(*indexedHistory, func(Violation))
 	}{
 		{"a", checkLive},
 		{"b", checkSilent},
@@ -103,9 +103,9 @@ func Check(h History) []Violation {
 }
 
 // These are the intervals that a leader keeps to.
-func (h *History) step() time.Duration  { return h.Tick / 2 }     // from one check to the next, and from one PING to the next
-func (h *History) late() time.Duration  { return h.Tick / 4 }     // a check that is later than this counts as a pause
-func (h *History) grace() time.Duration { return h.Tick * 3 / 2 } // a silent session is gone this long after its timeout
+func (h *History) checkInterval() time.Duration  { return h.Tick / 2 }     // from one check to the next, and from one PING to the next
+func (h *History) pauseThreshold() time.Duration { return h.Tick / 4 }     // a check that is later than this counts as a pause
+func (h *History) silenceGrace() time.Duration   { return h.Tick * 3 / 2 } // a silent session is gone this long after its timeout
 
 // These are the slowest and the fastest clock that a member may have. Two clocks may differ by a tenth,
 // and one of them may be right.
@@ -114,50 +114,50 @@ const (
 	maxRate = 1.1
 )
 
-// rate returns the rate of a member's clock, as it is judged.
-func (h *History) rate(member uint32) float64 {
+// clockRate returns the rate of a member's clock, as it is judged.
+func (h *History) clockRate(member uint32) float64 {
 	if r, known := h.Rates[member]; known {
 		return min(max(r, minRate), maxRate)
 	}
 	return 1
 }
 
-// counted returns what a clock of such a rate counts in d.
-func counted(rate float64, d time.Duration) time.Duration {
+// elapsedOnClock returns the time that a clock of this rate counts while d passes.
+func elapsedOnClock(rate float64, d time.Duration) time.Duration {
 	if rate == 1 {
 		return d // exactly
 	}
 	return time.Duration(rate * float64(d))
 }
 
-// rounding returns the error of what a clock of such a rate has counted.
-func rounding(rate float64) time.Duration {
+// clockRounding returns the rounding error of elapsedOnClock.
+func clockRounding(rate float64) time.Duration {
 	if rate == 1 {
 		return 0
 	}
 	return time.Microsecond
 }
 
-// book is a history, sorted for the rules.
-type book struct {
+// indexedHistory is a history, sorted for the rules.
+type indexedHistory struct {
 	*History
-	lives map[jute.SessionID]*life
-	order []*life     // by id
-	apart []Violation // where members recorded different lives for one session
-	paths map[string]*writes
-	loose map[string][]*Call // unanswered creates of sequential nodes, by the path asked for
+	sessions             map[jute.SessionID]*sessionLife
+	sessionsByID         []*sessionLife // by id
+	disagreements        []Violation    // where members recorded different lives for one session
+	writesByPath         map[string]*pathWrites
+	unansweredSequential map[string][]*Call // unanswered creates of sequential nodes, by the requested path
 }
 
-func newBook(h *History) *book {
-	b := &book{History: h}
-	b.gatherLives()
+func indexHistory(h *History) *indexedHistory {
+	b := &indexedHistory{History: h}
+	b.gatherSessions()
 	b.gatherWrites()
 	return b
 }
 
-// life is a session's life in the log. Each change is as the first member that applied it recorded
+// sessionLife is a session's life in the log. Each change is as the first member that applied it recorded
 // it.
-type life struct {
+type sessionLife struct {
 	id      jute.SessionID
 	grants  []Life  // opened, attached, …, by index
 	closed  *Life   // nil: the session lives
@@ -165,9 +165,9 @@ type life struct {
 	touches []Touch // by time
 }
 
-// gatherLives merges what the members recorded about each session.
-func (b *book) gatherLives() {
-	b.lives = make(map[jute.SessionID]*life)
+// gatherSessions merges what the members recorded about each session.
+func (b *indexedHistory) gatherSessions() {
+	b.sessions = make(map[jute.SessionID]*sessionLife)
 	said := slices.Clone(b.Lives)
 	slices.SortStableFunc(said, func(x, y Life) int {
 		return cmp.Or(cmp.Compare(x.Session, y.Session), cmp.Compare(x.Index, y.Index), cmp.Compare(x.Seq, y.Seq))
@@ -177,34 +177,34 @@ func (b *book) gatherLives() {
 		for n < len(said) && said[n].Session == said[0].Session && said[n].Index == said[0].Index {
 			n++
 		}
-		l := b.lives[said[0].Session]
+		l := b.sessions[said[0].Session]
 		if l == nil {
-			l = &life{id: said[0].Session}
-			b.lives[l.id] = l
-			b.order = append(b.order, l)
+			l = &sessionLife{id: said[0].Session}
+			b.sessions[l.id] = l
+			b.sessionsByID = append(b.sessionsByID, l)
 		}
-		b.extend(l, said[:n])
+		b.mergeChanges(l, said[:n])
 		said = said[n:]
 	}
 	for _, t := range b.Touches {
-		if l := b.lives[t.Session]; l != nil {
+		if l := b.sessions[t.Session]; l != nil {
 			l.touches = append(l.touches, t)
 		}
 	}
-	for _, l := range b.order {
+	for _, l := range b.sessionsByID {
 		slices.SortStableFunc(l.touches, func(x, y Touch) int { return cmp.Compare(x.At, y.At) })
 	}
 }
 
-// extend adds to l what members recorded at one index. An entry of the log may change a session
+// mergeChanges adds to l what members recorded at one index. An entry of the log may change a session
 // more than once. The order of the changes is that of the member that got furthest; the others must
 // have recorded the same changes as far as they got.
-func (b *book) extend(l *life, said []Life) {
+func (b *indexedHistory) mergeChanges(l *sessionLife, said []Life) {
 	byMember := map[uint32][]Life{}
 	var longest []Life
 	for _, s := range said {
 		mine := byMember[s.Member]
-		if slices.ContainsFunc(mine, s.same) {
+		if slices.ContainsFunc(mine, s.sameChange) {
 			continue // a member that has replayed its log
 		}
 		byMember[s.Member] = append(mine, s)
@@ -218,8 +218,8 @@ func (b *book) extend(l *life, said []Life) {
 	longest = slices.Clone(longest)
 	for _, m := range slices.Sorted(maps.Keys(byMember)) {
 		for i, s := range byMember[m] {
-			if !longest[i].same(s) {
-				b.disagree(s, longest[i])
+			if !longest[i].sameChange(s) {
+				b.reportDisagreement(s, longest[i])
 			}
 			longest[i].At = min(longest[i].At, s.At)
 		}
@@ -227,7 +227,7 @@ func (b *book) extend(l *life, said []Life) {
 	for _, s := range longest {
 		switch {
 		case l.closed != nil:
-			b.disagree(s, *l.closed)
+			b.reportDisagreement(s, *l.closed)
 		case s.Kind == lifeClosed:
 			l.closed = &s
 		default:
@@ -236,20 +236,20 @@ func (b *book) extend(l *life, said []Life) {
 	}
 }
 
-// same reports whether two members recorded the same.
-func (l Life) same(m Life) bool {
+// sameChange reports whether two members recorded the same.
+func (l Life) sameChange(m Life) bool {
 	return l.Kind == m.Kind && l.Owner == m.Owner && l.Timeout == m.Timeout && l.Expired == m.Expired && l.Zxid == m.Zxid
 }
 
-func (b *book) disagree(x, y Life) {
-	b.apart = append(b.apart, Violation{
+func (b *indexedHistory) reportDisagreement(x, y Life) {
+	b.disagreements = append(b.disagreements, Violation{
 		Fault: livesApart, Session: x.Session, At: x.At, Index: x.Index,
 		Detail: fmt.Sprintf("%s on member %d; member %d has it %s at index %d", x.Kind, x.Member, y.Member, y.Kind, y.Index),
 	})
 }
 
-// owner returns the grant that is in force at a time, or nil before the first.
-func (l *life) owner(at time.Duration) *Life {
+// grantAt returns the grant that is in force at a time, or nil before the first.
+func (l *sessionLife) grantAt(at time.Duration) *Life {
 	i, _ := slices.BinarySearchFunc(l.grants, at, func(g Life, at time.Duration) int {
 		if g.At <= at {
 			return -1
@@ -262,13 +262,13 @@ func (l *life) owner(at time.Duration) *Life {
 	return &l.grants[i-1]
 }
 
-// livesAt reports whether the session exists at an index.
-func (l *life) livesAt(index uint64) bool {
+// existsAt reports whether the session exists at an index.
+func (l *sessionLife) existsAt(index uint64) bool {
 	return l != nil && len(l.grants) > 0 && l.grants[0].Index <= index && (l.closed == nil || l.closed.Index > index)
 }
 
-// term returns a term of the history, or nil if no member led it.
-func (b *book) term(term uint64) *Term {
+// findTerm returns a term of the history, or nil if no member led it.
+func (b *indexedHistory) findTerm(term uint64) *Term {
 	i, ok := slices.BinarySearchFunc(b.Terms, term, func(t Term, n uint64) int { return cmp.Compare(t.Term, n) })
 	if !ok {
 		return nil

@@ -53,7 +53,7 @@ func TestSimulatedHistories(t *testing.T) {
 		events += len(h.Events)
 		terms += len(h.Terms)
 		for i := range h.Calls {
-			if !h.Calls[i].answered() {
+			if !h.Calls[i].hasReply() {
 				unknown++
 			}
 		}
@@ -190,10 +190,10 @@ var plants = map[fault]func(h *History) bool{
 		first := map[jute.SessionID]*Call{}
 		for i := range h.Calls {
 			c := &h.Calls[i]
-			if f := first[c.Session]; f != nil && changes(c.Op) && c.Done() {
+			if f := first[c.Session]; f != nil && changesNode(c.Op) && c.Done() {
 				f.Reply.Zxid, c.Reply.Zxid = c.Reply.Zxid, f.Reply.Zxid
 				return true
-			} else if f == nil && changes(c.Op) && c.Done() {
+			} else if f == nil && changesNode(c.Op) && c.Done() {
 				first[c.Session] = c
 			}
 		}
@@ -203,10 +203,10 @@ var plants = map[fault]func(h *History) bool{
 		var first *Call
 		for i := range h.Calls {
 			c := &h.Calls[i]
-			if changes(c.Op) && c.Done() && first != nil && first.Session != c.Session {
+			if changesNode(c.Op) && c.Done() && first != nil && first.Session != c.Session {
 				c.Reply.Zxid = first.Reply.Zxid
 				return true
-			} else if changes(c.Op) && c.Done() {
+			} else if changesNode(c.Op) && c.Done() {
 				first = c
 			}
 		}
@@ -222,21 +222,21 @@ var plants = map[fault]func(h *History) bool{
 		seen := map[jute.SessionID]bool{}
 		for i := range h.Calls {
 			c := &h.Calls[i]
-			if c.answered() && seen[c.Session] && c.Op == jute.OpGetData {
+			if c.hasReply() && seen[c.Session] && c.Op == jute.OpGetData {
 				c.Reply.Zxid = 1
 				return true
 			}
-			seen[c.Session] = seen[c.Session] || c.answered()
+			seen[c.Session] = seen[c.Session] || c.hasReply()
 		}
 		return false
 	},
 	staleRead: func(h *History) bool {
-		b := newBook(h)
+		b := indexHistory(h)
 		for i := range h.Calls {
 			c := &h.Calls[i]
-			w := b.paths[c.Path]
-			if n := w.upTo(c.Reply.Zxid); c.Op == jute.OpGetData && c.Done() && n > 1 && w.done[n-1].Reply.Zxid == c.Reply.Mzxid {
-				c.Reply.Mzxid = w.done[n-2].Reply.Mzxid
+			w := b.writesByPath[c.Path]
+			if n := w.countUpTo(c.Reply.Zxid); c.Op == jute.OpGetData && c.Done() && n > 1 && w.succeeded[n-1].Reply.Zxid == c.Reply.Mzxid {
+				c.Reply.Mzxid = w.succeeded[n-2].Reply.Mzxid
 				return true
 			}
 		}
@@ -273,8 +273,8 @@ var plants = map[fault]func(h *History) bool{
 // living returns the last change of a session that lives at the end and was heard in its last two
 // seconds.
 func living(h *History) (Life, bool) {
-	b := newBook(h)
-	for _, l := range b.order {
+	b := indexHistory(h)
+	for _, l := range b.sessionsByID {
 		if n := len(l.touches); l.closed == nil && n > 0 && l.touches[n-1].At > h.End-2*sec && l.grants[0].At < h.End-5*sec {
 			return l.grants[len(l.grants)-1], true
 		}
@@ -295,7 +295,7 @@ func closed(h *History) *Life {
 func final(h *History) *Snapshot { return &h.Snapshots[len(h.Snapshots)-1] }
 
 func acknowledged(h *History, path string) bool {
-	return slices.ContainsFunc(h.Calls, func(c Call) bool { return c.Op.IsCreate() && c.Done() && c.node() == path })
+	return slices.ContainsFunc(h.Calls, func(c Call) bool { return c.Op.IsCreate() && c.Done() && c.nodePath() == path })
 }
 
 func TestNewRecorderRefuses(t *testing.T) {
@@ -314,14 +314,14 @@ func TestNewRecorderRefuses(t *testing.T) {
 // If there are too many records, the result is an error and not a shorter history.
 func TestRecorderIsBounded(t *testing.T) {
 	p := newTape(t)
-	p.n = maxRecords - 2
+	p.recordCount = maxRecords - 2
 	p.Touched(0, 1, 1)
 	if _, err := p.History(0); err != nil {
 		t.Fatal(err)
 	}
 	p.Snapshot(0, Snapshot{Nodes: make([]Node, 1)})
-	if p.Touched(0, 1, 1); p.n > maxRecords {
-		t.Errorf("%d records", p.n)
+	if p.Touched(0, 1, 1); p.recordCount > maxRecords {
+		t.Errorf("%d records", p.recordCount)
 	}
 	if _, err := p.History(0); !errors.Is(err, errFull) {
 		t.Errorf("History: %v, want errFull", err)
@@ -347,8 +347,8 @@ func TestHistoryIsACopy(t *testing.T) {
 	p.Leads(5*sec, 9, 3)
 	p.Leads(6*sec, 4, 2)
 	p.Leads(7*sec, 4, 2)
-	p.deposed(8*sec, 9)
-	if h.Calls[0].answered() || h.Outages[0].To != 2*sec || h.Terms[0].To != 2*sec {
+	p.endTerm(8*sec, 9)
+	if h.Calls[0].hasReply() || h.Outages[0].To != 2*sec || h.Terms[0].To != 2*sec {
 		t.Errorf("the copy has changed: %+v", h)
 	}
 	h, err = p.History(9 * sec)
@@ -356,7 +356,7 @@ func TestHistoryIsACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Term{{1, 1, 0, 6 * sec}, {4, 2, 6 * sec, 5 * sec}, {9, 3, 5 * sec, 8 * sec}}
-	if !slices.Equal(h.Terms, want) || h.Outages[0] != (Outage{A: 2, B: 3, From: 1 * sec, To: 4 * sec}) || !h.Calls[0].answered() {
+	if !slices.Equal(h.Terms, want) || h.Outages[0] != (Outage{A: 2, B: 3, From: 1 * sec, To: 4 * sec}) || !h.Calls[0].hasReply() {
 		t.Errorf("the copy is %+v", h)
 	}
 }
@@ -375,12 +375,12 @@ func TestRecorderIsSafeForConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	h := p.history()
-	if len(h.Calls) != 800 || len(h.Touches) != 800 || p.records() != 2401 {
-		t.Errorf("%d calls, %d touches, %d records", len(h.Calls), len(h.Touches), p.records())
+	if len(h.Calls) != 800 || len(h.Touches) != 800 || p.countRecords() != 2401 {
+		t.Errorf("%d calls, %d touches, %d records", len(h.Calls), len(h.Touches), p.countRecords())
 	}
 	seen := map[uint64]bool{}
 	for _, c := range h.Calls {
-		if !c.answered() || seen[c.Invoked.Seq] || seen[c.Returned.Seq] || c.Returned.Seq <= c.Invoked.Seq {
+		if !c.hasReply() || seen[c.Invoked.Seq] || seen[c.Returned.Seq] || c.Returned.Seq <= c.Invoked.Seq {
 			t.Fatalf("call %+v", c)
 		}
 		seen[c.Invoked.Seq], seen[c.Returned.Seq] = true, true

@@ -388,7 +388,7 @@ func TestLinear(t *testing.T) {
 		}, ""},
 		{"old without a sync, where every read counts", func(p *tape) {
 			begin(p)
-			p.h.Linear = true
+			p.recorded.Linear = true
 			p.did(110, 120, children("/"), ok(1))
 			p.did(120, 130, get("/a"), shows(1, 1, 0, "0"))
 		}, notLinear},
@@ -465,7 +465,7 @@ func TestUndecided(t *testing.T) {
 	p.did(120, 130, get("/a"), shows(1, 1, 30, "none"))
 	h := p.history()
 	var found []Violation
-	newBook(&h).linear(20*ms, func(v Violation) { found = append(found, v) })
+	indexHistory(&h).judgeLinearizable(20*ms, func(v Violation) { found = append(found, v) })
 	if got := faults(found); !slices.Equal(got, []fault{undecided}) {
 		t.Errorf("found %q, want %q", got, undecided)
 	}
@@ -486,9 +486,9 @@ func TestLivesAreMerged(t *testing.T) {
 		}
 	}
 	h := p.history()
-	b := newBook(&h)
-	g := b.lives[1].grants
-	if len(b.apart) > 0 || len(g) != 3 || g[1].At != 5*sec || g[1].Owner.Conn != 21 || g[2].Owner.Conn != 11 {
-		t.Errorf("grants %+v, apart %v", g, b.apart)
+	b := indexHistory(&h)
+	g := b.sessions[1].grants
+	if len(b.disagreements) > 0 || len(g) != 3 || g[1].At != 5*sec || g[1].Owner.Conn != 21 || g[2].Owner.Conn != 11 {
+		t.Errorf("grants %+v, apart %v", g, b.disagreements)
 	}
 }

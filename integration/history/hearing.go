@@ -14,8 +14,8 @@ type span struct {
 	before   time.Duration // the total length of all earlier ones
 }
 
-// union makes spans from stretches in any order. It leaves out empty ones.
-func union(in []span) spans {
+// mergeSpans makes spans from stretches in any order. It leaves out empty ones.
+func mergeSpans(in []span) spans {
 	in = slices.DeleteFunc(slices.Clone(in), func(s span) bool { return s.to <= s.from })
 	slices.SortFunc(in, func(x, y span) int { return int(min(1, max(-1, x.from-y.from))) })
 	var out spans
@@ -33,8 +33,8 @@ func union(in []span) spans {
 	return out
 }
 
-// after returns the index of the first span that ends after a moment.
-func (s spans) after(at time.Duration) int {
+// indexAfter returns the index of the first span that ends after a moment.
+func (s spans) indexAfter(at time.Duration) int {
 	i, _ := slices.BinarySearchFunc(s, at, func(x span, at time.Duration) int {
 		if x.to <= at {
 			return -1
@@ -44,9 +44,9 @@ func (s spans) after(at time.Duration) int {
 	return i
 }
 
-// until returns how much of the time before a moment the spans cover.
-func (s spans) until(at time.Duration) time.Duration {
-	i := s.after(at)
+// coveredBefore returns the part of the time before at that the spans cover.
+func (s spans) coveredBefore(at time.Duration) time.Duration {
+	i := s.indexAfter(at)
 	switch {
 	case len(s) == 0:
 		return 0
@@ -57,26 +57,26 @@ func (s spans) until(at time.Duration) time.Duration {
 	return s[i].before + max(0, at-s[i].from)
 }
 
-// meet reports whether any of the spans has a part in [from, to).
-func (s spans) meet(from, to time.Duration) bool {
-	i := s.after(from)
+// overlaps reports whether any of the spans has a part in [from, to).
+func (s spans) overlaps(from, to time.Duration) bool {
+	i := s.indexAfter(from)
 	return i < len(s) && s[i].from < to
 }
 
-// clear returns the first moment, not before at, from which no span covers the next while. Only the
+// firstUncovered returns the first moment, not before at, from which no span covers the next while. Only the
 // part of that stretch before limit has to be clear.
-func (s spans) clear(at, while, limit time.Duration) time.Duration {
-	for i := s.after(at); i < len(s) && s[i].from < min(at+while, limit); i++ {
+func (s spans) firstUncovered(at, while, limit time.Duration) time.Duration {
+	for i := s.indexAfter(at); i < len(s) && s[i].from < min(at+while, limit); i++ {
 		at = s[i].to
 	}
 	return at
 }
 
-// chances returns the ends of the stretches after at that no span covers. Each stretch is cut to
+// uncoveredEnds returns the ends of the stretches after at that no span covers. Each stretch is cut to
 // the length while; the last one has that length.
-func (s spans) chances(at, while time.Duration) []time.Duration {
+func (s spans) uncoveredEnds(at, while time.Duration) []time.Duration {
 	var out []time.Duration
-	for i := s.after(at); i < len(s) && s[i].from < at+while; i++ {
+	for i := s.indexAfter(at); i < len(s) && s[i].from < at+while; i++ {
 		if s[i].from > at {
 			out = append(out, s[i].from)
 		}
@@ -85,17 +85,17 @@ func (s spans) chances(at, while time.Duration) []time.Duration {
 	return append(out, at+while)
 }
 
-// deaf returns when a leader may not have heard a member.
-func (b *book) deaf(leader, member uint32) spans {
-	return b.outages(leader, member, func(Outage) bool { return true })
+// possibleOutages returns when a leader may not have heard a member.
+func (b *indexedHistory) possibleOutages(leader, member uint32) spans {
+	return b.selectOutages(leader, member, func(Outage) bool { return true })
 }
 
-// cutOff returns when a leader cannot have heard anything from a member.
-func (b *book) cutOff(leader, member uint32) spans {
-	return b.outages(leader, member, func(o Outage) bool { return !o.Partial })
+// certainOutages returns when a leader cannot have heard anything from a member.
+func (b *indexedHistory) certainOutages(leader, member uint32) spans {
+	return b.selectOutages(leader, member, func(o Outage) bool { return !o.Partial })
 }
 
-func (b *book) outages(leader, member uint32, counts func(Outage) bool) spans {
+func (b *indexedHistory) selectOutages(leader, member uint32, counts func(Outage) bool) spans {
 	var out []span
 	for _, o := range b.Outages {
 		if !counts(o) {
@@ -105,20 +105,20 @@ func (b *book) outages(leader, member uint32, counts func(Outage) bool) spans {
 			out = append(out, span{from: o.From, to: o.To})
 		}
 	}
-	return union(out)
+	return mergeSpans(out)
 }
 
-// paused returns when a member was paused.
-func (b *book) paused(member uint32) spans { return b.deaf(member, member) }
+// pausesOf returns when a member was paused.
+func (b *indexedHistory) pausesOf(member uint32) spans { return b.possibleOutages(member, member) }
 
-// alone returns when a leader could not hear a majority, including itself. Nothing that it decides
+// withoutMajority returns when a leader could not hear a majority, including itself. Nothing that it decides
 // in that time can take effect. While the members change, it may need any of the majorities on the way,
 // so the time counts unless it could hear all members of both lists.
-func (b *book) alone(leader uint32) spans {
+func (b *indexedHistory) withoutMajority(leader uint32) spans {
 	deaf := map[uint32]spans{}
 	var edges []time.Duration
-	for _, m := range b.everyMember() {
-		deaf[m] = b.deaf(leader, m)
+	for _, m := range b.allMembers() {
+		deaf[m] = b.possibleOutages(leader, m)
 		for _, s := range deaf[m] {
 			edges = append(edges, s.from, s.to)
 		}
@@ -129,9 +129,9 @@ func (b *book) alone(leader uint32) spans {
 	slices.Sort(edges)
 	var out []span
 	for i := 1; i < len(edges); i++ {
-		c, heard := b.configuration(edges[i-1]), 0
+		c, heard := b.configurationAt(edges[i-1]), 0
 		for _, m := range c.Members {
-			if !deaf[m].meet(edges[i-1], edges[i]) {
+			if !deaf[m].overlaps(edges[i-1], edges[i]) {
 				heard++
 			}
 		}
@@ -139,11 +139,11 @@ func (b *book) alone(leader uint32) spans {
 			out = append(out, span{from: edges[i-1], to: edges[i]})
 		}
 	}
-	return union(out)
+	return mergeSpans(out)
 }
 
-// configuration returns the Configuration at a moment.
-func (b *book) configuration(at time.Duration) Configuration {
+// configurationAt returns the Configuration at a moment.
+func (b *indexedHistory) configurationAt(at time.Duration) Configuration {
 	c := Configuration{Members: b.Members}
 	for _, next := range b.Configurations {
 		if next.From <= at {
@@ -153,8 +153,8 @@ func (b *book) configuration(at time.Duration) Configuration {
 	return c
 }
 
-// everyMember returns all members that there have been.
-func (b *book) everyMember() []uint32 {
+// allMembers returns all members that there have been.
+func (b *indexedHistory) allMembers() []uint32 {
 	all := slices.Clone(b.Members)
 	for _, c := range b.Configurations {
 		all = append(all, c.Members...)

@@ -1,9 +1,9 @@
-// Package history records what the clients of an ensemble asked and were told, and what its members
-// heard, applied and vouched for. It judges whether that is what Rollcall promises. It runs
-// nothing: a harness makes an ensemble, breaks it and calls a Recorder; afterwards Check reads the
-// History.
+// Package history records the requests of an ensemble's clients with their replies, and what its
+// members heard, applied and vouched for. It judges whether the ensemble kept Rollcall's promises.
+// It runs nothing: a harness makes an ensemble, breaks it and calls a Recorder. Afterwards Check
+// reads the History.
 //
-// Each promise is judged by a file of its own, which says what it allows for:
+// Each promise is judged by a file of its own, which names the allowances:
 //
 //	(a) live.go       no session that was heard within its timeout is expired
 //	(b) silent.go     a silent session is closed within T + 1.5 ticks
@@ -20,8 +20,8 @@
 // common in virtual time; then the order of the calls to the Recorder decides, which is Moment.Seq.
 //
 // The clocks of the members may run at other rates (History.Rates). Timeouts run by the clock of the
-// leader, so (a) and (b) judge by it. What its members tell it of the age of a touch is counted by theirs.
-// A rate outside of the range from minRate to maxRate is judged as the end of that range.
+// leader, so (a) and (b) judge by it. The age of a touch is counted by the clock of the member that
+// received it. A rate outside of the range from minRate to maxRate is judged as the end of that range.
 //
 // # Cost
 //
@@ -37,7 +37,7 @@ import (
 	"rollcall/znode"
 )
 
-// History is what happened, as plain data: it can be written as JSON and read back.
+// History is a recorded run of an ensemble, as plain data: it can be written as JSON and read back.
 // Recorder.History returns one.
 type History struct {
 	Tick    time.Duration // of the ensemble
@@ -48,7 +48,7 @@ type History struct {
 	Linear bool          // every read must be linearizable, not only those after a sync
 	End    time.Duration // of the recording
 
-	// These fields are what clients asked and were told.
+	// These fields are the requests of clients, and what they received.
 	Calls       []Call // in the order of invocation
 	Events      []Event
 	Connections []Connection
@@ -84,7 +84,7 @@ type Request struct {
 	Conn    uint64 // the client's connection; no two in a history are the same
 	Xid     int32
 	Op      jute.Op
-	Path    string          // as asked: without the number of a sequential node
+	Path    string          // in the request: without the number of a sequential node
 	Data    string          // written
 	Version int32           // the expected version in setData and delete; -1: any
 	Mode    jute.CreateMode // of a create
@@ -111,14 +111,14 @@ type Call struct {
 	Reply    Reply
 }
 
-// answered reports whether the outcome is known.
-func (c *Call) answered() bool { return c.Returned.Seq != 0 }
+// hasReply reports whether the outcome is known.
+func (c *Call) hasReply() bool { return c.Returned.Seq != 0 }
 
 // Done reports whether the request is known to have succeeded.
-func (c *Call) Done() bool { return c.answered() && c.Reply.Code == jute.OK }
+func (c *Call) Done() bool { return c.hasReply() && c.Reply.Code == jute.OK }
 
-// node returns the path that the call concerns, as far as it is known.
-func (c *Call) node() string {
+// nodePath returns the path that the call concerns, as far as it is known.
+func (c *Call) nodePath() string {
 	if c.Mode.IsSequential() && c.Reply.Path != "" {
 		return c.Reply.Path
 	}
@@ -184,7 +184,7 @@ type Touch struct {
 	Session jute.SessionID
 }
 
-// Vouch is a member's decision whether a client may be told that its session lives.
+// Vouch is a member's decision whether a session's lease lets it answer the client.
 type Vouch struct {
 	Moment  // At is the time for which it was decided
 	Member  uint32

@@ -21,7 +21,7 @@ import (
 //   - When a watch is set, its event comes before any reply whose zxid covers the first
 //     acknowledged change after that. This is judged on the connection that set the watch.
 //     Deletions of ephemerals at a session's end are not judged.
-func checkImage(b *book, found func(Violation)) {
+func checkImage(b *indexedHistory, found func(Violation)) {
 	type arrival struct {
 		seq   uint64
 		call  *Call
@@ -29,7 +29,7 @@ func checkImage(b *book, found func(Violation)) {
 	}
 	var all []arrival
 	for i := range b.Calls {
-		if c := &b.Calls[i]; c.answered() && c.Xid >= 0 {
+		if c := &b.Calls[i]; c.hasReply() && c.Xid >= 0 {
 			all = append(all, arrival{seq: c.Returned.Seq, call: c})
 		}
 	}
@@ -37,37 +37,37 @@ func checkImage(b *book, found func(Violation)) {
 		all = append(all, arrival{seq: b.Events[i].Seq, event: &b.Events[i]})
 	}
 	slices.SortFunc(all, func(x, y arrival) int { return cmp.Compare(x.seq, y.seq) })
-	im := image{book: b, found: found, seen: map[jute.SessionID]int64{}, conns: map[uint64]*armed{}, below: b.childChanges()}
+	im := imageCheck{indexedHistory: b, found: found, newestZxid: map[jute.SessionID]int64{}, watchesByConn: map[uint64]*armedWatches{}, childChangeZxids: b.childChanges()}
 	for _, a := range all {
 		if a.event != nil {
-			im.event(a.event)
+			im.fireWatches(a.event)
 		} else {
-			im.reply(a.call)
+			im.judgeReply(a.call)
 		}
 	}
 }
 
-// image is what the sessions have seen so far.
-type image struct {
-	*book
-	found func(Violation)
-	seen  map[jute.SessionID]int64 // the greatest zxid
-	conns map[uint64]*armed
-	below map[string][]int64 // zxids at which the list of a path's children changed
+// imageCheck replays the replies and events in their order. It keeps the newest zxid that each session has seen.
+type imageCheck struct {
+	*indexedHistory
+	found            func(Violation)
+	newestZxid       map[jute.SessionID]int64 // the greatest zxid
+	watchesByConn    map[uint64]*armedWatches
+	childChangeZxids map[string][]int64 // zxids at which the list of a path's children changed
 }
 
 // childChanges returns, by path, the zxids of acknowledged changes that fire a watch on the path's
 // children.
-func (b *book) childChanges() map[string][]int64 {
+func (b *indexedHistory) childChanges() map[string][]int64 {
 	out := map[string][]int64{}
-	for path, w := range b.paths {
-		for _, c := range w.done {
+	for path, w := range b.writesByPath {
+		for _, c := range w.succeeded {
 			if c.Op == jute.OpSetData {
 				continue
 			}
 			parent := path[:max(1, strings.LastIndexByte(path, '/'))]
 			out[parent] = append(out[parent], c.Reply.Zxid)
-			if deletes(c.Op) {
+			if isDelete(c.Op) {
 				out[path] = append(out[path], c.Reply.Zxid)
 			}
 		}
@@ -78,48 +78,48 @@ func (b *book) childChanges() map[string][]int64 {
 	return out
 }
 
-func (im *image) reply(c *Call) {
+func (im *imageCheck) judgeReply(c *Call) {
 	z := c.Reply.Zxid
-	if seen := im.seen[c.Session]; z > 0 && z < seen {
-		im.found(c.violation(wentBack, fmt.Sprintf("reply to %s of %s; the session has seen %#x", c.Op, c.Path, seen)))
+	if seen := im.newestZxid[c.Session]; z > 0 && z < seen {
+		im.found(c.newViolation(wentBack, fmt.Sprintf("reply to %s of %s; the session has seen %#x", c.Op, c.Path, seen)))
 	}
-	im.seen[c.Session] = max(im.seen[c.Session], z)
-	a := im.conns[c.Conn]
+	im.newestZxid[c.Session] = max(im.newestZxid[c.Session], z)
+	a := im.watchesByConn[c.Conn]
 	if a == nil {
-		a = &armed{on: map[watchKey]*watch{}}
-		im.conns[c.Conn] = a
+		a = &armedWatches{byKey: map[watchKey]*armedWatch{}}
+		im.watchesByConn[c.Conn] = a
 	}
-	for w := a.due(z); w != nil; w = a.due(z) {
-		im.found(c.violation(lateEvent, fmt.Sprintf("reply to %s of %s, and no event yet of %s, changed at zxid %#x", c.Op, c.Path, w.path, w.fires)))
+	for w := a.popOverdue(z); w != nil; w = a.popOverdue(z) {
+		im.found(c.newViolation(lateEvent, fmt.Sprintf("reply to %s of %s, and no event yet of %s, changed at zxid %#x", c.Op, c.Path, w.path, w.firstChange)))
 	}
-	im.read(c)
-	im.arm(a, c)
+	im.judgeRead(c)
+	im.recordWatch(a, c)
 }
 
-// read judges the result of a read.
-func (im *image) read(c *Call) {
+// judgeRead judges the result of a read.
+func (im *imageCheck) judgeRead(c *Call) {
 	if c.Op != jute.OpGetData && c.Op != jute.OpExists {
 		return
 	}
-	w := im.paths[c.Path]
-	n := w.upTo(im.seen[c.Session])
+	w := im.writesByPath[c.Path]
+	n := w.countUpTo(im.newestZxid[c.Session])
 	if n == 0 {
 		return
 	}
-	last := w.done[n-1]
+	last := w.succeeded[n-1]
 	missing := c.Reply.Code == jute.NoNode
 	switch {
 	case c.Reply.Code == jute.OK && c.Reply.Mzxid < last.Reply.Zxid:
-		im.found(c.violation(staleRead, fmt.Sprintf("%s of %s shows mzxid %#x, the session has seen %#x, and at %#x there was a %s",
-			c.Op, c.Path, c.Reply.Mzxid, im.seen[c.Session], last.Reply.Zxid, last.Op)))
-	case missing && !deletes(last.Op) && !w.mortal && !w.may(c.Returned.Seq, deletes):
-		im.found(c.violation(staleRead, fmt.Sprintf("%s of %s shows no node, the session has seen %#x, and at %#x there was a %s",
-			c.Op, c.Path, im.seen[c.Session], last.Reply.Zxid, last.Op)))
+		im.found(c.newViolation(staleRead, fmt.Sprintf("%s of %s shows mzxid %#x, the session has seen %#x, and at %#x there was a %s",
+			c.Op, c.Path, c.Reply.Mzxid, im.newestZxid[c.Session], last.Reply.Zxid, last.Op)))
+	case missing && !isDelete(last.Op) && !w.mayVanish && !w.mayHaveHappened(c.Returned.Seq, isDelete):
+		im.found(c.newViolation(staleRead, fmt.Sprintf("%s of %s shows no node, the session has seen %#x, and at %#x there was a %s",
+			c.Op, c.Path, im.newestZxid[c.Session], last.Reply.Zxid, last.Op)))
 	}
 }
 
-// arm records the watch that a read has set.
-func (im *image) arm(a *armed, c *Call) {
+// recordWatch records the watch that a read has set.
+func (im *imageCheck) recordWatch(a *armedWatches, c *Call) {
 	ok := c.Reply.Code == jute.OK
 	if !c.Watch || !ok && (c.Op != jute.OpExists || c.Reply.Code != jute.NoNode) {
 		return
@@ -128,42 +128,42 @@ func (im *image) arm(a *armed, c *Call) {
 	var fires int64
 	switch c.Op {
 	case jute.OpGetData, jute.OpExists:
-		w := im.paths[c.Path]
-		if n := w.upTo(c.Reply.Zxid); w != nil && n < len(w.done) {
-			fires = w.done[n].Reply.Zxid
+		w := im.writesByPath[c.Path]
+		if n := w.countUpTo(c.Reply.Zxid); w != nil && n < len(w.succeeded) {
+			fires = w.succeeded[n].Reply.Zxid
 		}
 	case jute.OpGetChildren, jute.OpGetChildren2:
 		key.children = true
-		zxids := im.below[c.Path]
+		zxids := im.childChangeZxids[c.Path]
 		if n, _ := slices.BinarySearch(zxids, c.Reply.Zxid+1); n < len(zxids) {
 			fires = zxids[n]
 		}
 	}
-	if fires > 0 && a.on[key] == nil {
-		w := &watch{watchKey: key, fires: fires}
-		a.on[key] = w
-		heap.Push(&a.next, w)
+	if fires > 0 && a.byKey[key] == nil {
+		w := &armedWatch{watchKey: key, firstChange: fires}
+		a.byKey[key] = w
+		heap.Push(&a.byFirstChange, w)
 	}
 }
 
-// event fires the watches that an event belongs to.
-func (im *image) event(e *Event) {
-	a := im.conns[e.Conn]
+// fireWatches fires the watches that an event belongs to.
+func (im *imageCheck) fireWatches(e *Event) {
+	a := im.watchesByConn[e.Conn]
 	if a == nil {
 		return
 	}
 	if e.Type != jute.EventNodeChildrenChanged {
-		a.drop(watchKey{path: e.Path})
+		a.removeWatch(watchKey{path: e.Path})
 	}
 	if e.Type == jute.EventNodeChildrenChanged || e.Type == jute.EventNodeDeleted {
-		a.drop(watchKey{path: e.Path, children: true})
+		a.removeWatch(watchKey{path: e.Path, children: true})
 	}
 }
 
-// armed are the watches of one connection that an acknowledged change will fire.
-type armed struct {
-	on   map[watchKey]*watch
-	next byZxid // some of them have been removed
+// armedWatches are the watches of one connection that an acknowledged change will fire.
+type armedWatches struct {
+	byKey         map[watchKey]*armedWatch
+	byFirstChange byZxid // some of them have been removed
 }
 
 type watchKey struct {
@@ -171,19 +171,19 @@ type watchKey struct {
 	children bool
 }
 
-type watch struct {
+type armedWatch struct {
 	watchKey
-	fires int64 // the zxid of the first change
+	firstChange int64 // the zxid of the first change
 }
 
-func (a *armed) drop(k watchKey) { delete(a.on, k) }
+func (a *armedWatches) removeWatch(k watchKey) { delete(a.byKey, k) }
 
-// due removes and returns a watch that should have fired at z, or returns nil if there is none.
-func (a *armed) due(z int64) *watch {
-	for len(a.next) > 0 && a.next[0].fires <= z {
-		w := heap.Pop(&a.next).(*watch)
-		if a.on[w.watchKey] == w {
-			delete(a.on, w.watchKey)
+// popOverdue removes and returns a watch that should have fired at z, or returns nil if there is none.
+func (a *armedWatches) popOverdue(z int64) *armedWatch {
+	for len(a.byFirstChange) > 0 && a.byFirstChange[0].firstChange <= z {
+		w := heap.Pop(&a.byFirstChange).(*armedWatch)
+		if a.byKey[w.watchKey] == w {
+			delete(a.byKey, w.watchKey)
 			return w
 		}
 	}
@@ -191,12 +191,12 @@ func (a *armed) due(z int64) *watch {
 }
 
 // byZxid is a heap.
-type byZxid []*watch
+type byZxid []*armedWatch
 
 func (h byZxid) Len() int           { return len(h) }
-func (h byZxid) Less(i, j int) bool { return h[i].fires < h[j].fires }
+func (h byZxid) Less(i, j int) bool { return h[i].firstChange < h[j].firstChange }
 func (h byZxid) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *byZxid) Push(x any)        { *h = append(*h, x.(*watch)) }
+func (h *byZxid) Push(x any)        { *h = append(*h, x.(*armedWatch)) }
 func (h *byZxid) Pop() any {
 	old := *h
 	w := old[len(old)-1]

@@ -12,7 +12,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// linearizeLimit is how long porcupine may search one path, in real time. A path with hundreds of
+// linearizeLimit bounds porcupine's search of one path, in real time. A path with hundreds of
 // operations takes milliseconds, unless dozens of them were unanswered at once.
 const linearizeLimit = 10 * time.Second
 
@@ -29,26 +29,28 @@ const linearizeLimit = 10 * time.Second
 //     moved, or permission is denied.
 //   - Paths made by sequential creates are ignored, since their names are not known beforehand, and
 //     so are nodes that may vanish by themselves.
-func checkLinear(b *book, found func(Violation)) { b.linear(linearizeLimit, found) }
+func checkLinear(b *indexedHistory, found func(Violation)) {
+	b.judgeLinearizable(linearizeLimit, found)
+}
 
-func (b *book) linear(limit time.Duration, found func(Violation)) {
-	registers := b.registers()
+func (b *indexedHistory) judgeLinearizable(limit time.Duration, found func(Violation)) {
+	registers := b.operationsByPath()
 	for _, path := range slices.Sorted(maps.Keys(registers)) {
 		ops := registers[path]
-		switch result, info := porcupine.CheckOperationsVerbose(register, ops, limit); result {
+		switch result, info := porcupine.CheckOperationsVerbose(registerModel, ops, limit); result {
 		case porcupine.Illegal:
-			c := stuck(ops, info)
-			found(c.violation(notLinear, fmt.Sprintf("%s, a %s answered %q, does not fit in behind any order of what was under way before", path, c.Op, c.Reply.Code.Error())))
+			c := firstUnplacedCall(ops, info)
+			found(c.newViolation(notLinear, fmt.Sprintf("%s, a %s answered %q, does not fit in behind any order of what was under way before", path, c.Op, c.Reply.Code.Error())))
 		case porcupine.Unknown:
-			v := ops[len(ops)-1].Input.(*Call).violation(undecided, fmt.Sprintf("%s, %d operations, %v", path, len(ops), limit))
+			v := ops[len(ops)-1].Input.(*Call).newViolation(undecided, fmt.Sprintf("%s, %d operations, %v", path, len(ops), limit))
 			found(v)
 			return // the other paths would take as long
 		}
 	}
 }
 
-// registers returns the operations that are judged, by path.
-func (b *book) registers() map[string][]porcupine.Operation {
+// operationsByPath returns the operations that are judged, by path.
+func (b *indexedHistory) operationsByPath() map[string][]porcupine.Operation {
 	out := map[string][]porcupine.Operation{}
 	before := map[uint64]*Call{} // the previous request on each connection
 	for i := range b.Calls {
@@ -59,13 +61,13 @@ func (b *book) registers() map[string][]porcupine.Operation {
 		switch {
 		case c.Mode.IsSequential() || !b.isRegister(c.Path):
 			continue
-		case changes(c.Op):
-			if c.answered() && !tells(c) {
+		case changesNode(c.Op):
+			if c.hasReply() && !revealsNode(c) {
 				continue
 			}
 		case c.Op == jute.OpGetData || c.Op == jute.OpExists:
 			synced := prev != nil && prev.Op == jute.OpSync && prev.Done()
-			if !tells(c) || !synced && !b.Linear {
+			if !revealsNode(c) || !synced && !b.Linear {
 				continue
 			}
 			if !b.Linear {
@@ -75,7 +77,7 @@ func (b *book) registers() map[string][]porcupine.Operation {
 			continue
 		}
 		to := int64(math.MaxInt64)
-		if c.answered() {
+		if c.hasReply() {
 			to = int64(c.Returned.Seq)
 		}
 		out[c.Path] = append(out[c.Path], porcupine.Operation{Input: c, Call: int64(from.Seq), Return: to})
@@ -84,18 +86,18 @@ func (b *book) registers() map[string][]porcupine.Operation {
 }
 
 // isRegister reports whether a path is judged.
-func (b *book) isRegister(path string) bool {
-	w := b.paths[path]
-	if w != nil && (w.mortal || w.counted) {
+func (b *indexedHistory) isRegister(path string) bool {
+	w := b.writesByPath[path]
+	if w != nil && (w.mayVanish || w.sequential) {
 		return false
 	}
-	prefix, ok := asked(path)
-	return !ok || len(b.loose[prefix]) == 0
+	prefix, ok := sequentialPrefix(path)
+	return !ok || len(b.unansweredSequential[prefix]) == 0
 }
 
-// tells reports whether the answer says something about the node itself.
-func tells(c *Call) bool {
-	if !c.answered() {
+// revealsNode reports whether the answer says something about the node itself.
+func revealsNode(c *Call) bool {
+	if !c.hasReply() {
 		return false
 	}
 	switch c.Reply.Code {
@@ -109,26 +111,28 @@ func tells(c *Call) bool {
 	return false
 }
 
-// state is the content of a register.
-type state struct {
+// registerState is the content of a register.
+type registerState struct {
 	exists  bool
 	data    string
 	version int32
 }
 
-// register is the model of one path.
-var register = porcupine.Model{
-	Init:  func() any { return state{} },
-	Step:  func(s, input, _ any) (bool, any) { return step(s.(state), input.(*Call)) },
-	Equal: func(x, y any) bool { return x.(state) == y.(state) },
-	Hash:  func(s any) uint64 { return uint64(len(s.(state).data))<<32 | uint64(uint32(s.(state).version)) },
+// registerModel is the model of one path.
+var registerModel = porcupine.Model{
+	Init:  func() any { return registerState{} },
+	Step:  func(s, input, _ any) (bool, any) { return replayCall(s.(registerState), input.(*Call)) },
+	Equal: func(x, y any) bool { return x.(registerState) == y.(registerState) },
+	Hash: func(s any) uint64 {
+		return uint64(len(s.(registerState).data))<<32 | uint64(uint32(s.(registerState).version))
+	},
 }
 
-// step applies one call, and reports whether its answer is possible.
-func step(s state, c *Call) (bool, any) {
-	next, code := s.apply(c)
+// replayCall applies one call, and reports whether its answer is possible.
+func replayCall(s registerState, c *Call) (bool, any) {
+	next, code := s.applyCall(c)
 	switch {
-	case !c.answered():
+	case !c.hasReply():
 		return true, next
 	case code != c.Reply.Code:
 		return false, s
@@ -146,28 +150,28 @@ func step(s state, c *Call) (bool, any) {
 	return true, next
 }
 
-// apply does what a server does.
-func (s state) apply(c *Call) (state, jute.Code) {
+// applyCall does what a server does.
+func (s registerState) applyCall(c *Call) (registerState, jute.Code) {
 	switch {
 	case c.Op.IsCreate() && s.exists:
 		return s, jute.NodeExists
 	case c.Op.IsCreate():
-		return state{exists: true, data: c.Data}, jute.OK
+		return registerState{exists: true, data: c.Data}, jute.OK
 	case !s.exists:
 		return s, jute.NoNode
-	case changes(c.Op) && c.Version != -1 && c.Version != s.version:
+	case changesNode(c.Op) && c.Version != -1 && c.Version != s.version:
 		return s, jute.BadVersion
 	case c.Op == jute.OpSetData:
-		return state{exists: true, data: c.Data, version: s.version + 1}, jute.OK
+		return registerState{exists: true, data: c.Data, version: s.version + 1}, jute.OK
 	case c.Op == jute.OpDelete:
-		return state{}, jute.OK
+		return registerState{}, jute.OK
 	}
 	return s, jute.OK
 }
 
-// stuck returns the answered call that fits into no order: of the calls missing in the longest
+// firstUnplacedCall returns the answered call that fits into no order: of the calls missing in the longest
 // partial order, the one that returned first.
-func stuck(ops []porcupine.Operation, info porcupine.LinearizationInfo) *Call {
+func firstUnplacedCall(ops []porcupine.Operation, info porcupine.LinearizationInfo) *Call {
 	fits := map[*Call]bool{}
 	longest := 0
 	for _, partition := range info.PartialLinearizationsOperations() {

@@ -26,17 +26,17 @@ import (
 //
 // One kind of expiry is allowed, because it was right when it was decided. After a silence of a
 // full timeout, a session may be heard again up to a tick before it is closed: the touch came after
-// the round of pings that asked for it.
+// the round of pings that would have reported it.
 //
-// In addition, no client is told that its session has expired before a member has closed it.
-func checkLive(b *book, found func(Violation)) {
-	for _, l := range b.order {
+// In addition, no client receives "session expired" before a member has closed its session.
+func checkLive(b *indexedHistory, found func(Violation)) {
+	for _, l := range b.sessionsByID {
 		if l.closed == nil || !l.closed.Expired {
 			continue
 		}
 		c := l.closed
 		v := Violation{Fault: liveExpired, Session: l.id, At: c.At, Index: c.Index, Zxid: c.Zxid}
-		term := b.term(uint64(c.Zxid) >> 32)
+		term := b.findTerm(uint64(c.Zxid) >> 32)
 		if term == nil {
 			v.Fault, v.Detail = noTerm, fmt.Sprintf("there is no term %d", c.Zxid>>32)
 			found(v)
@@ -51,42 +51,42 @@ func checkLive(b *book, found func(Violation)) {
 		if c.Kind != Expired {
 			continue
 		}
-		if l := b.lives[c.Session]; l == nil || l.closed == nil || l.closed.At > c.At {
+		if l := b.sessions[c.Session]; l == nil || l.closed == nil || l.closed.At > c.At {
 			found(Violation{Fault: toldExpired, Session: c.Session, At: c.At, Detail: fmt.Sprintf("member %d said so", c.Member)})
 		}
 	}
 }
 
-// renewal extends a session's time.
-type renewal struct {
-	arrives time.Duration // at the leader
-	at      time.Duration // the timeout starts here
-	timeout time.Duration
-	sets    bool   // it replaces the time that the session had left
-	member  uint32 // the member that heard the touch
+// sessionRenewal extends a session's time.
+type sessionRenewal struct {
+	arrives  time.Duration // at the leader
+	at       time.Duration // the timeout starts here
+	timeout  time.Duration
+	replaces bool   // it replaces the time that the session had left
+	member   uint32 // the member that heard the touch
 }
 
-// tooEarly returns why a session must not have been expired in term, or "" if that was allowed.
-func (b *book) tooEarly(l *life, term Term) string {
-	lost, rate := b.lost(term.Leader), b.rate(term.Leader)
-	clock := func(at time.Duration) time.Duration { return counted(rate, at-lost.until(at)) }
+// tooEarly returns the reason why a session must not have been expired in term, or "" if it was due.
+func (b *indexedHistory) tooEarly(l *sessionLife, term Term) string {
+	lost, rate := b.timeLostInPauses(term.Leader), b.clockRate(term.Leader)
+	clock := func(at time.Duration) time.Duration { return elapsedOnClock(rate, at-lost.coveredBefore(at)) }
 	end := l.closed.At
 	var until time.Duration // by the leader's clock
-	var last renewal
+	var last sessionRenewal
 	saved := forever // when a touch came too late and may not have saved the session
-	for _, r := range b.renewals(l, term) {
+	for _, r := range b.certainRenewals(l, term) {
 		switch {
-		case r.sets:
+		case r.replaces:
 			saved, until = forever, 0
 		case clock(r.arrives) > until:
 			saved = r.arrives
-		case saved != forever && r.arrives-saved > counted(1/rate, b.Tick):
+		case saved != forever && r.arrives-saved > elapsedOnClock(1/rate, b.Tick):
 			saved = forever
 		}
-		until = max(until, clock(r.at)+r.timeout-b.older(r, rate))
+		until = max(until, clock(r.at)+r.timeout-b.extraTouchAge(r, rate))
 		last = r
 	}
-	if clock(end)+rounding(rate) >= until || saved != forever {
+	if clock(end)+clockRounding(rate) >= until || saved != forever {
 		return ""
 	}
 	what := "its term began"
@@ -98,53 +98,54 @@ func (b *book) tooEarly(l *life, term Term) string {
 	return fmt.Sprintf("%s at %v, its timeout is %v, the leader (member %d) could have known", what, last.at, last.timeout, term.Leader)
 }
 
-// older returns how much older than it is a touch may have seemed to a leader with a clock of that rate.
-func (b *book) older(r renewal, rate float64) time.Duration {
+// extraTouchAge returns the error of a touch's age: a leader whose clock has this rate may take the touch to be so much
+// older.
+func (b *indexedHistory) extraTouchAge(r sessionRenewal, rate float64) time.Duration {
 	if r.member == 0 {
 		return 0
 	}
-	return counted(max(0, b.rate(r.member)-rate), r.arrives-r.at+b.Tick)
+	return elapsedOnClock(max(0, b.clockRate(r.member)-rate), r.arrives-r.at+b.Tick)
 }
 
-// lost returns the time that a leader's pauses must have taken from its table.
-func (b *book) lost(leader uint32) spans {
+// timeLostInPauses returns the time that a leader's pauses must have taken from its table.
+func (b *indexedHistory) timeLostInPauses(leader uint32) spans {
 	var out []span
-	rate := b.rate(leader)
-	step, late := counted(1/rate, b.step()), counted(1/rate, b.late())
-	for _, p := range b.paused(leader) {
+	rate := b.clockRate(leader)
+	step, late := elapsedOnClock(1/rate, b.checkInterval()), elapsedOnClock(1/rate, b.pauseThreshold())
+	for _, p := range b.pausesOf(leader) {
 		if p.to-p.from > step+late {
 			out = append(out, span{from: p.from + step, to: p.to})
 		}
 	}
-	return union(out)
+	return mergeSpans(out)
 }
 
-// renewals returns the renewals that the leader of term must have counted before l was closed.
-func (b *book) renewals(l *life, term Term) []renewal {
-	var out []renewal
-	end, tick := l.closed.At, max(b.Tick, counted(1/b.rate(term.Leader), b.Tick))
-	if g := l.owner(term.From); g != nil {
-		out = append(out, renewal{arrives: term.From, at: term.From, timeout: g.Timeout, sets: true})
+// certainRenewals returns the renewals that the leader of term must have counted before l was closed.
+func (b *indexedHistory) certainRenewals(l *sessionLife, term Term) []sessionRenewal {
+	var out []sessionRenewal
+	end, tick := l.closed.At, max(b.Tick, elapsedOnClock(1/b.clockRate(term.Leader), b.Tick))
+	if g := l.grantAt(term.From); g != nil {
+		out = append(out, sessionRenewal{arrives: term.From, at: term.From, timeout: g.Timeout, replaces: true})
 	}
 	for _, g := range l.grants {
 		if g.At > term.From && g.At <= end {
-			out = append(out, renewal{arrives: g.At, at: g.At, timeout: g.Timeout, sets: true})
+			out = append(out, sessionRenewal{arrives: g.At, at: g.At, timeout: g.Timeout, replaces: true})
 		}
 	}
 	deaf := map[uint32]spans{}
 	for _, t := range l.touches {
-		g := l.owner(t.At)
+		g := l.grantAt(t.At)
 		if t.At < term.From || t.At >= end || g == nil || g.Owner.Member != t.Member {
 			continue
 		}
 		d, ok := deaf[t.Member]
 		if !ok {
-			d = b.deaf(term.Leader, t.Member)
+			d = b.possibleOutages(term.Leader, t.Member)
 			deaf[t.Member] = d
 		}
-		r := renewal{arrives: t.At, at: t.At, timeout: g.Timeout, member: t.Member}
-		if heard := d.clear(t.At, tick, end); heard != t.At {
-			if b.paused(t.Member).meet(t.At, heard) {
+		r := sessionRenewal{arrives: t.At, at: t.At, timeout: g.Timeout, member: t.Member}
+		if heard := d.firstUncovered(t.At, tick, end); heard != t.At {
+			if b.pausesOf(t.Member).overlaps(t.At, heard) {
 				continue
 			}
 			r.arrives = heard + tick
@@ -153,6 +154,6 @@ func (b *book) renewals(l *life, term Term) []renewal {
 			out = append(out, r)
 		}
 	}
-	slices.SortStableFunc(out, func(x, y renewal) int { return cmp.Compare(x.arrives, y.arrives) })
+	slices.SortStableFunc(out, func(x, y sessionRenewal) int { return cmp.Compare(x.arrives, y.arrives) })
 	return out
 }

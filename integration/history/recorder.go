@@ -12,8 +12,8 @@ import (
 	"rollcall/znode"
 )
 
-// maxRecords is how many records a Recorder holds; each node of a snapshot counts as one. That is
-// an hour of a busy schedule and at most a few hundred megabytes.
+// maxRecords bounds the records of a Recorder; each node of a snapshot counts as one. That is an
+// hour of a busy schedule and at most a few hundred megabytes.
 const maxRecords = 1 << 20
 
 // errFull says that a Recorder was given more than maxRecords, so that what it holds is not a
@@ -36,11 +36,11 @@ type Config struct {
 // request before it is sent. Record an answer or an event when it arrives, in the order of its
 // connection and before the client acts on it.
 type Recorder struct {
-	mu   sync.Mutex
-	h    History
-	n    int // how many records
-	seq  uint64
-	full bool
+	mu          sync.Mutex
+	recorded    History
+	recordCount int // how many records
+	seq         uint64
+	full        bool
 }
 
 // forever is the end of everything that has not ended.
@@ -56,17 +56,17 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 	case len(cfg.Members) == 0:
 		return nil, errors.New("history: Members is required")
 	}
-	return &Recorder{h: History{Tick: cfg.Tick, Slack: cfg.Slack, Members: slices.Clone(cfg.Members), Linear: cfg.Linear}}, nil
+	return &Recorder{recorded: History{Tick: cfg.Tick, Slack: cfg.Slack, Members: slices.Clone(cfg.Members), Linear: cfg.Linear}}, nil
 }
 
-// add calls put, under the lock, if there is room for n more records.
-func (r *Recorder) add(at time.Duration, n int, put func(m Moment)) {
+// addRecord calls put, under the lock, if there is room for n more records.
+func (r *Recorder) addRecord(at time.Duration, n int, put func(m Moment)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.full = r.full || r.n+n > maxRecords; r.full {
+	if r.full = r.full || r.recordCount+n > maxRecords; r.full {
 		return
 	}
-	r.n += n
+	r.recordCount += n
 	r.seq++
 	put(Moment{Seq: r.seq, At: at})
 }
@@ -77,9 +77,9 @@ type CallID int
 
 // Invoked records a request, before it is sent.
 func (r *Recorder) Invoked(at time.Duration, req Request) (id CallID) {
-	r.add(at, 1, func(m Moment) {
-		r.h.Calls = append(r.h.Calls, Call{Request: req, Invoked: m})
-		id = CallID(len(r.h.Calls))
+	r.addRecord(at, 1, func(m Moment) {
+		r.recorded.Calls = append(r.recorded.Calls, Call{Request: req, Invoked: m})
+		id = CallID(len(r.recorded.Calls))
 	})
 	return id
 }
@@ -87,57 +87,57 @@ func (r *Recorder) Invoked(at time.Duration, req Request) (id CallID) {
 // Returned records the answer to a request. For a request without an answer nothing is recorded, so
 // its outcome stays unknown.
 func (r *Recorder) Returned(at time.Duration, id CallID, reply Reply) {
-	r.add(at, 1, func(m Moment) {
-		if i := int(id) - 1; i >= 0 && i < len(r.h.Calls) {
-			r.h.Calls[i].Returned, r.h.Calls[i].Reply = m, reply
+	r.addRecord(at, 1, func(m Moment) {
+		if i := int(id) - 1; i >= 0 && i < len(r.recorded.Calls) {
+			r.recorded.Calls[i].Returned, r.recorded.Calls[i].Reply = m, reply
 		}
 	})
 }
 
 // Event records a watch event that a client received.
 func (r *Recorder) Event(at time.Duration, session jute.SessionID, conn uint64, e jute.EventType, path string) {
-	r.add(at, 1, func(m Moment) {
-		r.h.Events = append(r.h.Events, Event{Moment: m, Session: session, Conn: conn, Type: e, Path: path})
+	r.addRecord(at, 1, func(m Moment) {
+		r.recorded.Events = append(r.recorded.Events, Event{Moment: m, Session: session, Conn: conn, Type: e, Path: path})
 	})
 }
 
 // Connection records an event of a session's connection as its client saw it.
 func (r *Recorder) Connection(at time.Duration, kind ConnectionKind, session jute.SessionID, conn uint64, member uint32) {
-	r.add(at, 1, func(m Moment) {
-		r.h.Connections = append(r.h.Connections, Connection{Moment: m, Kind: kind, Session: session, Conn: conn, Member: member})
+	r.addRecord(at, 1, func(m Moment) {
+		r.recorded.Connections = append(r.recorded.Connections, Connection{Moment: m, Kind: kind, Session: session, Conn: conn, Member: member})
 	})
 }
 
 // Opened records that member applied the creation of s: znode.Hooks's Opened.
 func (r *Recorder) Opened(at time.Duration, member uint32, s znode.Session) {
-	r.life(at, Life{Kind: lifeOpened, Member: member, Index: s.OwnerIndex, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
+	r.addLife(at, Life{Kind: lifeOpened, Member: member, Index: s.OwnerIndex, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
 }
 
 // Attached records that member applied a change of s's owner: znode.Hooks's Attached.
 func (r *Recorder) Attached(at time.Duration, member uint32, s znode.Session) {
-	r.life(at, Life{Kind: lifeAttached, Member: member, Index: s.OwnerIndex, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
+	r.addLife(at, Life{Kind: lifeAttached, Member: member, Index: s.OwnerIndex, Session: s.ID, Owner: s.Owner, Timeout: s.Timeout})
 }
 
 // Closed records that member applied the end of s: znode.Hooks's Closed, with the
 // state's index and zxid at that call.
 func (r *Recorder) Closed(at time.Duration, member uint32, index uint64, zxid int64, s znode.Session, expired bool) {
-	r.life(at, Life{
+	r.addLife(at, Life{
 		Kind: lifeClosed, Member: member, Index: index, Zxid: zxid,
 		Session: s.ID, Owner: s.Owner, Timeout: s.Timeout, Expired: expired,
 	})
 }
 
-func (r *Recorder) life(at time.Duration, l Life) {
-	r.add(at, 1, func(m Moment) {
+func (r *Recorder) addLife(at time.Duration, l Life) {
+	r.addRecord(at, 1, func(m Moment) {
 		l.Moment = m
-		r.h.Lives = append(r.h.Lives, l)
+		r.recorded.Lives = append(r.recorded.Lives, l)
 	})
 }
 
 // Touched records that member received bytes on a connection that it holds for session.
 func (r *Recorder) Touched(at time.Duration, member uint32, session jute.SessionID) {
-	r.add(at, 1, func(m Moment) {
-		r.h.Touches = append(r.h.Touches, Touch{Moment: m, Member: member, Session: session})
+	r.addRecord(at, 1, func(m Moment) {
+		r.recorded.Touches = append(r.recorded.Touches, Touch{Moment: m, Member: member, Session: session})
 	})
 }
 
@@ -145,8 +145,8 @@ func (r *Recorder) Touched(at time.Duration, member uint32, session jute.Session
 // argument of its check, and not the time when the check returned. conn is 0 if the check does not
 // know it.
 func (r *Recorder) Vouched(at time.Duration, member uint32, session jute.SessionID, conn uint64, allowed bool) {
-	r.add(at, 1, func(m Moment) {
-		r.h.Vouches = append(r.h.Vouches, Vouch{Moment: m, Member: member, Session: session, Conn: conn, Allowed: allowed})
+	r.addRecord(at, 1, func(m Moment) {
+		r.recorded.Vouches = append(r.recorded.Vouches, Vouch{Moment: m, Member: member, Session: session, Conn: conn, Allowed: allowed})
 	})
 }
 
@@ -154,19 +154,19 @@ func (r *Recorder) Vouched(at time.Duration, member uint32, session jute.Session
 // znode.Hooks.TermStarted on that member. Recording it again, as a replay does, changes nothing. A term of two leaders
 // is recorded twice, which (h) finds.
 func (r *Recorder) Leads(at time.Duration, term uint64, leader uint32) {
-	r.add(at, 1, func(Moment) {
-		if !slices.ContainsFunc(r.h.Terms, func(t Term) bool { return t.Term == term && t.Leader == leader }) {
-			r.h.Terms = append(r.h.Terms, Term{Term: term, Leader: leader, From: at, To: forever})
+	r.addRecord(at, 1, func(Moment) {
+		if !slices.ContainsFunc(r.recorded.Terms, func(t Term) bool { return t.Term == term && t.Leader == leader }) {
+			r.recorded.Terms = append(r.recorded.Terms, Term{Term: term, Leader: leader, From: at, To: forever})
 		}
 	})
 }
 
-// deposed records that the leader of term no longer leads. This is not needed if the reason is an
+// endTerm records that the leader of term no longer leads. This is not needed if the reason is an
 // outage or a later term.
-func (r *Recorder) deposed(at time.Duration, term uint64) {
-	r.add(at, 1, func(Moment) {
-		for i := range r.h.Terms {
-			if t := &r.h.Terms[i]; t.Term == term {
+func (r *Recorder) endTerm(at time.Duration, term uint64) {
+	r.addRecord(at, 1, func(Moment) {
+		for i := range r.recorded.Terms {
+			if t := &r.recorded.Terms[i]; t.Term == term {
 				t.To = min(t.To, at)
 			}
 		}
@@ -176,17 +176,17 @@ func (r *Recorder) deposed(at time.Duration, term uint64) {
 // Cut records, before it is done, that members a and b can no longer communicate. If a is b, that
 // member is paused.
 func (r *Recorder) Cut(at time.Duration, a, b uint32) {
-	r.add(at, 1, func(Moment) {
-		r.h.Outages = append(r.h.Outages, Outage{A: min(a, b), B: max(a, b), From: at, To: forever})
+	r.addRecord(at, 1, func(Moment) {
+		r.recorded.Outages = append(r.recorded.Outages, Outage{A: min(a, b), B: max(a, b), From: at, To: forever})
 	})
 }
 
 // Healed ends the open outages of a and b. at may be in the future, by the time that connections
 // need to come back.
 func (r *Recorder) Healed(at time.Duration, a, b uint32) {
-	r.add(at, 1, func(Moment) {
-		for i := range r.h.Outages {
-			if o := &r.h.Outages[i]; o.A == min(a, b) && o.B == max(a, b) && o.To == forever {
+	r.addRecord(at, 1, func(Moment) {
+		for i := range r.recorded.Outages {
+			if o := &r.recorded.Outages[i]; o.A == min(a, b) && o.B == max(a, b) && o.To == forever {
 				o.To = at
 			}
 		}
@@ -196,8 +196,8 @@ func (r *Recorder) Healed(at time.Duration, a, b uint32) {
 // Hampered records an outage of members a and b in which some messages get through. until may be in
 // the future.
 func (r *Recorder) Hampered(at, until time.Duration, a, b uint32) {
-	r.add(at, 1, func(Moment) {
-		r.h.Outages = append(r.h.Outages, Outage{A: min(a, b), B: max(a, b), From: at, To: until, Partial: true})
+	r.addRecord(at, 1, func(Moment) {
+		r.recorded.Outages = append(r.recorded.Outages, Outage{A: min(a, b), B: max(a, b), From: at, To: until, Partial: true})
 	})
 }
 
@@ -205,23 +205,23 @@ func (r *Recorder) Hampered(at, until time.Duration, a, b uint32) {
 // from one list to another, and members are those of both.
 func (r *Recorder) Configured(at time.Duration, members []uint32, moving bool) {
 	c := Configuration{From: at, Members: slices.Clone(members), Moving: moving}
-	r.add(at, 1, func(Moment) { r.h.Configurations = append(r.h.Configurations, c) })
+	r.addRecord(at, 1, func(Moment) { r.recorded.Configurations = append(r.recorded.Configurations, c) })
 }
 
 // Snapshot records the content of the tree of s.Member; its Moment is filled in.
 func (r *Recorder) Snapshot(at time.Duration, s Snapshot) {
 	s.Nodes = slices.Clone(s.Nodes)
-	r.add(at, 1+len(s.Nodes), func(m Moment) {
+	r.addRecord(at, 1+len(s.Nodes), func(m Moment) {
 		s.Moment = m
-		r.h.Snapshots = append(r.h.Snapshots, s)
+		r.recorded.Snapshots = append(r.recorded.Snapshots, s)
 	})
 }
 
-// records returns how many records there are, for a harness's floors.
-func (r *Recorder) records() int {
+// countRecords returns the number of records, for the minimum that a harness demands.
+func (r *Recorder) countRecords() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.n
+	return r.recordCount
 }
 
 // History returns a copy of everything recorded until end. Terms and outages that are still open
@@ -232,7 +232,7 @@ func (r *Recorder) History(end time.Duration) (History, error) {
 	if r.full {
 		return History{}, errFull
 	}
-	h := r.h
+	h := r.recorded
 	h.End = end
 	h.Calls = slices.Clone(h.Calls)
 	h.Events = slices.Clone(h.Events)

@@ -104,37 +104,37 @@ func TestLive(t *testing.T) {
 			p.expired(4500*ms, s, 1, 1)
 		}, ""},
 		{"the leader's clock is fast", func(p *tape) {
-			p.h.Rates = map[uint32]float64{1: 1.1}
+			p.recorded.Rates = map[uint32]float64{1: 1.1}
 			s := p.opened(0, 1, 1)
 			p.touches(1, s, 1*sec)
 			p.expired(4640*ms, s, 1, 1)
 		}, ""},
 		{"the leader's clock is not that fast", func(p *tape) {
-			p.h.Rates = map[uint32]float64{1: 1.1}
+			p.recorded.Rates = map[uint32]float64{1: 1.1}
 			s := p.opened(0, 1, 1)
 			p.touches(1, s, 1*sec)
 			p.expired(4630*ms, s, 1, 1)
 		}, liveExpired},
 		{"the leader's clock is faster than it may be", func(p *tape) {
-			p.h.Rates = map[uint32]float64{1: 2}
+			p.recorded.Rates = map[uint32]float64{1: 2}
 			s := p.opened(0, 1, 1)
 			p.touches(1, s, 1*sec)
 			p.expired(3*sec, s, 1, 1)
 		}, liveExpired},
 		{"the leader's clock is slow", func(p *tape) {
-			p.h.Rates = map[uint32]float64{1: 0.9}
+			p.recorded.Rates = map[uint32]float64{1: 0.9}
 			s := p.opened(0, 1, 1)
 			p.touches(1, s, 1*sec)
 			p.expired(5440*ms, s, 1, 1)
 		}, liveExpired},
 		{"a fast clock has counted the age of a touch", func(p *tape) {
-			p.h.Rates = map[uint32]float64{2: 1.1}
+			p.recorded.Rates = map[uint32]float64{2: 1.1}
 			s := p.opened(0, 1, 2)
 			p.touches(2, s, 1*sec)
 			p.expired(4900*ms, s, 1, 1)
 		}, ""},
 		{"a fast clock has not counted that much", func(p *tape) {
-			p.h.Rates = map[uint32]float64{2: 1.1}
+			p.recorded.Rates = map[uint32]float64{2: 1.1}
 			s := p.opened(0, 1, 2)
 			p.touches(2, s, 1*sec)
 			p.expired(4890*ms, s, 1, 1)
@@ -282,7 +282,7 @@ func TestSilent(t *testing.T) {
 		}, ""},
 		{"nobody led", func(p *tape) {
 			p.opened(0, 1, 2)
-			p.deposed(1*sec, 1)
+			p.endTerm(1*sec, 1)
 			p.end = 60 * sec
 		}, ""},
 		{"the leader was alone", func(p *tape) {
@@ -307,11 +307,11 @@ func TestSilent(t *testing.T) {
 			p.expired(10501*ms, s, 2, 3)
 		}, silentKept},
 		{"the leader's clock is slow", func(p *tape) {
-			p.h.Rates = map[uint32]float64{1: 0.9}
+			p.recorded.Rates = map[uint32]float64{1: 0.9}
 			p.expired(6110*ms, p.opened(0, 1, 1), 1, 1)
 		}, ""},
 		{"the leader's clock is not that slow", func(p *tape) {
-			p.h.Rates = map[uint32]float64{1: 0.9}
+			p.recorded.Rates = map[uint32]float64{1: 0.9}
 			p.expired(6120*ms, p.opened(0, 1, 1), 1, 1)
 		}, silentKept},
 		{"put off once after a pause", func(p *tape) {
@@ -392,7 +392,7 @@ func TestAlone(t *testing.T) {
 	h := History{Members: []uint32{1, 2, 3, 4}, Outages: []Outage{
 		{A: 1, B: 2, From: 1, To: 9}, {A: 3, B: 3, From: 4, To: 6}, {A: 2, B: 4, From: 0, To: 20},
 	}}
-	got := newBook(&h).alone(1)
+	got := indexHistory(&h).withoutMajority(1)
 	if len(got) != 1 || got[0].from != 4 || got[0].to != 6 {
 		t.Errorf("alone = %v, want 4 to 6", got)
 	}
@@ -404,7 +404,7 @@ func TestAloneWhileMembersChange(t *testing.T) {
 	h := History{Members: []uint32{1, 2, 3}, Configurations: []Configuration{
 		{From: 10, Members: []uint32{1, 2, 3, 4, 5}, Moving: true}, {From: 20, Members: []uint32{1, 4, 5}},
 	}, Outages: []Outage{{A: 1, B: 2, From: 5, To: 15}, {A: 1, B: 2, From: 25, To: 40}, {A: 1, B: 3, From: 25, To: 40}, {A: 1, B: 4, From: 30, To: 40}, {A: 1, B: 5, From: 35, To: 40}}}
-	got := newBook(&h).alone(1)
+	got := indexHistory(&h).withoutMajority(1)
 	if len(got) != 2 || got[0].from != 10 || got[0].to != 15 || got[1].from != 35 || got[1].to != 40 {
 		t.Errorf("alone = %v, want 10 to 15 and 35 to 40", got)
 	}

@@ -23,16 +23,16 @@ import (
 //
 // All of these times run by the leader's clock.
 //
-// The 1.5 ticks are ZooKeeper's rounding up to a bucket, and a PING round that some member does not
-// answer. History.Slack is added.
-func checkSilent(b *book, found func(Violation)) {
+// The 1.5 ticks are ZooKeeper's rounding up to a bucket, and a PING round without the reply of some
+// member. History.Slack is added.
+func checkSilent(b *indexedHistory, found func(Violation)) {
 	for _, term := range b.Terms {
-		alone, paused := b.alone(term.Leader), b.longPauses(term.Leader)
+		alone, paused := b.withoutMajority(term.Leader), b.longPauses(term.Leader)
 		deaf := map[uint32][]spans{}
-		for _, m := range b.everyMember() {
-			deaf[m] = []spans{b.deaf(term.Leader, m), b.cutOff(term.Leader, m)}
+		for _, m := range b.allMembers() {
+			deaf[m] = []spans{b.possibleOutages(term.Leader, m), b.certainOutages(term.Leader, m)}
 		}
-		for _, l := range b.order {
+		for _, l := range b.sessionsByID {
 			end := min(term.To, b.End)
 			if l.closed != nil {
 				end = min(end, l.closed.At)
@@ -40,40 +40,40 @@ func checkSilent(b *book, found func(Violation)) {
 			if len(l.grants) == 0 || l.grants[0].At >= end {
 				continue
 			}
-			s := silence{book: b, term: term, alone: alone, paused: paused, end: end, rate: b.rate(term.Leader)}
-			if v, ok := s.find(l, s.signs(l, deaf)); ok {
+			s := silenceCheck{indexedHistory: b, term: term, withoutMajority: alone, paused: paused, end: end, rate: b.clockRate(term.Leader)}
+			if v, ok := s.findOverdue(l, s.possibleRenewals(l, deaf)); ok {
 				found(v)
 			}
 		}
 	}
 }
 
-// silence judges one session in one term.
-type silence struct {
-	*book
-	term          Term
-	alone, paused spans
-	end           time.Duration
-	rate          float64 // of the leader's clock
+// silenceCheck judges one session in one term.
+type silenceCheck struct {
+	*indexedHistory
+	term                    Term
+	withoutMajority, paused spans
+	end                     time.Duration
+	rate                    float64 // of the leader's clock
 }
 
 // longPauses returns the pauses of a leader after which a check may be so late that it puts a
 // bucket off.
-func (b *book) longPauses(leader uint32) spans {
-	return union(slices.DeleteFunc(b.paused(leader), func(p span) bool { return p.to-p.from <= counted(1/b.rate(leader), b.late()) }))
+func (b *indexedHistory) longPauses(leader uint32) spans {
+	return mergeSpans(slices.DeleteFunc(b.pausesOf(leader), func(p span) bool { return p.to-p.from <= elapsedOnClock(1/b.clockRate(leader), b.pauseThreshold()) }))
 }
 
-// find returns the first silence that lasted too long.
-func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
-	var last renewal        // on which the deadline depends
+// findOverdue returns the first silence that lasted too long.
+func (s *silenceCheck) findOverdue(l *sessionLife, signs []sessionRenewal) (v Violation, ok bool) {
+	var last sessionRenewal // on which the deadline depends
 	var until time.Duration // by a clock that stops while the leader is alone
-	for _, r := range append(signs, renewal{at: s.end}) {
+	for _, r := range append(signs, sessionRenewal{at: s.end}) {
 		if last.timeout > 0 {
-			limit := s.grace() + s.Slack + rounding(s.rate)
-			if s.paused.meet(last.at, r.at) {
-				limit += 2 * s.step() // its own bucket, and the one before
+			limit := s.silenceGrace() + s.Slack + clockRounding(s.rate)
+			if s.paused.overlaps(last.at, r.at) {
+				limit += 2 * s.checkInterval() // its own bucket, and the one before
 			}
-			if over := s.clock(r.at) - until; over > limit {
+			if over := s.leaderTime(r.at) - until; over > limit {
 				return Violation{
 					Fault: silentKept, Session: l.id, At: r.at,
 					Detail: fmt.Sprintf("the leader can have heard of it until %v, its timeout is %v, in term %d of member %d it was still there %v after that ran out",
@@ -81,24 +81,26 @@ func (s *silence) find(l *life, signs []renewal) (v Violation, ok bool) {
 				}, true
 			}
 		}
-		if d := s.clock(r.at) + r.timeout; r.sets || d >= until {
+		if d := s.leaderTime(r.at) + r.timeout; r.replaces || d >= until {
 			last, until = r, d
 		}
 	}
 	return Violation{}, false
 }
 
-func (s *silence) clock(at time.Duration) time.Duration { return counted(s.rate, at-s.alone.until(at)) }
+func (s *silenceCheck) leaderTime(at time.Duration) time.Duration {
+	return elapsedOnClock(s.rate, at-s.withoutMajority.coveredBefore(at))
+}
 
-// signs returns the latest moments from which l's timeout may have run.
-func (s *silence) signs(l *life, deaf map[uint32][]spans) []renewal {
-	var out []renewal
+// possibleRenewals returns the latest moments from which l's timeout may have run.
+func (s *silenceCheck) possibleRenewals(l *sessionLife, deaf map[uint32][]spans) []sessionRenewal {
+	var out []sessionRenewal
 	add := func(at, timeout time.Duration, sets bool) {
 		if at >= s.term.From && at < s.end {
-			out = append(out, renewal{at: at, timeout: timeout, sets: sets})
+			out = append(out, sessionRenewal{at: at, timeout: timeout, replaces: sets})
 		}
 	}
-	if g := l.owner(s.term.From); g != nil {
+	if g := l.grantAt(s.term.From); g != nil {
 		add(s.term.From, g.Timeout, true)
 	}
 	for _, g := range l.grants {
@@ -108,7 +110,7 @@ func (s *silence) signs(l *life, deaf map[uint32][]spans) []renewal {
 	}
 	first, _ := slices.BinarySearchFunc(l.touches, s.term.From, func(t Touch, at time.Duration) int { return cmp.Compare(t.At, at) })
 	for _, t := range l.touches[max(0, first-1):] { // the one before may still have been waiting
-		g := l.owner(t.At)
+		g := l.grantAt(t.At)
 		if g == nil || g.Owner.Member != t.Member {
 			continue
 		}
@@ -117,11 +119,11 @@ func (s *silence) signs(l *life, deaf map[uint32][]spans) []renewal {
 			continue
 		}
 		for _, d := range deaf[t.Member] {
-			for _, at := range d.chances(max(t.At, s.term.From), counted(1/s.rate, s.step())) {
+			for _, at := range d.uncoveredEnds(max(t.At, s.term.From), elapsedOnClock(1/s.rate, s.checkInterval())) {
 				add(at, g.Timeout, false)
 			}
 		}
 	}
-	slices.SortStableFunc(out, func(x, y renewal) int { return cmp.Compare(x.at, y.at) })
+	slices.SortStableFunc(out, func(x, y sessionRenewal) int { return cmp.Compare(x.at, y.at) })
 	return out
 }

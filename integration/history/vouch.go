@@ -10,13 +10,13 @@ import (
 // checkVouches judges (f): no member vouches for the connection that owns a session after another
 // member has applied the session's expiry. A check counts at the time for which it was made.
 // Vouching at the very moment of the expiry is allowed. Vouching for another connection is not
-// judged, because the log refuses everything that such a connection asks for.
+// judged, because the log rejects all requests of such a connection.
 //
 // A client may still receive something later, by the time between a check and the wire: see
 // clientWindow.
-func checkVouches(b *book, found func(Violation)) {
+func checkVouches(b *indexedHistory, found func(Violation)) {
 	for _, v := range b.Vouches {
-		l := b.lives[v.Session]
+		l := b.sessions[v.Session]
 		if !v.Allowed || l == nil || l.closed == nil || !l.closed.Expired {
 			continue
 		}
@@ -33,7 +33,7 @@ func checkVouches(b *book, found func(Violation)) {
 }
 
 // closedElsewhere returns the first close that a member other than this one has applied.
-func (l *life) closedElsewhere(member uint32) (first Life, ok bool) {
+func (l *sessionLife) closedElsewhere(member uint32) (first Life, ok bool) {
 	for _, c := range l.closes {
 		if c.Member != member && (!ok || c.At < first.At) {
 			first, ok = c, true
@@ -45,20 +45,20 @@ func (l *life) closedElsewhere(member uint32) (first Life, ok bool) {
 // clientWindow returns the longest time for which a client still received replies and events after
 // a member had applied the expiry of the session.
 func clientWindow(h History) time.Duration {
-	b := newBook(&h)
+	indexed := indexHistory(&h)
 	var longest time.Duration
-	look := func(session jute.SessionID, at time.Duration) {
-		if l := b.lives[session]; l != nil && l.closed != nil && l.closed.Expired {
+	measure := func(session jute.SessionID, at time.Duration) {
+		if l := indexed.sessions[session]; l != nil && l.closed != nil && l.closed.Expired {
 			longest = max(longest, at-l.closed.At)
 		}
 	}
 	for i := range h.Calls {
-		if c := &h.Calls[i]; c.answered() && c.Reply.Code != jute.SessionExpired && c.Reply.Code != jute.SessionMoved {
-			look(c.Session, c.Returned.At)
+		if c := &h.Calls[i]; c.hasReply() && c.Reply.Code != jute.SessionExpired && c.Reply.Code != jute.SessionMoved {
+			measure(c.Session, c.Returned.At)
 		}
 	}
 	for _, e := range h.Events {
-		look(e.Session, e.At)
+		measure(e.Session, e.At)
 	}
 	return longest
 }

@@ -21,9 +21,9 @@ import (
 //
 // Ephemerals are judged by (c). Containers and TTL nodes vanish by themselves and are not judged. A
 // history with acknowledged writes and without a whole snapshot is a fault.
-func checkWrites(b *book, found func(Violation)) {
+func checkWrites(b *indexedHistory, found func(Violation)) {
 	var last *Snapshot
-	told := map[*Call]int64{} // zxids of unanswered writes, as the trees show them
+	learnedZxids := map[*Call]int64{} // zxids of unanswered writes, as the trees show them
 	for i := range b.Snapshots {
 		s := &b.Snapshots[i]
 		if !s.Whole {
@@ -32,77 +32,77 @@ func checkWrites(b *book, found func(Violation)) {
 		if last == nil || s.Index > last.Index {
 			last = s
 		}
-		p := presence{book: b, s: s, found: found, told: told, used: map[*Call]bool{}, seen: map[string]bool{}}
-		p.judge()
+		p := snapshotCheck{indexedHistory: b, snapshot: s, found: found, learnedZxids: learnedZxids, matchedCreates: map[*Call]bool{}, seenPaths: map[string]bool{}}
+		p.judgeNodes()
 	}
-	checkOrder(b, told, found)
+	checkOrder(b, learnedZxids, found)
 	for i := range b.Calls {
 		c := &b.Calls[i]
-		if !changes(c.Op) || !c.Done() {
+		if !changesNode(c.Op) || !c.Done() {
 			continue
 		}
 		if last == nil {
-			found(c.violation(unjudged, fmt.Sprintf("%s of %s is the first of them", c.Op, c.node())))
+			found(c.newViolation(unjudged, fmt.Sprintf("%s of %s is the first of them", c.Op, c.nodePath())))
 			return
 		}
 		if c.Returned.Seq < last.Seq && c.Reply.Zxid > last.Zxid {
-			found(c.violation(writeMissing, fmt.Sprintf("%s of %s: member %d is at index %d, the greatest, and only at zxid %#x",
-				c.Op, c.node(), last.Member, last.Index, last.Zxid)))
+			found(c.newViolation(writeMissing, fmt.Sprintf("%s of %s: member %d is at index %d, the greatest, and only at zxid %#x",
+				c.Op, c.nodePath(), last.Member, last.Index, last.Zxid)))
 		}
 	}
 }
 
-func (c *Call) violation(f fault, detail string) Violation {
+func (c *Call) newViolation(f fault, detail string) Violation {
 	at := c.Returned.At
-	if !c.answered() {
+	if !c.hasReply() {
 		at = c.Invoked.At
 	}
 	return Violation{Fault: f, Session: c.Session, At: at, Zxid: c.Reply.Zxid, Detail: fmt.Sprintf("conn %d, xid %d: %s", c.Conn, c.Xid, detail)}
 }
 
-// presence judges one whole snapshot.
-type presence struct {
-	*book
-	s     *Snapshot
-	found func(Violation)
-	told  map[*Call]int64
-	used  map[*Call]bool  // unanswered sequential creates that account for a node
-	seen  map[string]bool // paths
+// snapshotCheck judges one whole snapshot.
+type snapshotCheck struct {
+	*indexedHistory
+	snapshot       *Snapshot
+	found          func(Violation)
+	learnedZxids   map[*Call]int64
+	matchedCreates map[*Call]bool  // unanswered sequential creates that account for a node
+	seenPaths      map[string]bool // paths
 }
 
-func (p *presence) judge() {
-	for i := range p.s.Nodes {
-		n := &p.s.Nodes[i]
-		p.seen[n.Path] = true
+func (p *snapshotCheck) judgeNodes() {
+	for i := range p.snapshot.Nodes {
+		n := &p.snapshot.Nodes[i]
+		p.seenPaths[n.Path] = true
 		if n.Owner == 0 {
-			p.present(n)
+			p.judgeNode(n)
 		}
 	}
-	for path, w := range p.paths {
-		if p.seen[path] || w.mortal || w.may(p.s.Seq, deletes) {
+	for path, w := range p.writesByPath {
+		if p.seenPaths[path] || w.mayVanish || w.mayHaveHappened(p.snapshot.Seq, isDelete) {
 			continue
 		}
-		if made, _ := w.made(p.s.Zxid); made != nil {
-			p.report(writeMissing, made, fmt.Sprintf("member %d lacks %s", p.s.Member, path))
+		if made, _ := w.lastCreate(p.snapshot.Zxid); made != nil {
+			p.reportViolation(writeMissing, made, fmt.Sprintf("member %d lacks %s", p.snapshot.Member, path))
 		}
 	}
 }
 
-func (p *presence) report(f fault, c *Call, detail string) {
-	v := p.s.violation(f, c.Session)
+func (p *snapshotCheck) reportViolation(f fault, c *Call, detail string) {
+	v := p.snapshot.newViolation(f, c.Session)
 	v.Zxid = c.Reply.Zxid
 	v.Detail = fmt.Sprintf("conn %d, xid %d: %s", c.Conn, c.Xid, detail)
 	p.found(v)
 }
 
-// made returns the acknowledged create of the node that exists at zxid z, and the sets after it. It
+// lastCreate returns the acknowledged create of the node that exists at zxid z, and the sets after it. It
 // returns nil if the node was last deleted, or never created.
-func (w *writes) made(z int64) (made *Call, sets []*Call) {
-	n := w.upTo(z)
+func (w *pathWrites) lastCreate(z int64) (made *Call, sets []*Call) {
+	n := w.countUpTo(z)
 	for i := n - 1; i >= 0; i-- {
-		if c := w.done[i]; c.Op != jute.OpSetData {
+		if c := w.succeeded[i]; c.Op != jute.OpSetData {
 			if c.Op.IsCreate() {
-				return c, w.done[i+1 : n]
+				return c, w.succeeded[i+1 : n]
 			}
 			return nil, nil
 		}
@@ -110,37 +110,37 @@ func (w *writes) made(z int64) (made *Call, sets []*Call) {
 	return nil, nil
 }
 
-// present judges a node that exists.
-func (p *presence) present(n *Node) {
-	w := p.paths[n.Path]
+// judgeNode judges a node that exists.
+func (p *snapshotCheck) judgeNode(n *Node) {
+	w := p.writesByPath[n.Path]
 	if w == nil {
-		p.unnamed(n)
+		p.judgeUnexplained(n)
 		return
 	}
-	if w.mortal {
+	if w.mayVanish {
 		return
 	}
-	made, sets := w.made(p.s.Zxid)
-	if w.may(p.s.Seq, jute.Op.IsCreate) {
-		p.tell(w, n)
+	made, sets := w.lastCreate(p.snapshot.Zxid)
+	if w.mayHaveHappened(p.snapshot.Seq, jute.Op.IsCreate) {
+		p.learnZxids(w, n)
 		return // it may be that create's node, made before or after
 	}
 	if made == nil {
-		p.unnamed(n)
+		p.judgeUnexplained(n)
 		return
 	}
 	if n.Czxid != made.Reply.Zxid {
-		p.report(writeTwice, made, fmt.Sprintf("member %d has %s with czxid %#x", p.s.Member, n.Path, n.Czxid))
+		p.reportViolation(writeTwice, made, fmt.Sprintf("member %d has %s with czxid %#x", p.snapshot.Member, n.Path, n.Czxid))
 		return
 	}
-	p.content(n, w, made, sets)
+	p.judgeContent(n, w, made, sets)
 }
 
-// content judges version and data of a node whose creation is known.
-func (p *presence) content(n *Node, w *writes, made *Call, sets []*Call) {
+// judgeContent judges version and data of a node whose creation is known.
+func (p *snapshotCheck) judgeContent(n *Node, w *pathWrites, made *Call, sets []*Call) {
 	maybe := 0
 	for _, c := range w.unknown {
-		if c.Op == jute.OpSetData && c.Invoked.Seq < p.s.Seq {
+		if c.Op == jute.OpSetData && c.Invoked.Seq < p.snapshot.Seq {
 			maybe++
 		}
 	}
@@ -148,53 +148,53 @@ func (p *presence) content(n *Node, w *writes, made *Call, sets []*Call) {
 	if len(sets) > 0 {
 		last = sets[len(sets)-1]
 	}
-	count := fmt.Sprintf("member %d has %s in version %d, %d sets were acknowledged and %d not answered", p.s.Member, n.Path, n.Version, len(sets), maybe)
+	count := fmt.Sprintf("member %d has %s in version %d, %d sets were acknowledged and %d not answered", p.snapshot.Member, n.Path, n.Version, len(sets), maybe)
 	switch {
 	case int(n.Version) < len(sets):
-		p.report(writeMissing, last, count)
+		p.reportViolation(writeMissing, last, count)
 	case int(n.Version) > len(sets)+maybe:
-		p.report(writeTwice, last, count)
+		p.reportViolation(writeTwice, last, count)
 	case maybe > 0:
-		p.tell(w, n)
+		p.learnZxids(w, n)
 	case n.Mzxid != last.Reply.Zxid || n.Data != last.Data:
-		p.report(writeMissing, last, fmt.Sprintf("member %d has %s with mzxid %#x and data %q, not %q", p.s.Member, n.Path, n.Mzxid, n.Data, last.Data))
+		p.reportViolation(writeMissing, last, fmt.Sprintf("member %d has %s with mzxid %#x and data %q, not %q", p.snapshot.Member, n.Path, n.Mzxid, n.Data, last.Data))
 	}
 }
 
-// unnamed judges a node with a path that no answer contained. It must come from a create without an
+// judgeUnexplained judges a node with a path that no answer contained. It must come from a create without an
 // answer, and each of those makes at most one node.
-func (p *presence) unnamed(n *Node) {
-	if w := p.paths[n.Path]; w.may(p.s.Seq, jute.Op.IsCreate) {
-		p.tell(w, n)
+func (p *snapshotCheck) judgeUnexplained(n *Node) {
+	if w := p.writesByPath[n.Path]; w.mayHaveHappened(p.snapshot.Seq, jute.Op.IsCreate) {
+		p.learnZxids(w, n)
 		return
 	}
 	var fits []*Call
-	if path, ok := asked(n.Path); ok {
-		for _, c := range p.loose[path] {
-			if c.Data == n.Data && c.Invoked.Seq < p.s.Seq && !p.used[c] {
+	if path, ok := sequentialPrefix(n.Path); ok {
+		for _, c := range p.unansweredSequential[path] {
+			if c.Data == n.Data && c.Invoked.Seq < p.snapshot.Seq && !p.matchedCreates[c] {
 				fits = append(fits, c)
 			}
 		}
 	}
 	if len(fits) == 0 {
-		v := p.s.violation(writeTwice, 0)
+		v := p.snapshot.newViolation(writeTwice, 0)
 		v.Zxid = n.Czxid
-		v.Detail = fmt.Sprintf("member %d has %s, data %q, which no write accounts for", p.s.Member, n.Path, n.Data)
+		v.Detail = fmt.Sprintf("member %d has %s, data %q, which no write accounts for", p.snapshot.Member, n.Path, n.Data)
 		p.found(v)
 		return
 	}
-	p.used[fits[0]] = true
+	p.matchedCreates[fits[0]] = true
 	if len(fits) == 1 {
-		p.told[fits[0]] = n.Czxid
+		p.learnedZxids[fits[0]] = n.Czxid
 	}
 }
 
-// tell records the zxid of an unanswered write if no other write can have made the node's state.
-func (p *presence) tell(w *writes, n *Node) {
+// learnZxids records the zxid of an unanswered write if no other write can have made the node's state.
+func (p *snapshotCheck) learnZxids(w *pathWrites, n *Node) {
 	var create, set []*Call
 	for _, c := range w.unknown {
 		switch {
-		case c.Invoked.Seq > p.s.Seq:
+		case c.Invoked.Seq > p.snapshot.Seq:
 		case c.Op.IsCreate():
 			create = append(create, c)
 		case c.Op == jute.OpSetData && c.Data == n.Data:
@@ -202,40 +202,40 @@ func (p *presence) tell(w *writes, n *Node) {
 		}
 	}
 	known := map[int64]bool{}
-	for _, c := range w.done {
+	for _, c := range w.succeeded {
 		known[c.Reply.Zxid] = true
 	}
 	if len(create) == 1 && !known[n.Czxid] {
-		p.told[create[0]] = n.Czxid
+		p.learnedZxids[create[0]] = n.Czxid
 	}
 	if len(set) == 1 && !known[n.Mzxid] && n.Mzxid != n.Czxid {
-		p.told[set[0]] = n.Mzxid
+		p.learnedZxids[set[0]] = n.Mzxid
 	}
 }
 
 // checkOrder judges the zxids of each session's writes, and that they belong to it.
-func checkOrder(b *book, told map[*Call]int64, found func(Violation)) {
+func checkOrder(b *indexedHistory, learnedZxids map[*Call]int64, found func(Violation)) {
 	greatest := map[jute.SessionID]*Call{} // of the writes so far, the one with the greatest zxid
 	zxid := map[jute.SessionID]int64{}
 	owner := map[int64]*Call{}
 	for i := range b.Calls {
 		c := &b.Calls[i]
 		z := c.Reply.Zxid
-		if !c.answered() {
-			z = told[c]
+		if !c.hasReply() {
+			z = learnedZxids[c]
 		}
 		if !c.Op.IsWrite() || z <= 0 {
 			continue
 		}
 		last := greatest[c.Session]
-		done := !c.answered() || c.Reply.Code == jute.OK
-		if last != nil && !c.partOf(last) && (z < zxid[c.Session] || done && z == zxid[c.Session]) {
-			v := c.violation(writeDisordered, fmt.Sprintf("zxid %#x, but xid %d of conn %d, asked before, has %#x", z, last.Xid, last.Conn, zxid[c.Session]))
+		done := !c.hasReply() || c.Reply.Code == jute.OK
+		if last != nil && !c.isSameMulti(last) && (z < zxid[c.Session] || done && z == zxid[c.Session]) {
+			v := c.newViolation(writeDisordered, fmt.Sprintf("zxid %#x, but xid %d of conn %d, asked before, has %#x", z, last.Xid, last.Conn, zxid[c.Session]))
 			v.Zxid = z
 			found(v)
 		}
 		if other := owner[z]; done && other != nil && other.Session != c.Session {
-			found(c.violation(sharedZxid, fmt.Sprintf("the other is xid %d of conn %d, session %s", other.Xid, other.Conn, other.Session)))
+			found(c.newViolation(sharedZxid, fmt.Sprintf("the other is xid %d of conn %d, session %s", other.Xid, other.Conn, other.Session)))
 		}
 		if done {
 			owner[z] = c
@@ -246,5 +246,5 @@ func checkOrder(b *book, told map[*Call]int64, found func(Violation)) {
 	}
 }
 
-// partOf reports whether two calls are parts of one multi.
-func (c *Call) partOf(other *Call) bool { return c.Conn == other.Conn && c.Xid == other.Xid }
+// isSameMulti reports whether two calls are parts of one multi.
+func (c *Call) isSameMulti(other *Call) bool { return c.Conn == other.Conn && c.Xid == other.Xid }
