@@ -5,114 +5,114 @@ import "math/bits"
 // Before a disk was a server, an emptied one kept the identity of the lost one, and came in by the word of others. These are
 // those rules in a simple form, so that the losses that they had are found.
 
-// enter lets an emptied disk in that has kept its identity, on the word of some others, as Word says. It takes over the highest
+// admitEmptiedDisk lets an emptied disk in that has kept its identity, on the word of some others, as Word says. It takes over the highest
 // term of which they know.
-func (m *Model) enter(s *state, i int, to func(*state, step)) {
-	for some := set(1); some < 1<<m.Disks; some++ {
-		latest, term := m.heard(s, some)
+func (m *Model) admitEmptiedDisk(s *modelState, i int, to func(*modelState, transition)) {
+	for some := diskSet(1); some < 1<<m.Disks; some++ {
+		latest, term := m.collectWord(s, some)
 		if latest == nil {
 			continue
 		}
-		for _, before := range m.recorded(latest) {
-			if other, ok := m.suffices(s, latest, before, some, i); ok {
+		for _, before := range m.possibleFormerVoters(latest) {
+			if other, ok := m.wordSuffices(s, latest, before, some, i); ok {
 				n := *s
-				n.disks[i] = disk{role: let, term: term, voted: true, grants: other}
-				to(&n, step{kind: enter, a: i, b: int(some), n: term})
+				n.disks[i] = diskState{role: admitted, term: term, voted: true, grants: other}
+				to(&n, transition{kind: enter, disk: i, other: int(some), value: term})
 			}
 		}
 	}
 }
 
-// heard returns the latest configuration, and the latest term, of which some disks tell. It returns no configuration if
-// one of them has nothing to tell.
-func (m *Model) heard(s *state, some set) (latest *record, term uint8) {
+// collectWord returns the latest configuration and the latest term that some disks know. It returns no configuration if
+// one of them knows none.
+func (m *Model) collectWord(s *modelState, some diskSet) (latest *logRecord, term uint8) {
 	for j := range m.Disks {
-		if !some.has(j) {
+		if !some.contains(j) {
 			continue
 		}
 		d := &s.disks[j]
 		l := m.logs.all[d.log]
-		if !d.live() || d.role == let || l.at == 0 {
+		if !d.takesPart() || d.role == admitted || l.configurationIndex == 0 {
 			return nil, 0
 		}
-		if term = max(term, d.term); latest == nil || l.newer(latest) {
+		if term = max(term, d.term); latest == nil || l.hasNewerConfiguration(latest) {
 			latest = l
 		}
 	}
 	return latest, term
 }
 
-// newer reports whether the latest configuration of r is newer than that of other.
-func (r *record) newer(other *record) bool {
-	a, b := r.entries[r.at-1].term(), other.entries[other.at-1].term()
-	return a > b || a == b && r.at > other.at
+// hasNewerConfiguration reports whether the latest configuration of r is newer than that of other.
+func (r *logRecord) hasNewerConfiguration(other *logRecord) bool {
+	a, b := r.entries[r.configurationIndex-1].entryTerm(), other.entries[other.configurationIndex-1].entryTerm()
+	return a > b || a == b && r.configurationIndex > other.configurationIndex
 }
 
-// recorded returns the configurations that the record of a server may name as the one before its latest.
-func (m *Model) recorded(latest *record) (former []set) {
+// possibleFormerVoters returns the configurations that the record of a server may name as the one before its latest.
+func (m *Model) possibleFormerVoters(latest *logRecord) (former []diskSet) {
 	switch {
 	case m.Word == WordOfLatest || latest.former == 0:
-		return []set{latest.voters}
+		return []diskSet{latest.voters}
 	case m.Word == WordOfRecord:
-		for _, e := range latest.entries[:latest.at-1] {
-			if e.voters() != 0 {
-				former = append(former, e.voters())
+		for _, e := range latest.entries[:latest.configurationIndex-1] {
+			if e.entryVoters() != 0 {
+				former = append(former, e.entryVoters())
 			}
 		}
 		return former
 	}
-	return []set{latest.former}
+	return []diskSet{latest.former}
 }
 
-// suffices reports whether the word of some disks lets disk i in. If it is one of two voters, it may vote for the other one at
-// once, unless one that voted before has a longer log.
-func (m *Model) suffices(s *state, latest *record, before, some set, i int) (other set, ok bool) {
+// wordSuffices reports whether the word of some disks admits disk i. If i is one of two voters, it may vote for the
+// other one at once, unless a former voter has a longer log.
+func (m *Model) wordSuffices(s *modelState, latest *logRecord, before, some diskSet, i int) (other diskSet, ok bool) {
 	voters := latest.voters
 	if all := (voters | before) &^ (1 << i); m.Word == WordOfAll && some&all != all {
 		return 0, false
 	}
-	if !voters.has(i) || voters.size() != 2 {
-		return 0, (some & voters).size() >= voters.size()/2+1
+	if !voters.contains(i) || voters.diskCount() != 2 {
+		return 0, (some & voters).diskCount() >= voters.diskCount()/2+1
 	}
 	other = voters &^ (1 << i)
 	former := before &^ voters
-	if must := other | former | m.without(s, latest); some&must != must {
+	if must := other | former | m.disksWithoutVote(s, latest); some&must != must {
 		return 0, false
 	}
 	candidate := m.logs.all[s.disks[bits.TrailingZeros8(uint8(other))].log]
 	for j := range m.Disks {
-		if former.has(j) && m.logs.all[s.disks[j].log].after(candidate) {
+		if former.contains(j) && m.logs.all[s.disks[j].log].isLongerThan(candidate) {
 			return 0, true
 		}
 	}
 	return other, true
 }
 
-// without returns the disks that have data, and never had a vote according to a log.
-func (m *Model) without(s *state, latest *record) (others set) {
+// disksWithoutVote returns the disks that have data, and never had a vote according to a log.
+func (m *Model) disksWithoutVote(s *modelState, latest *logRecord) (others diskSet) {
 	for j := range m.Disks {
-		if s.disks[j].log != 0 && latest.member[j] == 0 {
+		if s.disks[j].log != 0 && latest.voteHistory[j] == 0 {
 			others |= 1 << j
 		}
 	}
 	return others
 }
 
-// caughtUp reports whether nobody has a longer log than a disk that was let in.
-func (m *Model) caughtUp(s *state, d *disk) bool {
+// caughtUp reports whether no disk has a longer log than d, which was admitted.
+func (m *Model) caughtUp(s *modelState, d *diskState) bool {
 	for i := range m.Disks {
-		if m.logs.all[s.disks[i].log].after(m.logs.all[d.log]) {
+		if m.logs.all[s.disks[i].log].isLongerThan(m.logs.all[d.log]) {
 			return false
 		}
 	}
 	return true
 }
 
-// survives reports whether a voter's disk still has all that was shown as committed. Without one, no rule helps.
-func (m *Model) survives(s *state) bool {
+// shownSurvives reports whether a voter's disk still has all that was shown as committed. Without one, no rule helps.
+func (m *Model) shownSurvives(s *modelState) bool {
 	shown := m.logs.all[s.shown]
 	for i := range m.Disks {
-		if d := &s.disks[i]; shown.voters.has(i) && d.live() && m.logs.common(d.log, s.shown) == shown.length {
+		if d := &s.disks[i]; shown.voters.contains(i) && d.takesPart() && m.logs.commonLength(d.log, s.shown) == shown.length {
 			return true
 		}
 	}

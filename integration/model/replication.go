@@ -1,12 +1,12 @@
 package model
 
-// write appends a write to the log of leader i. The disk gets it later, unless it is the first entry of its term.
-func (m *Model) write(s *state, i int, to func(*state, step)) {
+// appendWrite appends a write to the log of leader i. The disk gets it later, unless it is the first entry of its term.
+func (m *Model) appendWrite(s *modelState, i int, to func(*modelState, transition)) {
 	d := &s.disks[i]
 	l := m.logs.all[d.log]
 	writes := uint8(0)
 	for _, e := range l.entries[:l.length] {
-		if e.term() == d.term && e.voters() == 0 {
+		if e.entryTerm() == d.term && e.entryVoters() == 0 {
 			writes++
 		}
 	}
@@ -14,17 +14,17 @@ func (m *Model) write(s *state, i int, to func(*state, step)) {
 		return
 	}
 	n := *s
-	n.disks[i].log = m.logs.with(d.log, newEntry(d.term, 0))
+	n.disks[i].log = m.logs.appendEntry(d.log, newEntry(d.term, 0))
 	if l.lastTerm() != d.term && !m.QueuesFirst {
 		n.disks[i].durable = l.length + 1
 	}
-	m.show(&n, i)
-	to(&n, step{kind: write, a: i, n: l.length + 1})
+	m.showCommitted(&n, i)
+	to(&n, transition{kind: write, disk: i, value: l.length + 1})
 }
 
-// change appends a configuration with one voter more or less. Servers without a vote are not part of configurations here. They
+// appendConfigurations appends a configuration with one voter more or less. Servers without a vote are not part of configurations here. They
 // count in no majority, and a leader may send its log to each disk anyway.
-func (m *Model) change(s *state, i int, to func(*state, step)) {
+func (m *Model) appendConfigurations(s *modelState, i int, to func(*modelState, transition)) {
 	d := &s.disks[i]
 	l := m.logs.all[d.log]
 	if l.changes == m.Changes || l.length == m.Log || !m.mayChange(s, i) {
@@ -32,95 +32,96 @@ func (m *Model) change(s *state, i int, to func(*state, step)) {
 	}
 	for j := range m.Disks {
 		voters := l.voters ^ 1<<j
-		if j == i && !m.RemovesItself || voters == 0 || s.disks[j].role == gone && voters.has(j) {
+		if j == i && !m.RemovesItself || voters == 0 || s.disks[j].role == gone && voters.contains(j) {
 			continue
 		}
 		n := *s
-		n.disks[i].log = m.logs.with(d.log, newEntry(d.term, voters))
+		n.disks[i].log = m.logs.appendEntry(d.log, newEntry(d.term, voters))
 		if !m.QueuesConfiguration {
 			n.disks[i].durable = l.length + 1
 		}
-		m.show(&n, i)
-		to(&n, step{kind: change, a: i, b: j, n: uint8(voters)})
+		m.showCommitted(&n, i)
+		to(&n, transition{kind: change, disk: i, other: j, value: uint8(voters)})
 	}
 }
 
 // mayChange reports whether leader i knows that its configuration and an entry of its term are committed.
-func (m *Model) mayChange(s *state, i int) bool {
+func (m *Model) mayChange(s *modelState, i int) bool {
 	d := &s.disks[i]
 	l := m.logs.all[d.log]
-	if m.ChangesEarly && l.at <= m.logs.common(d.log, s.shown) {
+	if m.ChangesEarly && l.configurationIndex <= m.logs.commonLength(d.log, s.shown) {
 		return true
 	}
-	first := l.first(d.term)
-	return first != 0 && m.counted(s, i) >= max(l.at, first)
+	first := l.firstOfTerm(d.term)
+	return first != 0 && m.countedIndex(s, i) >= max(l.configurationIndex, first)
 }
 
-// counted returns how far leader i counts a majority, with its own copy whether it is durable or not. It returns 0 if no
-// entry of the leader's term is among them.
-func (m *Model) counted(s *state, i int) uint8 {
+// countedIndex returns the last index that a majority has as far as leader i knows. Its own copy counts, durable or
+// not. It returns 0 if no entry of the leader's term is among them.
+func (m *Model) countedIndex(s *modelState, i int) uint8 {
 	d := &s.disks[i]
 	l := m.logs.all[d.log]
-	first := l.first(d.term)
+	first := l.firstOfTerm(d.term)
 	if first == 0 {
 		return 0
 	}
 	var has [maxDisks]uint8
 	for v := range m.Disks {
 		switch f := &s.disks[v]; {
-		case !l.voters.has(v):
+		case !l.voters.contains(v):
 		case v == i:
 			has[v] = l.length
-		case f.live() && f.term == d.term:
-			has[v] = max(d.ack(v), m.logs.common(f.log, d.log))
+		case f.takesPart() && f.term == d.term:
+			has[v] = max(d.acknowledged(v), m.logs.commonLength(f.log, d.log))
 		default:
-			has[v] = d.ack(v)
+			has[v] = d.acknowledged(v)
 		}
 	}
 	for index := l.length; index >= first; index-- {
-		var some set
+		var some diskSet
 		for v := range m.Disks {
 			if has[v] >= index {
 				some |= 1 << v
 			}
 		}
-		if l.voters.majority(some) {
+		if l.voters.hasMajority(some) {
 			return index
 		}
 	}
 	return 0
 }
 
-// show shows what leader i may show as committed, to clients and in its messages. It does so at once: what is lost later would also be
-// lost if it had been shown later. It also shows what the disks in its term commit by its word.
-func (m *Model) show(s *state, i int) {
+// showCommitted marks as shown all that leader i may show as committed, to clients and in its messages. It does so at
+// once: an entry that is lost later would also be lost if it had been shown later. It also marks what the disks in the
+// leader's term commit by its word.
+func (m *Model) showCommitted(s *modelState, i int) {
 	d := &s.disks[i]
-	index := m.counted(s, i)
+	index := m.countedIndex(s, i)
 	if !m.ShowsUndurable {
 		index = min(index, d.durable)
 	}
 	for f := range m.Disks {
-		if other := &s.disks[f]; other.live() && other.term == d.term {
-			index = max(index, m.committedByWord(word{1 << i, d.durable}, d.log, d.term, f, m.logs.common(other.log, d.log)))
+		if other := &s.disks[f]; other.takesPart() && other.term == d.term {
+			index = max(index, m.committedByWord(durableWord{1 << i, d.durable}, d.log, d.term, f, m.logs.commonLength(other.log, d.log)))
 		}
 	}
 	m.showUpTo(s, d.log, d.term, index)
 }
 
 // showUpTo shows the first entries of the log of a term's leader as committed.
-func (m *Model) showUpTo(s *state, log logID, term, index uint8) {
-	if !m.founded(log) {
+func (m *Model) showUpTo(s *modelState, log logID, term, index uint8) {
+	if !m.isFounded(log) {
 		return
 	}
 	old := m.logs.all[s.shown].length
-	if m.logs.common(log, s.shown) < min(index, old) {
+	if m.logs.commonLength(log, s.shown) < min(index, old) {
 		s.broken = twoHistories
 		return
 	}
 	if index > old {
-		s.shown = m.logs.prefix(log, index)
+		s.shown = m.logs.truncate(log, index)
 		for at := old + 1; at <= index; at++ {
-			s.by |= uint32(term) << (3 * (at - 1))
+			s.shownTerms |= uint32(term) << (3 * (at - 1))
 		}
 	}
 	if !m.laterComplete(s, term) {
@@ -130,14 +131,14 @@ func (m *Model) showUpTo(s *state, log logID, term, index uint8) {
 
 // laterComplete reports whether the leaders of all terms after one have what was shown as committed before. They were elected
 // already when it was shown.
-func (m *Model) laterComplete(s *state, term uint8) bool {
+func (m *Model) laterComplete(s *modelState, term uint8) bool {
 	for j := range m.Disks {
-		if l := &s.disks[j]; l.role == leader && l.term > term && !m.complete(s, l.log, l.term) {
+		if l := &s.disks[j]; l.role == leader && l.term > term && !m.hasAllShownBefore(s, l.log, l.term) {
 			return false
 		}
 	}
-	for t, log := range s.sent {
-		if log != 0 && t > int(term) && !m.complete(s, log, uint8(t)) {
+	for t, log := range s.sentLogs {
+		if log != 0 && t > int(term) && !m.hasAllShownBefore(s, log, uint8(t)) {
 			return false
 		}
 	}
@@ -149,31 +150,31 @@ func (m *Model) laterComplete(s *state, term uint8) bool {
 // One entry at a time is enough. A request with several entries does what they do one after the other. So does a snapshot, for a disk
 // that does not have all of it. A request without entries makes a disk refuse earlier terms and nothing else, and a disk to
 // which nothing of earlier terms is delivered does the same.
-func (m *Model) deliverAll(s *state, log logID, term uint8, from int, to func(*state, step)) {
+func (m *Model) deliverAll(s *modelState, log logID, term uint8, from int, to func(*modelState, transition)) {
 	for f := range m.Disks {
 		if f == from {
 			continue
 		}
-		m.deliver(s, log, term, from, f, f, to)
+		m.deliverNext(s, log, term, from, f, f, to)
 		if m.TakesEntries && from >= 0 && f == m.Disks-2 && from != f+1 {
-			m.deliver(s, log, term, from, f+1, f, to)
+			m.deliverNext(s, log, term, from, f+1, f, to)
 		}
 	}
 }
 
-// deliver gives disk f the next entry of a leader's log. The leader takes the answer for that of disk as.
-func (m *Model) deliver(s *state, log logID, term uint8, from, f, as int, to func(*state, step)) {
+// deliverNext gives disk f the next entry of a leader's log. The leader takes the answer for that of disk as.
+func (m *Model) deliverNext(s *modelState, log logID, term uint8, from, f, as int, to func(*modelState, transition)) {
 	d := &s.disks[f]
-	if !d.live() || d.term > term || d.term == term && d.role == leader {
+	if !d.takesPart() || d.term > term || d.term == term && d.role == leader {
 		return
 	}
-	index := m.logs.common(d.log, log) + 1
+	index := m.logs.commonLength(d.log, log) + 1
 	l := m.logs.all[log]
 	if d.log != 0 && index == 1 {
 		return // of another ensemble
 	}
 	if m.ReplacesByOlder {
-		m.replace(s, log, term, from, f, to)
+		m.replaceBySnapshot(s, log, term, from, f, to)
 	}
 	if index > l.length || !m.SendsAhead && !m.maySend(s, log, term, index, from, as) {
 		return
@@ -181,47 +182,48 @@ func (m *Model) deliver(s *state, log logID, term uint8, from, f, as int, to fun
 	n := *s
 	d = &n.disks[f]
 	if d.term < term {
-		m.leave(&n, f)
+		m.leaveTerm(&n, f)
 		d.term, d.voted = term, false
 	}
-	d.log = m.logs.prefix(log, index)
-	if d.role != let {
+	d.log = m.logs.truncate(log, index)
+	if d.role != admitted {
 		d.role, d.grants = follower, 0
 	}
 	if from >= 0 {
-		if as != f && index >= l.first(term) && l.first(term) != 0 {
-			n.disks[from].setAck(as, max(index, n.disks[from].ack(as)))
+		if as != f && index >= l.firstOfTerm(term) && l.firstOfTerm(term) != 0 {
+			n.disks[from].setAcknowledged(as, max(index, n.disks[from].acknowledged(as)))
 		}
-		m.show(&n, from)
-	} else if committed := m.committedByWord(s.said[term], log, term, as, index); committed != 0 {
+		m.showCommitted(&n, from)
+	} else if committed := m.committedByWord(s.toldDurable[term], log, term, as, index); committed != 0 {
 		m.showUpTo(&n, log, term, committed)
 	}
-	to(&n, step{kind: deliver, a: from, b: f, n: index})
+	to(&n, transition{kind: deliver, disk: from, other: f, value: index})
 }
 
-// replace puts a snapshot that lacks the last committed entry in place of the log of disk f, which has that entry.
-func (m *Model) replace(s *state, log logID, term uint8, from, f int, to func(*state, step)) {
+// replaceBySnapshot puts a snapshot that lacks the last committed entry in place of the log of disk f, which has that entry.
+func (m *Model) replaceBySnapshot(s *modelState, log logID, term uint8, from, f int, to func(*modelState, transition)) {
 	d := &s.disks[f]
-	same := m.logs.common(d.log, log)
+	same := m.logs.commonLength(d.log, log)
 	if same < 2 || same > m.logs.all[s.shown].length || d.term != term {
 		return
 	}
 	n := *s
-	n.disks[f].log = m.logs.prefix(log, same-1)
-	to(&n, step{kind: snapshot, a: from, b: f, n: same - 1})
+	n.disks[f].log = m.logs.truncate(log, same-1)
+	to(&n, transition{kind: snapshot, disk: from, other: f, value: same - 1})
 }
 
-// maySend reports whether the leader with a log has sent an entry to disk f: when f had a vote in the latest configuration of that
-// log, or because the entry is committed. A leader changes the configuration only when the one before is committed, so it is enough
-// to look at the first one that it had as the leader, together with the entry, and at the last one.
-func (m *Model) maySend(s *state, log logID, term, index uint8, from, f int) bool {
+// maySend reports whether the leader with a log has sent an entry to disk f: when f had a vote in the latest
+// configuration of that log, or because the entry is committed. A leader changes the configuration only when the one
+// before is committed. So two checks are enough: the first configuration that it had as the leader together with the
+// entry, and the last one.
+func (m *Model) maySend(s *modelState, log logID, term, index uint8, from, f int) bool {
 	l := m.logs.all[log]
-	first := l.first(term)
+	first := l.firstOfTerm(term)
 	if first == 0 {
 		first = l.length
 	}
-	votes := !m.founded(log) || l.voters.has(f) || m.logs.all[m.logs.prefix(log, max(index, first))].voters.has(f)
-	if e := l.entries[index-1]; m.WithholdsVoteless && e.voters() != 0 && !e.voters().has(f) {
+	votes := !m.isFounded(log) || l.voters.contains(f) || m.logs.all[m.logs.truncate(log, max(index, first))].voters.contains(f)
+	if e := l.entries[index-1]; m.WithholdsVoteless && e.entryVoters() != 0 && !e.entryVoters().contains(f) {
 		votes = false
 	}
 	return votes || m.knowsCommitted(s, log, index, from)
@@ -229,20 +231,20 @@ func (m *Model) maySend(s *state, log logID, term, index uint8, from, f int) boo
 
 // knowsCommitted reports whether the leader with a log may know that an entry is committed. After all have been restarted, it knows what it
 // has counted itself.
-func (m *Model) knowsCommitted(s *state, log logID, index uint8, from int) bool {
+func (m *Model) knowsCommitted(s *modelState, log logID, index uint8, from int) bool {
 	if s.restarted {
-		return m.counted(s, from) >= index
+		return m.countedIndex(s, from) >= index
 	}
-	return m.logs.common(log, s.shown) >= index
+	return m.logs.commonLength(log, s.shown) >= index
 }
 
-// flush writes the next entry of leader i to its disk.
-func (m *Model) flush(s *state, i int, to func(*state, step)) {
+// flushNext writes the next entry of leader i to its disk.
+func (m *Model) flushNext(s *modelState, i int, to func(*modelState, transition)) {
 	if s.disks[i].durable == m.logs.all[s.disks[i].log].length {
 		return
 	}
 	n := *s
 	n.disks[i].durable++
-	m.show(&n, i)
-	to(&n, step{kind: flush, a: i, n: n.disks[i].durable})
+	m.showCommitted(&n, i)
+	to(&n, transition{kind: flush, disk: i, value: n.disks[i].durable})
 }

@@ -32,10 +32,10 @@ type Rules struct {
 type Word uint8
 
 const (
-	// WordOfAll asks all other voters of the latest configuration of which it hears, and all of the one before.
+	// WordOfAll needs all other voters of the latest configuration that is reported, and all of the one before.
 	WordOfAll Word = iota
-	// WordOfFormer asks a majority of the latest configuration. Of two voters, it asks the other one and all that voted in the
-	// configuration before and vote no more. Then the other one may have the vote of the emptied disk at once.
+	// WordOfFormer needs a majority of the latest configuration. Of two voters, it needs the other one and all former
+	// voters of the configuration before. Then the other one may have the vote of the emptied disk at once.
 	WordOfFormer
 	// WordOfRecord does the same, but the record of the configuration before may be one change too old.
 	WordOfRecord
@@ -57,38 +57,38 @@ type Model struct {
 	Changes uint8 // of the configuration in one log, without those of the first log
 	Wipes   uint8 // lost disks
 	Late    bool  // entries of a leader may arrive after its process has ended
-	Live    bool  // check in each state that disks elect a leader if they are enough, see quorate
+	Live    bool  // check in each state that disks elect a leader if they are enough, see isEnough
 	Fewer   bool  // with Live: a majority of the committed configuration counts as enough
 	Plain   bool  // do not use symmetry: states that differ only in the names of disks are different ones
 
-	logs      *logs
+	logs      *logStore
 	renamings map[uint32]*renaming
-	lives     map[string]bool // the states that stuck has seen, as far as it looks at them
+	lives     map[string]bool // the states that findStuckMajority has checked, reduced to what it depends on
 	seed      maphash.Seed
 }
 
 func (m *Model) symmetric() bool { return !m.Plain && !m.TakesEntries && !m.TakesVotes }
 
-// first returns the state in which the search begins: the voters have stored their configuration, and nothing else was.
-func (m *Model) first() (s state) {
-	m.logs, m.renamings, m.lives, m.seed = newLogs(), map[uint32]*renaming{}, map[string]bool{}, maphash.MakeSeed()
+// firstState returns the state in which the search begins: the voters have stored their configuration, and nothing else was.
+func (m *Model) firstState() (s modelState) {
+	m.logs, m.renamings, m.lives, m.seed = newLogStore(), map[uint32]*renaming{}, map[string]bool{}, maphash.MakeSeed()
 	if m.Voters == 0 {
 		return s
 	}
 	var log logID
-	all := set(1)<<m.Voters - 1
+	all := diskSet(1)<<m.Voters - 1
 	if m.Chain {
-		for voters := set(1); voters != all; voters = voters<<1 | 1 {
-			log = m.logs.with(log, newEntry(1, voters))
+		for voters := diskSet(1); voters != all; voters = voters<<1 | 1 {
+			log = m.logs.appendEntry(log, newEntry(1, voters))
 		}
 	}
-	log = m.logs.with(log, newEntry(1, all))
+	log = m.logs.appendEntry(log, newEntry(1, all))
 	for i := range m.Voters {
-		s.disks[i] = disk{log: log, term: 1}
+		s.disks[i] = diskState{log: log, term: 1}
 	}
 	s.shown = log
 	for i := range m.logs.all[log].length {
-		s.by |= 1 << (3 * i)
+		s.shownTerms |= 1 << (3 * i)
 	}
 	return s
 }

@@ -1,23 +1,23 @@
 package model
 
-// States that differ only in the names of disks are one state. canonical sorts the disks by what they have, in a way
-// that does not depend on their names. It may leave two names for one state if two disks look the same; that costs time,
-// and nothing else.
+// States that differ only in the names of disks are one state. canonicalize sorts the disks by their content, in a way
+// that does not depend on their names. It may leave two names for one state if two disks have equal signatures, which
+// costs time and nothing else.
 
 // renaming gives each disk another name.
 type renaming struct {
 	to   [maxDisks]uint8
-	sets [1 << maxDisks]set
+	sets [1 << maxDisks]diskSet
 	logs []logID // by old log; 0: not known yet
 }
 
-// canonical renames the disks of s, and returns how.
-func (m *Model) canonical(s *state) *renaming {
+// canonicalize renames the disks of s, and returns the renaming.
+func (m *Model) canonicalize(s *modelState) *renaming {
 	if !m.symmetric() {
 		return nil
 	}
 	var signs [maxDisks]uint64
-	m.sign(s, &signs)
+	m.computeSignatures(s, &signs)
 	var order [maxDisks]uint8 // the old names in their new order
 	for i := range m.Disks {
 		j := i
@@ -26,18 +26,18 @@ func (m *Model) canonical(s *state) *renaming {
 		}
 		order[j] = uint8(i)
 	}
-	r := m.renaming(&order)
-	m.rename(s, r)
+	r := m.renamingFor(&order)
+	m.renameDisks(s, r)
 	return r
 }
 
-func mix(h, v uint64) uint64 {
+func mixHash(h, v uint64) uint64 {
 	h = (h ^ v) * 0x9E3779B97F4A7C15
 	return h ^ h>>29
 }
 
-// sign describes each disk by a number.
-func (m *Model) sign(s *state, signs *[maxDisks]uint64) {
+// computeSignatures describes each disk by a number.
+func (m *Model) computeSignatures(s *modelState, signs *[maxDisks]uint64) {
 	var own [maxDisks]uint64
 	shown := m.logs.all[s.shown]
 	for i := range m.Disks {
@@ -47,9 +47,9 @@ func (m *Model) sign(s *state, signs *[maxDisks]uint64) {
 		if d.voted {
 			h |= 1
 		}
-		h = mix(h, uint64(l.member[i])<<8|uint64(shown.member[i]))
+		h = mixHash(h, uint64(l.voteHistory[i])<<8|uint64(shown.voteHistory[i]))
 		for t := 2; m.Late && t <= int(m.Terms); t++ {
-			h = mix(h, uint64(m.logs.all[s.sent[t]].member[i])<<1|uint64(s.said[t].leader>>i)&1)
+			h = mixHash(h, uint64(m.logs.all[s.sentLogs[t]].voteHistory[i])<<1|uint64(s.toldDurable[t].leader>>i)&1)
 		}
 		own[i] = h
 	}
@@ -57,15 +57,15 @@ func (m *Model) sign(s *state, signs *[maxDisks]uint64) {
 		var sum uint64
 		for j := range m.Disks {
 			d := &s.disks[j]
-			relation := uint64(m.logs.all[d.log].member[i])<<8 | uint64(d.ack(i))<<1 | uint64(d.grants>>i)&1
-			sum += mix(own[j], relation)
+			relation := uint64(m.logs.all[d.log].voteHistory[i])<<8 | uint64(d.acknowledged(i))<<1 | uint64(d.grants>>i)&1
+			sum += mixHash(own[j], relation)
 		}
-		signs[i] = mix(own[i], sum)>>2 | m.class(i)<<62
+		signs[i] = mixHash(own[i], sum)>>2 | m.symmetryClass(i)<<62
 	}
 }
 
-// class returns a number that is the same for disks that can have each other's name.
-func (m *Model) class(i int) uint64 {
+// symmetryClass returns a number that is the same for disks that can have each other's name.
+func (m *Model) symmetryClass(i int) uint64 {
 	switch {
 	case m.Voters != 0 || i == 0:
 		return 0
@@ -75,8 +75,8 @@ func (m *Model) class(i int) uint64 {
 	return 2
 }
 
-// renaming returns the renaming that gives the disks in order the names 0, 1, and so on.
-func (m *Model) renaming(order *[maxDisks]uint8) *renaming {
+// renamingFor returns the renaming that gives the disks in order the names 0, 1, and so on.
+func (m *Model) renamingFor(order *[maxDisks]uint8) *renaming {
 	key := uint32(0)
 	for i := range m.Disks {
 		key = key<<3 | uint32(order[i])
@@ -90,7 +90,7 @@ func (m *Model) renaming(order *[maxDisks]uint8) *renaming {
 	}
 	for from := range r.sets {
 		for i := range m.Disks {
-			if set(from).has(i) {
+			if diskSet(from).contains(i) {
 				r.sets[from] |= 1 << r.to[i]
 			}
 		}
@@ -99,27 +99,27 @@ func (m *Model) renaming(order *[maxDisks]uint8) *renaming {
 	return r
 }
 
-func (m *Model) rename(s *state, r *renaming) {
+func (m *Model) renameDisks(s *modelState, r *renaming) {
 	old := s.disks
 	for i := range m.Disks {
 		d := old[i]
-		d.log, d.grants = m.renamed(d.log, r), r.sets[d.grants]
+		d.log, d.grants = m.renameLog(d.log, r), r.sets[d.grants]
 		if acks := d.acks; acks != 0 {
 			d.acks = 0
 			for from := range m.Disks {
-				d.setAck(int(r.to[from]), uint8(acks>>(3*from))&7)
+				d.setAcknowledged(int(r.to[from]), uint8(acks>>(3*from))&7)
 			}
 		}
 		s.disks[r.to[i]] = d
 	}
-	s.shown = m.renamed(s.shown, r)
-	for t := range s.sent {
-		s.sent[t], s.said[t].leader = m.renamed(s.sent[t], r), r.sets[s.said[t].leader]
+	s.shown = m.renameLog(s.shown, r)
+	for t := range s.sentLogs {
+		s.sentLogs[t], s.toldDurable[t].leader = m.renameLog(s.sentLogs[t], r), r.sets[s.toldDurable[t].leader]
 	}
 }
 
-// renamed returns a log with other names.
-func (m *Model) renamed(id logID, r *renaming) logID {
+// renameLog returns a log with other names.
+func (m *Model) renameLog(id logID, r *renaming) logID {
 	if id == 0 {
 		return 0
 	}
@@ -128,7 +128,7 @@ func (m *Model) renamed(id logID, r *renaming) logID {
 	}
 	l := m.logs.all[id]
 	last := l.entries[l.length-1]
-	result := m.logs.with(m.renamed(l.shorter, r), newEntry(last.term(), r.sets[last.voters()]))
+	result := m.logs.appendEntry(m.renameLog(l.shorter, r), newEntry(last.entryTerm(), r.sets[last.entryVoters()]))
 	if int(id) >= len(r.logs) {
 		r.logs = append(r.logs, make([]logID, len(m.logs.all)-len(r.logs))...)
 	}
