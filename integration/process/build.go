@@ -33,15 +33,15 @@ func Main(m *testing.M, binary *string, build func(dir string) (string, error)) 
 	return m.Run()
 }
 
-// noteSources tells go test's cache that these tests depend on the files that the binary is built from: they are not files of
-// the tests' own package. go test reads from the log which files a test has opened, and this adds them, since the log ends with the
-// tests. If it cannot, the log is removed, and nothing is cached.
+// noteSources makes go test's cache depend on the files that the binary is built from, which are not files of the
+// tests' own package. go test reads the opened files of a test from a log, and noteSources appends these to it. If it
+// cannot, it removes the log, and nothing is cached.
 func noteSources() {
 	log := flag.Lookup("test.testlogfile")
 	if log == nil || log.Value.String() == "" {
 		return // this result is not for the cache
 	}
-	files, err := sources()
+	files, err := sourceFiles()
 	if err == nil {
 		err = addToLog(log.Value.String(), files)
 	}
@@ -51,8 +51,8 @@ func noteSources() {
 	}
 }
 
-// sources returns the files of this tree that the binary is built from, and the directories that they are in.
-func sources() ([]string, error) {
+// sourceFiles returns the files of this tree that the binary is built from, and the directories that they are in.
+func sourceFiles() ([]string, error) {
 	list := exec.Command("go", "list", "-deps", "-f", `{{if .Module}}{{if or .Module.Main .Module.Replace}}{{.Dir}}{{range .GoFiles}}
 {{$.Dir}}/{{.}}{{end}}{{range .EmbedFiles}}
 {{$.Dir}}/{{.}}{{end}}{{end}}{{end}}`, "rollcall/cmd/rollcall")

@@ -105,8 +105,8 @@ func receiveCalls(listener int, handle func(*Call)) error {
 			}
 			continue
 		}
-		var n notification
-		err := ioctl(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n))
+		var n notifyRequest
+		err := ioctlPointer(listener, unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n))
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINTR) {
 			continue // a signal has interrupted the call, and the kernel restarts it
 		}
@@ -128,27 +128,29 @@ type Call struct {
 }
 
 // Continue lets the kernel do the call. An error means that the call no longer waits. Its process has
-// ended, or a signal has interrupted the call, and the kernel restarts it and asks again.
-func (c *Call) Continue() { c.send(response{id: c.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}) }
+// ended, or a signal has interrupted the call, and the kernel restarts it and notifies again.
+func (c *Call) Continue() {
+	c.sendResponse(notifyResponse{id: c.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
+}
 
 // Return ends the call, which the kernel does not do, with an error, or if that is 0, with value.
 func (c *Call) Return(value int64, err syscall.Errno) {
-	r := response{id: c.id, value: value, errno: -int32(err)}
+	r := notifyResponse{id: c.id, value: value, errno: -int32(err)}
 	if err != 0 {
 		r.value = 0
 	}
-	c.send(r)
+	c.sendResponse(r)
 }
 
-func (c *Call) send(r response) {
-	_ = ioctl(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
+func (c *Call) sendResponse(r notifyResponse) {
+	_ = ioctlPointer(c.listener, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
 }
 
 // ReturnFile gives the process the open file fd of this process, and ends the call with its new number there. It will be
 // closed when the process executes another binary. The kernel does both in one step, too (SECCOMP_ADDFD_FLAG_SEND). But if a signal
 // interrupts this thread in that step, the process can get the number 0 and no file.
 func (c *Call) ReturnFile(fd int) {
-	a := addition{id: c.id, from: uint32(fd), newFlags: unix.O_CLOEXEC}
+	a := addFileRequest{id: c.id, from: uint32(fd), newFlags: unix.O_CLOEXEC}
 	number, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(c.listener), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
 	c.Return(int64(number), errno)
 }
@@ -185,8 +187,8 @@ func (c *Call) Text(at uint64) (string, error) {
 	return "", errors.New("a path of a process has no end")
 }
 
-// notification is the kernel's struct seccomp_notif.
-type notification struct {
+// notifyRequest is the kernel's struct seccomp_notif.
+type notifyRequest struct {
 	id         uint64
 	pid, flags uint32
 	call       struct {
@@ -197,22 +199,22 @@ type notification struct {
 	}
 }
 
-// response is the kernel's struct seccomp_notif_resp.
-type response struct {
+// notifyResponse is the kernel's struct seccomp_notif_resp.
+type notifyResponse struct {
 	id    uint64
 	value int64
 	errno int32
 	flags uint32
 }
 
-// addition is the kernel's struct seccomp_notif_addfd.
-type addition struct {
+// addFileRequest is the kernel's struct seccomp_notif_addfd.
+type addFileRequest struct {
 	id                    uint64
 	flags                 uint32
 	from, place, newFlags uint32
 }
 
-func ioctl(fd int, request uintptr, arg unsafe.Pointer) error {
+func ioctlPointer(fd int, request uintptr, arg unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, uintptr(arg)); errno != 0 {
 		return errno
 	}
@@ -296,8 +298,8 @@ func giveListener(conn *net.UnixConn, numbers []int, flags int) error {
 	if err != nil {
 		return err
 	}
-	// Nobody gets this thread's calls until the listener is sent. Until then the thread must do none of them, and Go's runtime might, to
-	// allocate memory. So everything is made before.
+	// This thread's calls have no receiver until the listener is sent. Until then the thread must make none of them,
+	// which Go's runtime might to allocate memory. So everything is allocated before.
 	rights, data := unix.UnixRights(0), []byte{0}
 	parts := []unix.Iovec{{Base: &data[0], Len: 1}}
 	message := unix.Msghdr{Iov: &parts[0], Iovlen: 1, Control: &rights[0]}

@@ -21,7 +21,7 @@ type Disk struct {
 func NewDisk(t *testing.T, binary string) *Disk {
 	t.Helper()
 	d := &Disk{}
-	d.Calls = NewCalls(t, binary, 0, []int{unix.SYS_FSYNC, unix.SYS_FDATASYNC}, d.decide, d.forget)
+	d.Calls = NewCalls(t, binary, 0, []int{unix.SYS_FSYNC, unix.SYS_FDATASYNC}, d.holdOrContinue, d.forgetCalls)
 	return d
 }
 
@@ -43,15 +43,15 @@ func (d *Disk) Release() {
 	d.held = nil
 }
 
-// forget forgets the calls of a process that has ended.
-func (d *Disk) forget() {
+// forgetCalls forgets the calls of a process that has ended.
+func (d *Disk) forgetCalls() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.held = nil
 }
 
-// decide holds a call if the disk hangs. Otherwise it lets the kernel do the call.
-func (d *Disk) decide(call *Call) {
+// holdOrContinue holds a call if the disk hangs. Otherwise it lets the kernel do the call.
+func (d *Disk) holdOrContinue(call *Call) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.hanging {

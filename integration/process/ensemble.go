@@ -63,7 +63,7 @@ func StartEnsemble(t *testing.T, cfg Config) *Ensemble {
 		e.Members = append(e.Members, e.NewMember(i+1))
 	}
 	for _, m := range e.Members {
-		e.configure(m)
+		e.writeConfig(m)
 		if cfg.Prepare != nil {
 			cfg.Prepare(m)
 		}
@@ -91,23 +91,23 @@ func (e *Ensemble) NewMember(id int) *Member {
 }
 
 // Add starts a new member with an empty directory. Its server list has the present members and itself. The
-// others do not know it before they are told.
+// others learn of it only by a reconfig.
 func (e *Ensemble) Add(m *Member) {
 	e.t.Helper()
 	e.Members = append(e.Members, m)
-	e.configure(m)
+	e.writeConfig(m)
 	e.Start(m)
 }
 
-// Remove stops a member with SIGTERM, which is none from then on. The others have been told before.
+// Remove stops a member with SIGTERM and takes it out of Members. A reconfig must have removed it before.
 func (e *Ensemble) Remove(m *Member) {
 	e.t.Helper()
 	e.Members = slices.DeleteFunc(e.Members, func(other *Member) bool { return other == m })
-	e.stop(m)
+	e.stopMember(m)
 }
 
-// configure writes a member's zoo.cfg, with the server lines of all members, and its id.
-func (e *Ensemble) configure(m *Member) {
+// writeConfig writes a member's zoo.cfg, with the server lines of all members, and its id.
+func (e *Ensemble) writeConfig(m *Member) {
 	e.t.Helper()
 	lines := e.cfg.Lines
 	if !strings.Contains(lines, AnyHTTP) {
@@ -125,7 +125,7 @@ func (e *Ensemble) configure(m *Member) {
 		}
 	}
 	host, port, _ := strings.Cut(m.Clients, ":")
-	e.write(m.Config, fmt.Sprintf(`tickTime=%d
+	e.writeFile(m.Config, fmt.Sprintf(`tickTime=%d
 initLimit=10
 syncLimit=5
 dataDir=%s
@@ -133,7 +133,7 @@ clientPortAddress=%s
 clientPort=%s
 4lw.commands.whitelist=*
 %s`, e.cfg.Tick.Milliseconds(), m.Data, host, port, lines))
-	e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
+	e.writeFile(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
 }
 
 // Reconfigure writes the zoo.cfg of every member again, with the server lines of the present members. A process reads it
@@ -141,11 +141,11 @@ clientPort=%s
 func (e *Ensemble) Reconfigure() {
 	e.t.Helper()
 	for _, m := range e.Members {
-		e.configure(m)
+		e.writeConfig(m)
 	}
 }
 
-func (e *Ensemble) write(path, text string) {
+func (e *Ensemble) writeFile(path, text string) {
 	e.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		e.t.Fatal(err)
@@ -170,7 +170,7 @@ func (e *Ensemble) Start(m *Member) {
 		if m.Process.Cmd != cmd {
 			return "what the last one shows"
 		}
-		return tail(m.Log)
+		return tailOfFile(m.Log)
 	})
 }
 
@@ -180,14 +180,14 @@ func (e *Ensemble) Empty(m *Member) {
 	if err := os.RemoveAll(m.Data); err != nil {
 		e.t.Fatal(err)
 	}
-	e.write(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
+	e.writeFile(filepath.Join(m.Data, "myid"), fmt.Sprintln(m.ID))
 }
 
 // Settle waits until every running member serves and one of them leads, and returns the leader.
 func (e *Ensemble) Settle() *Member {
 	e.t.Helper()
 	var leader *Member
-	err := within(e.t.Context(), cmp.Or(e.cfg.Patience, Patience), "members serve under one leader", func() bool {
+	err := pollWithin(e.t.Context(), cmp.Or(e.cfg.Patience, Patience), "members serve under one leader", func() bool {
 		leader = nil
 		for _, m := range e.Members {
 			if !m.Process.Running() {
@@ -219,7 +219,7 @@ func (e *Ensemble) Joined() {
 // Joined waits until no running member joins. The test fails if that takes longer than patience.
 func Joined(t *testing.T, patience time.Duration, members []*Member) {
 	t.Helper()
-	err := within(t.Context(), patience, "members have caught up", func() bool {
+	err := pollWithin(t.Context(), patience, "members have caught up", func() bool {
 		for _, m := range members {
 			text, err := os.ReadFile(m.Log)
 			if err != nil {
@@ -236,7 +236,7 @@ func Joined(t *testing.T, patience time.Duration, members []*Member) {
 	}
 }
 
-// Joins reports whether the last of a member's log says that it joins.
+// Joins reports whether a member is joining by the last line of its log about that.
 func Joins(log string) bool {
 	return strings.LastIndex(log, joinsLine) > strings.LastIndex(log, joinedLine)
 }
@@ -270,20 +270,20 @@ func (e *Ensemble) StopAll() {
 		}
 	}
 	for _, m := range e.Members {
-		e.ended(m)
+		e.awaitExit(m)
 	}
 }
 
-func (e *Ensemble) stop(m *Member) {
+func (e *Ensemble) stopMember(m *Member) {
 	e.t.Helper()
 	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
 		e.t.Fatal(err)
 	}
-	e.ended(m)
+	e.awaitExit(m)
 }
 
-// ended waits until a member that was told to stop has ended, with status 0.
-func (e *Ensemble) ended(m *Member) {
+// awaitExit waits until a member that received SIGTERM has ended with status 0.
+func (e *Ensemble) awaitExit(m *Member) {
 	e.t.Helper()
 	if status, err := m.Process.Status(e.t.Context()); err != nil || status != 0 {
 		e.t.Fatalf("member %d after SIGTERM: exit status %d, %v; want 0", m.ID, status, err)
@@ -303,7 +303,7 @@ func (e *Ensemble) Addresses(first *Member) []string {
 
 var modeLine = regexp.MustCompile(`(?m)^Mode: (\w+)$`)
 
-// Mode asks the member with srvr for its role; "" while it does not serve.
+// Mode returns the member's role from srvr; "" while it does not serve.
 func (m *Member) Mode() string {
 	match := modeLine.FindStringSubmatch(fourLetters(m.Clients, "srvr"))
 	if match == nil {
@@ -331,10 +331,10 @@ func (m *Member) HTTP() (string, error) {
 // AnyHTTP are lines of zoo.cfg with which a member serves HTTP on a port that the system chooses.
 const AnyHTTP = "admin.serverPort=0\n"
 
-// Word returns the answer to a four-letter word, or what arrived of it in time.
+// Word returns the reply to a four-letter command, or what arrived of it in time.
 func (m *Member) Word(word string) string { return fourLetters(m.Clients, word) }
 
-// fourLetters returns the answer to a four-letter word, or what arrived of it in time.
+// fourLetters returns the reply to a four-letter command, or what arrived of it in time.
 func fourLetters(addr, word string) string {
 	const limit = 2 * time.Second
 	conn, err := net.DialTimeout("tcp", addr, limit)

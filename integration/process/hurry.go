@@ -13,12 +13,12 @@ import (
 // Changed is a line of a file, whose path begins at the root of the repository, that a binary is built with another text of.
 type Changed struct{ File, Old, New string }
 
-// hurried lists the constants that a hurried binary changes. Its members check every 300 to 600 ms
+// hurriedLines lists the constants that a hurried binary changes. Its members check every 300 to 600 ms
 // whether to take a snapshot, instead of every 10 to 20 s. They keep so little log before a
 // snapshot that it does not reach back to the previous one, so a member that was down for a second
 // is sent a snapshot. Segments of the log fill up quickly, and are removed in
 // several pieces.
-var hurried = []Changed{
+var hurriedLines = []Changed{
 	{"quorum/node.go", "snapshotInterval = 10 * time.Second", "snapshotInterval = 300 * time.Millisecond"},
 	{"quorum/snapshottuner.go", "DefaultTrailingBytes = 64 << 20", "DefaultTrailingBytes = 4 << 10"},
 	{"quorum/snapshottuner.go", "minTrailing = 128", "minTrailing = 32"},
@@ -31,11 +31,11 @@ var hurried = []Changed{
 //
 // If GOFLAGS has an overlay, such as that of a mutant, what it replaces is built, too.
 func BuildHurried(root, dir string, more ...Changed) (string, error) {
-	replace, err := overlaid()
+	replace, err := overlaidFiles()
 	if err != nil {
 		return "", err
 	}
-	for i, h := range slices.Concat(hurried, more) {
+	for i, h := range slices.Concat(hurriedLines, more) {
 		file, err := filepath.Abs(filepath.Join(root, h.File))
 		if err != nil {
 			return "", err
@@ -63,8 +63,8 @@ func BuildHurried(root, dir string, more ...Changed) (string, error) {
 	return Build(dir, "-overlay", file)
 }
 
-// overlaid returns the files that GOFLAGS replaces.
-func overlaid() (map[string]string, error) {
+// overlaidFiles returns the files that GOFLAGS replaces.
+func overlaidFiles() (map[string]string, error) {
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for flag := range strings.FieldsSeq(os.Getenv("GOFLAGS")) {
 		file, ok := strings.CutPrefix(flag, "-overlay=")

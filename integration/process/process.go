@@ -20,27 +20,27 @@ import (
 const (
 	// Patience is the limit for anything that must happen. It is far longer than anything takes.
 	Patience = 2 * time.Minute
-	// look is the interval at which a condition outside this process is checked.
-	look = 20 * time.Millisecond
-	// lastWords is how many bytes of a log are printed when its test fails.
-	lastWords = 64 << 10
+	// pollInterval is the interval at which a condition outside this process is checked.
+	pollInterval = 20 * time.Millisecond
+	// tailBytes is the number of bytes of a log that are printed when its test fails.
+	tailBytes = 64 << 10
 )
 
 // Process is a child process of this test. It is gone when the test ends, even if go test kills the
 // test binary at its time limit.
 type Process struct {
-	Name string
-	Cmd  *exec.Cmd
-	told atomic.Bool   // told to end, by a signal or by other means
-	done chan struct{} // closed when it has ended
-	err  error         // the error of Wait; read it after done
+	Name      string
+	Cmd       *exec.Cmd
+	toldToEnd atomic.Bool   // it is expected to end, after a signal or for another reason
+	done      chan struct{} // closed when it has ended
+	err       error         // the error of Wait; read it after done
 }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Start runs cmd. The test fails if the process ends before it was told to; then what printed
-// returns is shown. Call it only from the test's own goroutine.
+// Start runs cmd. The test fails if the process ends unexpectedly: see Tell and Forgive. A failed
+// test logs the result of printed. Call it only from the test's own goroutine.
 func Start(t *testing.T, name string, cmd *exec.Cmd, printed func() string) *Process {
 	t.Helper()
 	p, err := Launch(name, cmd)
@@ -50,7 +50,7 @@ func Start(t *testing.T, name string, cmd *exec.Cmd, printed func() string) *Pro
 	t.Cleanup(func() {
 		select {
 		case <-p.done:
-			if !p.told.Load() {
+			if !p.toldToEnd.Load() {
 				t.Errorf("%s ended by itself: %v", name, p.err)
 			}
 		default:
@@ -78,15 +78,15 @@ func Launch(name string, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Tell records that the process has been told to end, unless it has ended before.
+// Tell records that the process is expected to end from now on, unless it has ended before.
 func (p *Process) Tell() {
 	if p.Running() {
-		p.told.Store(true)
+		p.toldToEnd.Store(true)
 	}
 }
 
 // Forgive records that it was right for the process to end by itself.
-func (p *Process) Forgive() { p.told.Store(true) }
+func (p *Process) Forgive() { p.toldToEnd.Store(true) }
 
 // Kill kills the process and its children with SIGKILL, and waits until it is gone.
 func (p *Process) Kill() {
@@ -95,7 +95,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Signal sends the process a signal that asks it to end.
+// Signal sends the process a signal that makes it end.
 func (p *Process) Signal(sig os.Signal) error {
 	p.Tell()
 	if err := p.Cmd.Process.Signal(sig); err != nil {
@@ -121,7 +121,7 @@ func (p *Process) Stop() error {
 	}
 }
 
-// Continue lets a process that Stop has stopped go on.
+// Continue resumes a process that Stop has stopped.
 func (p *Process) Continue() error {
 	if err := syscall.Kill(p.Cmd.Process.Pid, syscall.SIGCONT); err != nil {
 		return fmt.Errorf("continue %s: %w", p.Name, err)
@@ -129,8 +129,8 @@ func (p *Process) Continue() error {
 	return nil
 }
 
-// Status waits until the process, which has been told to end, is gone. It returns the exit status,
-// or -1 if a signal ended it.
+// Status waits until the process, which is expected to end, is gone. It returns the exit status, or
+// -1 if a signal ended it.
 func (p *Process) Status(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -158,14 +158,14 @@ func (p *Process) Running() bool {
 
 // Until checks a condition until it holds, for as long as Patience. what describes it in the error.
 func Until(ctx context.Context, what string, holds func() bool) error {
-	return within(ctx, Patience, what, holds)
+	return pollWithin(ctx, Patience, what, holds)
 }
 
-// within does the same for as long as limit.
-func within(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
+// pollWithin does the same for as long as limit.
+func pollWithin(ctx context.Context, limit time.Duration, what string, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ticker := time.NewTicker(look)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for !holds() {
 		select {
@@ -177,11 +177,11 @@ func within(ctx context.Context, limit time.Duration, what string, holds func() 
 	return nil
 }
 
-// tail returns the end of a file.
-func tail(path string) string {
+// tailOfFile returns the end of a file.
+func tailOfFile(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	return string(data[max(0, len(data)-lastWords):])
+	return string(data[max(0, len(data)-tailBytes):])
 }

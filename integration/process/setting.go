@@ -11,15 +11,15 @@ import (
 // number below least fails the test, because a test that does nothing passes.
 func Setting(t *testing.T, name string, least, otherwise int) int {
 	t.Helper()
-	n, err := number(name, least, otherwise)
+	n, err := parseSetting(name, least, otherwise)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-// number does the same, and returns an error instead.
-func number(name string, least, otherwise int) (int, error) {
+// parseSetting does the same, and returns an error instead.
+func parseSetting(name string, least, otherwise int) (int, error) {
 	text := os.Getenv(name)
 	if text == "" {
 		return otherwise, nil

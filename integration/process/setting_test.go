@@ -20,7 +20,7 @@ func TestSetting(t *testing.T) {
 		{"many", 0, 0, false},
 	} {
 		t.Setenv("ROLLCALL_TEST_NUMBER", tt.value)
-		if n, err := number("ROLLCALL_TEST_NUMBER", tt.least, otherwise); n != tt.want || (err == nil) != tt.ok {
+		if n, err := parseSetting("ROLLCALL_TEST_NUMBER", tt.least, otherwise); n != tt.want || (err == nil) != tt.ok {
 			t.Errorf("%q, at least %d: %d, %v; want %d, success %t", tt.value, tt.least, n, err, tt.want, tt.ok)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package checker checks histories of clients that use recipes: locks, elections, queues and others. A History is what the
-// clients did and saw, and what the servers have in the end. Each rule is a pure function of a History. It returns a line
-// for each violation that it finds.
+// Package checker checks histories of clients that use recipes: locks, elections, queues and others. A History has the
+// actions and observations of the clients, and the nodes of the servers at the end. Each rule is a pure function of a
+// History. It returns a line for each violation that it finds.
 package checker
 
 import (
@@ -129,18 +129,18 @@ var rules = []struct {
 	name  string
 	check func(History) []string
 }{
-	{"holders", holders},
-	{"tokens", tokens},
+	{"holders", checkHolders},
+	{"tokens", checkTokens},
 	{"order of writes", writeOrder},
 	{"outcome of writes", writeOutcomes},
-	{Waiters, waiters},
+	{Waiters, checkWaiters},
 	{"nodes left", nodesLeft},
-	{"surprises", surprises},
-	{"queue", queues},
-	{"counter", counters},
+	{"surprises", checkSurprises},
+	{"queue", checkQueues},
+	{"counter", checkCounters},
 	{"double barrier", doubleBarriers},
-	{"barrier", barriers},
-	{"group", groups},
+	{"barrier", checkBarriers},
+	{"group", checkGroups},
 }
 
 // Check returns the violations of all rules but Wakes.
@@ -154,8 +154,8 @@ func Check(h History) []Violation {
 	return all
 }
 
-// of returns the events of some kinds, in order.
-func (h History) of(kinds ...Kind) []Event {
+// eventsOf returns the events of some kinds, in order.
+func (h History) eventsOf(kinds ...Kind) []Event {
 	var found []Event
 	for _, e := range h.Events {
 		if slices.Contains(kinds, e.Kind) {

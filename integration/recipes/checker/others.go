@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// queues finds elements that were lost, invented, or done twice. An element of Put that was acked must be done or still
+// checkQueues finds elements that were lost, invented, or done twice. An element of Put that was acked must be done or still
 // be in the queue. Done that was acked takes it out.
-func queues(h History) (found []string) {
+func checkQueues(h History) (found []string) {
 	type element struct{ subject, text string }
 	put, done := map[element]Outcome{}, map[element]int{}
 	unsure := map[element]bool{} // a done of unknown outcome
-	for _, e := range h.of(Put, Take, Done) {
+	for _, e := range h.eventsOf(Put, Take, Done) {
 		key := element{e.Subject, e.Text}
 		switch {
 		case e.Kind == Put:
@@ -50,10 +50,10 @@ func queues(h History) (found []string) {
 // maxUnknown limits the adds of unknown outcome for which all totals are tried.
 const maxUnknown = 16
 
-// counters finds totals that the adds cannot have made: each acked one counts once, and each unknown one at most once.
-func counters(h History) (found []string) {
+// checkCounters finds totals that the adds cannot have made: each acked one counts once, and each unknown one at most once.
+func checkCounters(h History) (found []string) {
 	sum, unknown := map[string]int64{}, map[string][]int64{}
-	for _, e := range h.of(Add) {
+	for _, e := range h.eventsOf(Add) {
 		switch e.Outcome {
 		case Acked:
 			sum[e.Subject] += e.N
@@ -80,8 +80,8 @@ func counters(h History) (found []string) {
 	return found
 }
 
-// party is one entry of a client into a double barrier.
-type party struct {
+// barrierParty is one entry of a client into a double barrier.
+type barrierParty struct {
 	subject string
 	client  int
 }
@@ -89,14 +89,14 @@ type party struct {
 // doubleBarriers finds clients that entered a double barrier before enough had come, and clients that left it before all
 // others. An entry that failed may have been counted by others for some time, so it counts as one that stays.
 func doubleBarriers(h History) (found []string) {
-	waiting := map[party]int{}       // the index of the last Want
-	left := map[party][]int{}        // the indices of all Pass
-	entered := map[heldRight]int{}   // the index of Hold
-	leaving := map[heldRight]bool{}  // it had called Leave
-	leavingAt := map[heldRight]int{} // the index of Release
+	waiting := map[barrierParty]int{} // the index of the last Want
+	left := map[barrierParty][]int{}  // the indices of all Pass
+	entered := map[heldRight]int{}    // the index of Hold
+	leaving := map[heldRight]bool{}   // it had called Leave
+	leavingAt := map[heldRight]int{}  // the index of Release
 	ousted := oustedRights(h)
 	for i, e := range h.Events {
-		key, right := party{e.Subject, e.Client}, heldRight{e.Subject, e.Client, e.Token}
+		key, right := barrierParty{e.Subject, e.Client}, heldRight{e.Subject, e.Client, e.Token}
 		if h.Parties[e.Subject] == 0 {
 			continue
 		}
@@ -105,7 +105,7 @@ func doubleBarriers(h History) (found []string) {
 			waiting[key] = i
 		case Hold:
 			entered[right] = i
-			if n := parties(waiting, left, key); n < h.Parties[e.Subject] {
+			if n := countParties(waiting, left, key); n < h.Parties[e.Subject] {
 				found = append(found, fmt.Sprintf("entered with %d of %d clients: %v", n, h.Parties[e.Subject], e))
 			}
 		case Release:
@@ -124,9 +124,9 @@ func doubleBarriers(h History) (found []string) {
 	return found
 }
 
-// parties returns the number of clients that may have been at a double barrier since a client began to wait there: all
+// countParties returns the number of clients that may have been at a double barrier since a client began to wait there: all
 // that have come and had not left before.
-func parties(waiting map[party]int, left map[party][]int, own party) (n int) {
+func countParties(waiting map[barrierParty]int, left map[barrierParty][]int, own barrierParty) (n int) {
 	for other, came := range waiting {
 		lefts := left[other]
 		if other.subject == own.subject &&
@@ -137,14 +137,14 @@ func parties(waiting map[party]int, left map[party][]int, own party) (n int) {
 	return n
 }
 
-// barriers finds clients that a barrier let through although it was set all the time that they waited. A barrier is set in
+// checkBarriers finds clients that a barrier let through although it was set all the time that they waited. A barrier is set in
 // the beginning, and from the reply to the request that sets it to the request that removes it.
-func barriers(h History) (found []string) {
+func checkBarriers(h History) (found []string) {
 	isSet := map[string]bool{}
-	seenOpen := map[party]bool{}
-	waits := map[party]bool{}
-	for _, e := range h.of(Lift, Lower, Arrive, Through) {
-		key := party{e.Subject, e.Client}
+	seenOpen := map[barrierParty]bool{}
+	waits := map[barrierParty]bool{}
+	for _, e := range h.eventsOf(Lift, Lower, Arrive, Through) {
+		key := barrierParty{e.Subject, e.Client}
 		if _, known := isSet[e.Subject]; !known {
 			isSet[e.Subject] = true
 		}
@@ -170,14 +170,14 @@ func barriers(h History) (found []string) {
 	return found
 }
 
-// groups finds members of a group that are not listed once, and others that are.
-func groups(h History) (found []string) {
+// checkGroups finds members of a group that are not listed once, and others that are.
+func checkGroups(h History) (found []string) {
 	type member struct {
 		subject string
 		client  int
 	}
 	present, listed := map[member]bool{}, map[member]int{}
-	for _, e := range h.of(Present, Listed) {
+	for _, e := range h.eventsOf(Present, Listed) {
 		key := member{e.Subject, e.Client}
 		if e.Kind == Present {
 			present[key] = true

@@ -22,10 +22,10 @@ type heldRight struct {
 // that at once.
 func oustedRights(h History) func(heldRight) bool {
 	holds := map[heldRight]Event{}
-	for _, e := range h.of(Hold) {
+	for _, e := range h.eventsOf(Hold) {
 		holds[heldRight{e.Subject, e.Client, e.Token}] = e
 	}
-	ousted := h.of(Ousted)
+	ousted := h.eventsOf(Ousted)
 	return func(right heldRight) bool {
 		hold := holds[right]
 		return slices.ContainsFunc(ousted, func(o Event) bool {
@@ -35,11 +35,11 @@ func oustedRights(h History) func(heldRight) bool {
 	}
 }
 
-// holders finds moments at which more clients held a right than may hold it, and rights that were held after their
+// checkHolders finds moments at which more clients held a right than may hold it, and rights that were held after their
 // release. Rights that an operator has ended do not count.
-func holders(h History) (found []string) {
+func checkHolders(h History) (found []string) {
 	isOusted := oustedRights(h)
-	for _, e := range h.of(Sample) {
+	for _, e := range h.eventsOf(Sample) {
 		found = append(found, judgeSample(h, e, isOusted)...)
 	}
 	return found
@@ -66,9 +66,9 @@ func judgeSample(h History, e Event, isOusted func(heldRight) bool) (found []str
 	return found
 }
 
-// tokens finds rights of two clients with the same token, and exclusive rights that were given with a smaller token than
+// checkTokens finds rights of two clients with the same token, and exclusive rights that were given with a smaller token than
 // an earlier one.
-func tokens(h History) (found []string) {
+func checkTokens(h History) (found []string) {
 	type right struct {
 		subject string
 		token   int64
@@ -76,7 +76,7 @@ func tokens(h History) (found []string) {
 	first := map[right]Event{}
 	greatest := map[string]int64{}
 	isOusted := oustedRights(h) // its client may learn that it has the right when that has ended
-	for _, e := range h.of(Hold) {
+	for _, e := range h.eventsOf(Hold) {
 		key := right{e.Subject, e.Token}
 		if other, ok := first[key]; ok && other.Client != e.Client {
 			found = append(found, fmt.Sprintf("two clients got the same token: %v; %v", other, e))
@@ -115,7 +115,7 @@ func writeOrder(h History) (found []string) {
 	return found
 }
 
-// writeOutcomes finds writes under a guard whose outcome is not what the client was told.
+// writeOutcomes finds writes under a guard whose outcome differs from the reply to the client.
 func writeOutcomes(h History) (found []string) {
 	times := map[string]int{}
 	for _, written := range h.Written {
@@ -123,7 +123,7 @@ func writeOutcomes(h History) (found []string) {
 			times[w.ID]++
 		}
 	}
-	for _, e := range h.of(Write) {
+	for _, e := range h.eventsOf(Write) {
 		n := times[e.Text]
 		delete(times, e.Text)
 		if n > 1 || n == 0 && e.Outcome == Acked || n > 0 && e.Outcome == Refused {
@@ -136,15 +136,15 @@ func writeOutcomes(h History) (found []string) {
 	return found
 }
 
-// waiters finds clients that waited in vain: they still waited, or gave up, when Bound had passed since the last fault. A client whose session has ended does not wait any more.
-func waiters(h History) (found []string) {
+// checkWaiters finds clients that waited in vain: they still waited, or gave up, when Bound had passed since the last fault. A client whose session has ended does not wait any more.
+func checkWaiters(h History) (found []string) {
 	type waiter struct {
 		subject string
 		client  int
 	}
 	calm := time.Duration(-1)
 	waiting := map[waiter]Event{}
-	for _, e := range h.of(Want, Hold, Fail, Calm, Vanished) {
+	for _, e := range h.eventsOf(Want, Hold, Fail, Calm, Vanished) {
 		key := waiter{e.Subject, e.Client}
 		switch e.Kind {
 		case Calm:
@@ -170,9 +170,9 @@ func waiters(h History) (found []string) {
 // nodesLeft finds nodes that were left after the last release.
 func nodesLeft(h History) []string { return h.Left }
 
-// surprises finds errors that a recipe must not return.
-func surprises(h History) (found []string) {
-	for _, e := range h.of(Surprise) {
+// checkSurprises finds errors that a recipe must not return.
+func checkSurprises(h History) (found []string) {
+	for _, e := range h.eventsOf(Surprise) {
 		found = append(found, e.String())
 	}
 	return found
@@ -182,11 +182,11 @@ func surprises(h History) (found []string) {
 // schedules without faults.
 func Wakes(h History) (found []Violation) {
 	owner := map[string]int{}
-	for _, e := range h.of(Hold) {
+	for _, e := range h.eventsOf(Hold) {
 		owner[e.Node] = e.Client
 	}
 	woken := map[string][]Event{}
-	for _, e := range h.of(Woken) {
+	for _, e := range h.eventsOf(Woken) {
 		if by, ok := owner[e.Text]; ok && by == e.Client {
 			continue
 		}
