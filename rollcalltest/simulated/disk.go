@@ -40,7 +40,7 @@ const keepSnapshots = 2
 // if FailReadAt says so. It is safe for concurrent use.
 type Disk struct {
 	mu       sync.Mutex
-	data     *content
+	data     *diskContent
 	latency  time.Duration
 	stalled  chan struct{} // closed when the stall ends; nil: no stall
 	failAt   int           // the number of the write from now on that fails; 0: none
@@ -58,8 +58,8 @@ type configuration struct {
 	peers   []quorumwire.Peer
 }
 
-// content is the durable part.
-type content struct {
+// diskContent is the durable part.
+type diskContent struct {
 	logs        map[uint64]raft.Log
 	first, last uint64 // 0: the log is empty
 	stable      map[string][]byte
@@ -74,8 +74,8 @@ type snapshotFile struct {
 // NewDisk returns an empty disk.
 func NewDisk() *Disk { return &Disk{data: newContent()} }
 
-func newContent() *content {
-	return &content{logs: make(map[uint64]raft.Log), stable: make(map[string][]byte)}
+func newContent() *diskContent {
+	return &diskContent{logs: make(map[uint64]raft.Log), stable: make(map[string][]byte)}
 }
 
 // Mount returns the stores for one run of a process. Those of an earlier run have no effect any
@@ -96,7 +96,7 @@ func (d *Disk) Crash(rng *rand.Rand) {
 	if d.run == nil {
 		return
 	}
-	after := d.data.clone()
+	after := d.data.cloneContent()
 	for _, w := range d.run.pending {
 		if rng != nil {
 			w.torn(after, rng)
@@ -132,7 +132,7 @@ func (d *Disk) Configuration() []quorumwire.Peer {
 	defer d.mu.Unlock()
 	data := d.data
 	if d.run != nil && len(d.run.pending) > 0 {
-		data = data.clone()
+		data = data.cloneContent()
 		for _, w := range d.run.pending {
 			w.put(data)
 		}
@@ -207,7 +207,7 @@ func (d *Disk) FailAt(n int) {
 	d.failAt = n
 }
 
-// Reads says what a read is of.
+// Reads is the object of a read.
 type Reads int
 
 // These are the reads that can fail.
@@ -272,7 +272,7 @@ func (d *Disk) Log() []raft.Log {
 func (d *Disk) Append(logs ...raft.Log) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.data.append(logs)
+	d.data.appendLogs(logs)
 }
 
 // Last returns the index of the last entry of the log, or 0.
@@ -285,13 +285,13 @@ func (d *Disk) Last() uint64 {
 // Longer reports whether the log is longer than another disk's, in the order by which votes are given: by the term of the last
 // entry, and then by its index. The entries in a snapshot count.
 func (d *Disk) Longer(than *Disk) bool {
-	term, index := d.end()
-	otherTerm, otherIndex := than.end()
+	term, index := d.lastEntry()
+	otherTerm, otherIndex := than.lastEntry()
 	return term > otherTerm || term == otherTerm && index > otherIndex
 }
 
-// end returns the term and the index of the last entry, zeros if there is none.
-func (d *Disk) end() (term, index uint64) {
+// lastEntry returns the term and the index of the last entry, zeros if there is none.
+func (d *Disk) lastEntry() (term, index uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.data.last > 0 {
@@ -319,27 +319,27 @@ func (d *Disk) Votes(id uint32) (term uint64) {
 // diskRun is a disk as one process sees it: raft's three stores.
 type diskRun struct {
 	disk    *Disk
-	data    *content
+	data    *diskContent
 	crashed chan struct{}
 	pending []*diskWrite
 }
 
 // diskWrite is a write in progress.
 type diskWrite struct {
-	put  func(c *content)                 // applies all of it
-	torn func(c *content, rng *rand.Rand) // applies what a crash leaves of it
+	put  func(c *diskContent)                 // applies all of it
+	torn func(c *diskContent, rng *rand.Rand) // applies what a crash leaves of it
 }
 
-func newWrite(put func(c *content)) *diskWrite {
-	return &diskWrite{put: put, torn: func(c *content, rng *rand.Rand) {
+func newWrite(put func(c *diskContent)) *diskWrite {
+	return &diskWrite{put: put, torn: func(c *diskContent, rng *rand.Rand) {
 		if rng.IntN(2) == 0 {
 			put(c)
 		}
 	}}
 }
 
-// do performs a write. It sleeps first, without holding a lock.
-func (r *diskRun) do(w *diskWrite) error {
+// performWrite performs a write. It sleeps first, without holding a lock.
+func (r *diskRun) performWrite(w *diskWrite) error {
 	d := r.disk
 	d.mu.Lock()
 	latency, stalled := d.latency, d.stalled
@@ -379,15 +379,15 @@ func (r *diskRun) do(w *diskWrite) error {
 	return nil
 }
 
-// look calls f with the content, under the lock.
-func (r *diskRun) look(f func(c *content)) {
+// withContent passes the content to f, under the lock.
+func (r *diskRun) withContent(f func(c *diskContent)) {
 	r.disk.mu.Lock()
 	defer r.disk.mu.Unlock()
 	f(r.data)
 }
 
-// read counts a read, and returns an error if it fails. The disk's lock is held.
-func (r *diskRun) read(what Reads) error {
+// countRead counts a read, and returns an error if it fails. The disk's lock is held.
+func (r *diskRun) countRead(what Reads) error {
 	at := &r.disk.readAt[what]
 	if r.disk.run != r || *at == 0 {
 		return nil
@@ -400,8 +400,8 @@ func (r *diskRun) read(what Reads) error {
 
 // FirstIndex implements raft.LogStore, as the next methods do.
 func (r *diskRun) FirstIndex() (i uint64, err error) {
-	r.look(func(c *content) {
-		if err = r.read(OfLog); err == nil {
+	r.withContent(func(c *diskContent) {
+		if err = r.countRead(OfLog); err == nil {
 			i = c.first
 		}
 	})
@@ -409,8 +409,8 @@ func (r *diskRun) FirstIndex() (i uint64, err error) {
 }
 
 func (r *diskRun) LastIndex() (i uint64, err error) {
-	r.look(func(c *content) {
-		if err = r.read(OfLog); err == nil {
+	r.withContent(func(c *diskContent) {
+		if err = r.countRead(OfLog); err == nil {
 			i = c.last
 		}
 	})
@@ -418,8 +418,8 @@ func (r *diskRun) LastIndex() (i uint64, err error) {
 }
 
 func (r *diskRun) GetLog(index uint64, l *raft.Log) (err error) {
-	r.look(func(c *content) {
-		if err = r.read(OfLog); err != nil {
+	r.withContent(func(c *diskContent) {
+		if err = r.countRead(OfLog); err != nil {
 			return
 		}
 		var ok bool
@@ -437,24 +437,24 @@ func (r *diskRun) StoreLogs(logs []*raft.Log) error {
 	for i, l := range logs {
 		own[i] = *l
 	}
-	return r.do(&diskWrite{
-		put:  func(c *content) { c.append(own) },
-		torn: func(c *content, rng *rand.Rand) { c.append(own[:rng.IntN(len(own)+1)]) },
+	return r.performWrite(&diskWrite{
+		put:  func(c *diskContent) { c.appendLogs(own) },
+		torn: func(c *diskContent, rng *rand.Rand) { c.appendLogs(own[:rng.IntN(len(own)+1)]) },
 	})
 }
 
 func (r *diskRun) DeleteRange(first, last uint64) error {
-	return r.do(newWrite(func(c *content) { c.remove(first, last) }))
+	return r.performWrite(newWrite(func(c *diskContent) { c.removeLogs(first, last) }))
 }
 
 // Set implements raft.StableStore, as the next methods do.
 func (r *diskRun) Set(k, v []byte) error {
 	k, v = bytes.Clone(k), bytes.Clone(v)
-	return r.do(newWrite(func(c *content) { c.stable[string(k)] = v }))
+	return r.performWrite(newWrite(func(c *diskContent) { c.stable[string(k)] = v }))
 }
 
 func (r *diskRun) Get(k []byte) (v []byte, err error) {
-	r.look(func(c *content) { v = bytes.Clone(c.stable[string(k)]) })
+	r.withContent(func(c *diskContent) { v = bytes.Clone(c.stable[string(k)]) })
 	if v == nil {
 		return nil, errNotFound
 	}
@@ -481,11 +481,11 @@ func (r *diskRun) Create(version raft.SnapshotVersion, index, term uint64, serve
 		Version: version, Index: index, Term: term, Configuration: servers, ConfigurationIndex: serversIndex,
 		ID: fmt.Sprintf("%d-%d-%d", term, index, time.Now().UnixMilli()),
 	}
-	return &sink{run: r, file: &snapshotFile{meta: meta}}, nil
+	return &snapshotSink{run: r, file: &snapshotFile{meta: meta}}, nil
 }
 
 func (r *diskRun) List() (list []*raft.SnapshotMeta, err error) {
-	r.look(func(c *content) {
+	r.withContent(func(c *diskContent) {
 		for _, s := range c.snapshots {
 			meta := s.meta
 			list = append(list, &meta)
@@ -496,7 +496,7 @@ func (r *diskRun) List() (list []*raft.SnapshotMeta, err error) {
 
 func (r *diskRun) Open(id string) (meta *raft.SnapshotMeta, body io.ReadCloser, err error) {
 	err = fmt.Errorf("simulated: no snapshot %s", id)
-	r.look(func(c *content) {
+	r.withContent(func(c *diskContent) {
 		for _, s := range c.snapshots {
 			if s.meta.ID == id {
 				m := s.meta
@@ -514,40 +514,40 @@ type snapshotReader struct {
 }
 
 func (s *snapshotReader) Read(p []byte) (n int, err error) {
-	s.run.look(func(*content) { err = s.run.read(OfSnapshot) })
+	s.run.withContent(func(*diskContent) { err = s.run.countRead(OfSnapshot) })
 	if err != nil {
 		return 0, err
 	}
 	return s.body.Read(p)
 }
 
-// sink is a snapshot in progress.
-type sink struct {
+// snapshotSink is a snapshot in progress.
+type snapshotSink struct {
 	run  *diskRun
 	file *snapshotFile
 	done bool
 }
 
-func (s *sink) ID() string { return s.file.meta.ID }
+func (s *snapshotSink) ID() string { return s.file.meta.ID }
 
-func (s *sink) Write(p []byte) (int, error) {
+func (s *snapshotSink) Write(p []byte) (int, error) {
 	s.file.body = append(s.file.body, p...)
 	return len(p), nil
 }
 
-func (s *sink) Cancel() error {
+func (s *snapshotSink) Cancel() error {
 	s.done = true
 	return nil
 }
 
-func (s *sink) Close() error {
+func (s *snapshotSink) Close() error {
 	if s.done {
 		return nil
 	}
 	s.done = true
 	s.file.meta.Size = int64(len(s.file.body))
 	d := s.run.disk
-	return s.run.do(newWrite(func(c *content) {
+	return s.run.performWrite(newWrite(func(c *diskContent) {
 		if d.data == c && s.file.meta.Index > c.last { // a snapshot of its own never goes beyond its log
 			d.installs++
 		}
@@ -555,12 +555,12 @@ func (s *sink) Close() error {
 		slices.SortStableFunc(c.snapshots, func(a, b *snapshotFile) int { return cmp.Compare(b.meta.Index, a.meta.Index) })
 		c.snapshots = c.snapshots[:min(len(c.snapshots), keepSnapshots)]
 		if d.keep > 0 && s.file.meta.Index > d.keep && c.first > 0 {
-			c.remove(c.first, min(s.file.meta.Index-d.keep, c.last))
+			c.removeLogs(c.first, min(s.file.meta.Index-d.keep, c.last))
 		}
 	}))
 }
 
-func (c *content) append(logs []raft.Log) {
+func (c *diskContent) appendLogs(logs []raft.Log) {
 	for _, l := range logs {
 		c.logs[l.Index] = l
 		if c.first == 0 {
@@ -570,7 +570,7 @@ func (c *content) append(logs []raft.Log) {
 	}
 }
 
-func (c *content) remove(first, last uint64) {
+func (c *diskContent) removeLogs(first, last uint64) {
 	for i := first; i <= last; i++ {
 		delete(c.logs, i)
 	}
@@ -584,8 +584,8 @@ func (c *content) remove(first, last uint64) {
 	}
 }
 
-func (c *content) clone() *content {
-	return &content{
+func (c *diskContent) cloneContent() *diskContent {
+	return &diskContent{
 		logs: maps.Clone(c.logs), first: c.first, last: c.last,
 		stable: maps.Clone(c.stable), snapshots: slices.Clone(c.snapshots),
 	}

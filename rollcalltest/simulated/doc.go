@@ -1,7 +1,7 @@
 // Package simulated has the machines on which a test runs members in one process: their network, disks and clocks,
 // in memory, with faults. Everything here works on real time and in a testing/synctest bubble.
 //
-//   - Network: connections between hosts, and their faults. A Host is what one run of a member sees of it.
+//   - Network: connections between hosts, and their faults. A Host is the view of one run of a member.
 //   - Disk: the stores of one member, and their faults.
 //   - Monotonic: the clock by which a member counts timeouts.
 //

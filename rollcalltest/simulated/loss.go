@@ -28,8 +28,8 @@ func (n *Network) Lose(from, to uint32, l Loss) {
 	n.mu.Lock()
 	n.losses[[2]uint32{from, to}] = l
 	n.mu.Unlock()
-	for _, c := range n.find(func(c *conn) bool { return c.from == to && c.to == from }) {
-		c.in.lossy(newLossy(l, from, to, c))
+	for _, c := range n.findEnds(func(c *conn) bool { return c.from == to && c.to == from }) {
+		c.in.setLoss(newLossy(l, from, to, c))
 	}
 }
 
@@ -60,9 +60,9 @@ func (n *Network) awaitConnected(ctx context.Context, from, to uint32, addr stri
 // connecting makes the packets of connecting other ones than those of connections.
 const connecting = 0x53594e
 
-// lossy is one direction of a TCP connection over a network that loses packets. What is written while
+// lossyLink is one direction of a TCP connection over a network that loses packets. What is written while
 // a retransmission is under way waits until the other side has acknowledged it.
-type lossy struct {
+type lossyLink struct {
 	loss Loss
 	rng  *rand.Rand
 
@@ -72,30 +72,30 @@ type lossy struct {
 }
 
 // newLossy returns nil if nothing is lost on the way between two hosts on the connection of an end.
-func newLossy(l Loss, from, to uint32, c *conn) *lossy {
+func newLossy(l Loss, from, to uint32, c *conn) *lossyLink {
 	if l.Share == 0 || !strings.HasSuffix(c.listens, l.Port) {
 		return nil
 	}
-	return &lossy{loss: l, rng: rand.New(rand.NewPCG(l.Seed, uint64(c.number)<<16|uint64(from)<<8|uint64(to)))}
+	return &lossyLink{loss: l, rng: rand.New(rand.NewPCG(l.Seed, uint64(c.number)<<16|uint64(from)<<8|uint64(to)))}
 }
 
-// arrival returns when what is written at now arrives.
-func (l *lossy) arrival(now time.Time) time.Time {
+// arrivalOf returns when what is written at now arrives.
+func (l *lossyLink) arrivalOf(now time.Time) time.Time {
 	switch {
 	case l == nil:
 		return now
 	case now.Before(l.start): // it goes with what waits
 		return l.due
 	case now.Before(l.acked):
-		l.send(l.acked)
+		l.scheduleFlight(l.acked)
 	default:
-		l.send(now)
+		l.scheduleFlight(now)
 	}
 	return l.due
 }
 
-// send decides when a flight arrives, and when its acknowledgement does.
-func (l *lossy) send(at time.Time) {
+// scheduleFlight decides when a flight arrives, and when its acknowledgement does.
+func (l *lossyLink) scheduleFlight(at time.Time) {
 	l.start = at
 	timeout := retransmitAfter
 	for try, arrived := 1, false; ; try++ {

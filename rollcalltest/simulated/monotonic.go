@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Monotonic is the clock by which a member counts the timeouts and the leases of sessions. It runs at
-// a rate of its own, and while the member is paused its timers do not fire. It goes on meanwhile, as the
-// clock of a machine does while a process is stopped. It is safe for concurrent use.
+// Monotonic is the clock by which a member counts the timeouts and the leases of sessions. It runs at a
+// rate of its own, and while the member is paused its timers do not fire. The clock itself keeps running
+// meanwhile, as the clock of a machine does while a process is stopped. It is safe for concurrent use.
 type Monotonic struct {
 	mu     sync.Mutex
 	since  time.Time // real time
@@ -28,10 +28,10 @@ func NewMonotonic() *Monotonic {
 func (c *Monotonic) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.now()
+	return c.ownTime()
 }
 
-func (c *Monotonic) now() time.Time {
+func (c *Monotonic) ownTime() time.Time {
 	return c.shown.Add(time.Duration(c.rate * float64(time.Since(c.since))))
 }
 
@@ -40,25 +40,25 @@ func (c *Monotonic) After(d time.Duration) <-chan time.Time {
 	fired := make(chan time.Time, 1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	time.AfterFunc(time.Duration(math.Ceil(float64(d)/c.rate)), func() { c.fire(fired) })
+	time.AfterFunc(time.Duration(math.Ceil(float64(d)/c.rate)), func() { c.fireTimer(fired) })
 	return fired
 }
 
-func (c *Monotonic) fire(timer chan<- time.Time) {
+func (c *Monotonic) fireTimer(timer chan<- time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.paused {
 		c.held = append(c.held, timer)
 		return
 	}
-	timer <- c.now()
+	timer <- c.ownTime()
 }
 
 // SetRate makes it run at another rate from now on. Timers that are set already run out when they would have.
 func (c *Monotonic) SetRate(rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.shown, c.since, c.rate = c.now(), time.Now(), rate
+	c.shown, c.since, c.rate = c.ownTime(), time.Now(), rate
 }
 
 // Pause holds the timers that run out until Resume.
@@ -73,7 +73,7 @@ func (c *Monotonic) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, timer := range c.held {
-		timer <- c.now()
+		timer <- c.ownTime()
 	}
 	c.paused, c.held = false, nil
 }

@@ -28,14 +28,14 @@ func NoAddress(_ context.Context, host string) ([]netip.Addr, error) {
 //
 //   - Cut, Block, Reset, Kill: connections are reset, and bytes in flight are lost. New ones wait until they are
 //     given up (Cut), are refused (Block, Kill), or are accepted (Reset).
-//   - Hang: nothing arrives, and neither side is told, until Flow. Then everything arrives in
+//   - Hang: nothing arrives, and neither side is notified, until Flow. Then everything arrives in
 //     order, as TCP resends what was lost.
 //   - Slow: everything takes longer.
 //   - Lose: packets are lost, and TCP sends them again after longer and longer timeouts.
 //   - Narrow: only so many bytes arrive per second, on all connections together.
 //   - Orphan: one side has lost its connections and knows it; the other side still reads what was
 //     sent on them.
-//   - Forget: connections are dead, and neither side is told. New ones can be made.
+//   - Forget: connections are dead, and neither side is notified. New ones can be made.
 //   - Flip: one bit of what is sent is another one when it arrives.
 //   - Drop: the same as Forget, and attempts to make new ones wait until they are given up.
 //
@@ -53,7 +53,7 @@ type Network struct {
 	lives     map[uint32]int              // how often each host was killed
 	hung      map[[2]uint32]int           // from, to: how many hangs are in force
 	slow      map[[2]uint32]time.Duration // from, to
-	narrow    map[[2]uint32]*strait       // from, to
+	narrow    map[[2]uint32]*narrowLink   // from, to
 	losses    map[[2]uint32]Loss          // from, to
 	flips     map[[2]uint32]int           // from, to: after how many bytes a bit is flipped; none: never
 	spoilt    []*conn                     // the ends that have sent a flipped bit
@@ -79,7 +79,7 @@ func NewNetwork() *Network {
 		lives:     make(map[uint32]int),
 		hung:      make(map[[2]uint32]int),
 		slow:      make(map[[2]uint32]time.Duration),
-		narrow:    make(map[[2]uint32]*strait),
+		narrow:    make(map[[2]uint32]*narrowLink),
 		losses:    make(map[[2]uint32]Loss),
 		flips:     make(map[[2]uint32]int),
 		changed:   make(chan struct{}),
@@ -90,7 +90,7 @@ func NewNetwork() *Network {
 func (n *Network) Listen(host uint32, addr string) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.listening(addr) != nil {
+	if n.findListener(addr) != nil {
 		return nil, fmt.Errorf("simulated: address %s is in use", addr)
 	}
 	l := &listener{
@@ -105,7 +105,7 @@ func (n *Network) Listen(host uint32, addr string) (net.Listener, error) {
 // hangs or drops what is sent.
 func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn, error) {
 	for {
-		ours, theirs, l, changed := n.pair(host, addr)
+		ours, theirs, l, changed := n.connectPair(host, addr)
 		if changed != nil {
 			select {
 			case <-changed:
@@ -136,17 +136,17 @@ func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn,
 	}
 }
 
-// pair makes the two ends of a connection to addr. If changed is not nil, the link is cut, hangs or drops; try again
+// connectPair makes the two ends of a connection to addr. If changed is not nil, the link is cut, hangs or drops; try again
 // when changed is closed. If l is nil then, the connection is refused.
-func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listener, changed <-chan struct{}) {
+func (n *Network) connectPair(host uint32, addr string) (ours, theirs *conn, l *listener, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	at, known := n.hosts[addr]
-	if known && (n.cut[link(host, at)] || n.hangsLocked(host, at)) || n.dropped[route{host, addr}] > 0 {
+	if known && (n.cut[linkKey(host, at)] || n.hangsLocked(host, at)) || n.dropped[route{host, addr}] > 0 {
 		return nil, nil, nil, n.changed
 	}
-	l = n.listening(addr)
-	if l == nil || n.severed(host, l.host) || n.blocked[route{host, addr}] > 0 {
+	l = n.findListener(addr)
+	if l == nil || n.isCut(host, l.host) || n.blocked[route{host, addr}] > 0 {
 		return nil, nil, nil, nil
 	}
 	there, back := newPipe(), newPipe()
@@ -156,15 +156,15 @@ func (n *Network) pair(host uint32, addr string) (ours, theirs *conn, l *listene
 	theirs = &conn{network: n, from: l.host, to: host, remote: remote, listens: addr, in: there, out: back, number: n.ports}
 	for _, c := range []*conn{ours, theirs} {
 		n.conns[c] = struct{}{}
-		c.out.slow(n.slow[[2]uint32{c.from, c.to}])
-		c.out.narrow(n.narrow[[2]uint32{c.from, c.to}])
-		c.out.lossy(newLossy(n.losses[[2]uint32{c.from, c.to}], c.from, c.to, c))
+		c.out.setDelay(n.slow[[2]uint32{c.from, c.to}])
+		c.out.limitRate(n.narrow[[2]uint32{c.from, c.to}])
+		c.out.setLoss(newLossy(n.losses[[2]uint32{c.from, c.to}], c.from, c.to, c))
 	}
 	return ours, theirs, l, nil
 }
 
-// listening returns the listener of addr, or nil if there is none or its host was killed.
-func (n *Network) listening(addr string) *listener {
+// findListener returns the listener of addr, or nil if there is none or its host was killed.
+func (n *Network) findListener(addr string) *listener {
 	if l := n.listeners[addr]; l != nil && l.life == n.lives[l.host] {
 		return l
 	}
@@ -172,15 +172,15 @@ func (n *Network) listening(addr string) *listener {
 }
 
 // Cut breaks the link between two hosts: their connections are reset, and attempts to make new ones wait until Heal.
-func (n *Network) Cut(a, b uint32) { n.set(n.cut, link(a, b), true) }
+func (n *Network) Cut(a, b uint32) { n.setLink(n.cut, linkKey(a, b), true) }
 
 // Heal ends a Cut.
-func (n *Network) Heal(a, b uint32) { n.set(n.cut, link(a, b), false) }
+func (n *Network) Heal(a, b uint32) { n.setLink(n.cut, linkKey(a, b), false) }
 
 // Reset breaks the connections of one host to an address. New ones are accepted at once.
 func (n *Network) Reset(from uint32, addr string) {
-	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
-		c.reset()
+	for _, c := range n.findEnds(func(c *conn) bool { return c.remote == addr && c.from == from }) {
+		c.resetConn()
 	}
 }
 
@@ -189,9 +189,9 @@ func (n *Network) Reset(from uint32, addr string) {
 // The host may connect again at once. The other side then has two connections, and the older one
 // delivers last, even if the host has been killed.
 func (n *Network) Orphan(from uint32, addr string, late time.Duration) {
-	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
-		c.orphan(late)
-		for _, end := range n.find(func(end *conn) bool { return end.in == c.out }) {
+	for _, c := range n.findEnds(func(c *conn) bool { return c.remote == addr && c.from == from }) {
+		c.orphanEnd(late)
+		for _, end := range n.findEnds(func(end *conn) bool { return end.in == c.out }) {
 			end.orphaned.Store(true)
 		}
 	}
@@ -199,16 +199,16 @@ func (n *Network) Orphan(from uint32, addr string, late time.Duration) {
 
 // Connected reports whether a host has a connection to an address.
 func (n *Network) Connected(from uint32, addr string) bool {
-	return len(n.find(func(c *conn) bool { return c.remote == addr && c.from == from })) > 0
+	return len(n.findEnds(func(c *conn) bool { return c.remote == addr && c.from == from })) > 0
 }
 
 // Forget makes the connections of one host to an address dead, as a firewall does that has
 // forgotten them. Bytes in flight and bytes that are sent from now on are lost, and so is the end
 // of a connection. Neither side gets an error. New connections can be made.
 func (n *Network) Forget(from uint32, addr string) {
-	for _, c := range n.find(func(c *conn) bool { return c.remote == addr && c.from == from }) {
-		c.in.lose()
-		c.out.lose()
+	for _, c := range n.findEnds(func(c *conn) bool { return c.remote == addr && c.from == from }) {
+		c.in.loseAll()
+		c.out.loseAll()
 	}
 }
 
@@ -226,7 +226,7 @@ func (n *Network) Undrop(from uint32, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dropped[route{from, addr}]--
-	n.flows()
+	n.wakeDialers()
 }
 
 // Block resets the connections of one host to an address and refuses new ones until Unblock. Blocks
@@ -247,27 +247,27 @@ func (n *Network) Unblock(from uint32, addr string) {
 
 // Hang holds what one host sends to the other until Flow. Hangs are counted. No connection between
 // the two can be made while either direction hangs.
-func (n *Network) Hang(from, to uint32) { n.hang(from, to, 1) }
+func (n *Network) Hang(from, to uint32) { n.adjustHangs(from, to, 1) }
 
 // Flow ends one Hang.
-func (n *Network) Flow(from, to uint32) { n.hang(from, to, -1) }
+func (n *Network) Flow(from, to uint32) { n.adjustHangs(from, to, -1) }
 
-func (n *Network) hang(from, to uint32, by int) {
+func (n *Network) adjustHangs(from, to uint32, by int) {
 	way := [2]uint32{from, to}
 	n.mu.Lock()
 	n.hung[way] += by
 	held := n.hung[way] > 0
 	if !held {
-		n.flows()
+		n.wakeDialers()
 	}
 	n.mu.Unlock()
-	for _, p := range n.ways(from, to) {
-		p.hold(held)
+	for _, p := range n.pipesBetween(from, to) {
+		p.holdPieces(held)
 	}
 }
 
-// flows makes every goroutine that waits to connect try again. The lock is held.
-func (n *Network) flows() {
+// wakeDialers makes every goroutine that waits to connect try again. The lock is held.
+func (n *Network) wakeDialers() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
@@ -277,23 +277,23 @@ func (n *Network) Slow(from, to uint32, by time.Duration) {
 	n.mu.Lock()
 	n.slow[[2]uint32{from, to}] = by
 	n.mu.Unlock()
-	for _, p := range n.ways(from, to) {
-		p.slow(by)
+	for _, p := range n.pipesBetween(from, to) {
+		p.setDelay(by)
 	}
 }
 
 // Narrow limits how many bytes a second one host sends to the other, on all connections together.
 // They pass in the order in which they are sent. A rate of 0 ends it.
 func (n *Network) Narrow(from, to uint32, rate int) {
-	var s *strait
+	var s *narrowLink
 	if rate > 0 {
-		s = &strait{rate: rate}
+		s = &narrowLink{rate: rate}
 	}
 	n.mu.Lock()
 	n.narrow[[2]uint32{from, to}] = s
 	n.mu.Unlock()
-	for _, p := range n.ways(from, to) {
-		p.narrow(s)
+	for _, p := range n.pipesBetween(from, to) {
+		p.limitRate(s)
 	}
 }
 
@@ -322,8 +322,8 @@ func (n *Network) Flipped() (bits, open, early int) {
 	return len(n.spoilt), open, early
 }
 
-// spoil returns the bytes that arrive of b, which an end sends.
-func (n *Network) spoil(c *conn, b []byte) []byte {
+// flipBits returns the bytes that arrive of b, which an end sends.
+func (n *Network) flipBits(c *conn, b []byte) []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if c.spoilt {
@@ -374,7 +374,7 @@ type Host struct {
 
 // Listen opens addr.
 func (h *Host) Listen(addr string) (net.Listener, error) {
-	if !h.lives() {
+	if !h.isCurrent() {
 		return nil, fmt.Errorf("listen %s: %w", addr, errGone)
 	}
 	return h.network.Listen(h.id, addr)
@@ -382,18 +382,18 @@ func (h *Host) Listen(addr string) (net.Listener, error) {
 
 // Dial is Network.Dial from this host.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
-	if !h.lives() {
+	if !h.isCurrent() {
 		return nil, fmt.Errorf("dial %s: %w", addr, errGone)
 	}
 	c, err := h.network.Dial(ctx, h.id, addr)
-	if err == nil && !h.lives() { // the host may have been killed meanwhile
+	if err == nil && !h.isCurrent() { // the host may have been killed meanwhile
 		_ = c.Close()
 		return nil, fmt.Errorf("dial %s: %w", addr, errGone)
 	}
 	return c, err
 }
 
-func (h *Host) lives() bool {
+func (h *Host) isCurrent() bool {
 	h.network.mu.Lock()
 	defer h.network.mu.Unlock()
 	return h.network.lives[h.id] == h.life
@@ -401,35 +401,35 @@ func (h *Host) lives() bool {
 
 // Close resets every connection that is left. Raft leaves some open.
 func (n *Network) Close() {
-	for _, c := range n.find(func(*conn) bool { return true }) {
-		c.reset()
+	for _, c := range n.findEnds(func(*conn) bool { return true }) {
+		c.resetConn()
 	}
 }
 
-func (n *Network) set(m map[[2]uint32]bool, key [2]uint32, to bool) {
+func (n *Network) setLink(m map[[2]uint32]bool, key [2]uint32, to bool) {
 	n.mu.Lock()
 	m[key] = to
 	if !to {
-		n.flows()
+		n.wakeDialers()
 	}
 	n.mu.Unlock()
 	n.resetSevered()
 }
 
-func (n *Network) severed(a, b uint32) bool {
-	return n.dead[a] || n.dead[b] || n.cut[link(a, b)]
+func (n *Network) isCut(a, b uint32) bool {
+	return n.dead[a] || n.dead[b] || n.cut[linkKey(a, b)]
 }
 
 func (n *Network) resetSevered() {
-	for _, c := range n.find(func(c *conn) bool {
-		return n.severed(c.from, c.to) && (!c.orphaned.Load() || n.dead[c.from])
+	for _, c := range n.findEnds(func(c *conn) bool {
+		return n.isCut(c.from, c.to) && (!c.orphaned.Load() || n.dead[c.from])
 	}) {
-		c.reset()
+		c.resetConn()
 	}
 }
 
-// find returns the ends for which ok is true. ok is called under the lock.
-func (n *Network) find(ok func(*conn) bool) []*conn {
+// findEnds returns the ends for which ok is true. ok is called under the lock.
+func (n *Network) findEnds(ok func(*conn) bool) []*conn {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var found []*conn
@@ -441,8 +441,8 @@ func (n *Network) find(ok func(*conn) bool) []*conn {
 	return found
 }
 
-// hangs reports whether either direction between two hosts hangs.
-func (n *Network) hangs(a, b uint32) bool {
+// isHanging reports whether either direction between two hosts hangs.
+func (n *Network) isHanging(a, b uint32) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.hangsLocked(a, b)
@@ -452,17 +452,17 @@ func (n *Network) hangsLocked(a, b uint32) bool {
 	return n.hung[[2]uint32{a, b}] > 0 || n.hung[[2]uint32{b, a}] > 0
 }
 
-// ways returns the pipes in which one host sends to the other. They belong to the ends that read,
+// pipesBetween returns the pipes in which one host sends to the other. They belong to the ends that read,
 // because what the other end had sent, and its close, may still arrive after that end is gone.
-func (n *Network) ways(from, to uint32) []*pipe {
+func (n *Network) pipesBetween(from, to uint32) []*pipe {
 	var ways []*pipe
-	for _, c := range n.find(func(c *conn) bool { return c.from == to && c.to == from }) {
+	for _, c := range n.findEnds(func(c *conn) bool { return c.from == to && c.to == from }) {
 		ways = append(ways, c.in)
 	}
 	return ways
 }
 
-func link(a, b uint32) [2]uint32 { return [2]uint32{min(a, b), max(a, b)} }
+func linkKey(a, b uint32) [2]uint32 { return [2]uint32{min(a, b), max(a, b)} }
 
 // conn is one end of a connection.
 type conn struct {
@@ -482,18 +482,18 @@ type conn struct {
 const longestRecord = 5 + 1<<14 + 256
 
 // Read returns the bytes that have arrived.
-func (c *conn) Read(b []byte) (int, error) { return c.in.read(b) }
+func (c *conn) Read(b []byte) (int, error) { return c.in.readPieces(b) }
 
 // Write fails on a connection that the other end has closed, from the moment when Read could have
 // reached the end, unless the link hangs. Before that moment this side cannot know, and the bytes
 // are lost. gRPC relies on that: after a failed write it opens streams on the connection again,
 // without a pause, until Read fails.
 func (c *conn) Write(b []byte) (int, error) {
-	n, err := c.out.write(c.network.spoil(c, b))
+	n, err := c.out.writePieces(c.network.flipBits(c, b))
 	if !errors.Is(err, io.ErrClosedPipe) {
 		return n, err
 	}
-	if c.network.hangs(c.from, c.to) || !c.in.hasEnded() {
+	if c.network.isHanging(c.from, c.to) || !c.in.hasEnded() {
 		return len(b), nil
 	}
 	return n, syscall.EPIPE
@@ -501,26 +501,26 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // Close lets the other end read what has been sent, and then the end.
 func (c *conn) Close() error {
-	c.forget()
+	c.loseFlow()
 	c.in.closeReader()
 	c.out.closeWriter()
 	return nil
 }
 
-func (c *conn) reset() {
-	c.forget()
-	c.in.reset()
-	c.out.reset()
+func (c *conn) resetConn() {
+	c.loseFlow()
+	c.in.resetPipe()
+	c.out.resetPipe()
 }
 
-func (c *conn) orphan(late time.Duration) {
-	c.forget()
+func (c *conn) orphanEnd(late time.Duration) {
+	c.loseFlow()
 	c.in.closeReader()
-	c.in.swallow()
-	c.out.orphan(late)
+	c.in.swallowWrites()
+	c.out.orphanWriter(late)
 }
 
-func (c *conn) forget() {
+func (c *conn) loseFlow() {
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	delete(c.network.conns, c)

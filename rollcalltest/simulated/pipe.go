@@ -24,8 +24,8 @@ type pipe struct {
 	pieces  []piece
 	size    int           // bytes in all pieces
 	delay   time.Duration // for what is written from now on
-	loss    *lossy        // nil: nothing is lost
-	strait  *strait       // the strait that it passes; nil: none
+	loss    *lossyLink    // nil: nothing is lost
+	strait  *narrowLink   // the strait that it passes; nil: none
 	held    bool          // nothing is delivered
 	ended   time.Time     // from then on the reader sees the end after the pieces; zero: no end yet
 	closed  bool          // the reader has closed its end
@@ -42,16 +42,16 @@ type piece struct {
 	due  time.Time
 }
 
-// strait is a link with a limited rate, shared by several pipes.
-type strait struct {
+// narrowLink is a link with a limited rate, shared by several pipes.
+type narrowLink struct {
 	rate int
 
 	mu   sync.Mutex
 	free time.Time // when everything sent so far will have passed
 }
 
-// through returns when n bytes that are sent now will have passed.
-func (s *strait) through(n int, now time.Time) time.Time {
+// passesAt returns when n bytes that are sent now will have passed.
+func (s *narrowLink) passesAt(n int, now time.Time) time.Time {
 	if s == nil {
 		return now
 	}
@@ -76,7 +76,7 @@ func newPipe() *pipe {
 	return p
 }
 
-func (p *pipe) read(b []byte) (int, error) {
+func (p *pipe) readPieces(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
@@ -86,7 +86,7 @@ func (p *pipe) read(b []byte) (int, error) {
 			return 0, errReset
 		case p.closed:
 			return 0, net.ErrClosed
-		case p.readBy.passed(now):
+		case p.readBy.hasPassed(now):
 			return 0, os.ErrDeadlineExceeded
 		case len(b) == 0:
 			return 0, nil
@@ -130,7 +130,7 @@ func (p *pipe) hasEnded() bool {
 	return !p.held && !p.lost && !p.ended.IsZero() && !p.ended.After(now)
 }
 
-func (p *pipe) write(b []byte) (n int, err error) {
+func (p *pipe) writePieces(b []byte) (n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
@@ -140,7 +140,7 @@ func (p *pipe) write(b []byte) (n int, err error) {
 			return n, errReset
 		case !p.ended.IsZero():
 			return n, net.ErrClosed
-		case p.writeBy.passed(now):
+		case p.writeBy.hasPassed(now):
 			return n, os.ErrDeadlineExceeded
 		case p.mute:
 			return n + len(b), nil
@@ -150,7 +150,7 @@ func (p *pipe) write(b []byte) (n int, err error) {
 			return n, nil
 		case p.size < maxPipe:
 			k := min(len(b), maxPipe-p.size)
-			p.put(b[:k], now)
+			p.appendPiece(b[:k], now)
 			n, b = n+k, b[k:]
 			continue
 		}
@@ -158,9 +158,9 @@ func (p *pipe) write(b []byte) (n int, err error) {
 	}
 }
 
-// put appends a piece. It is never due before those in front of it.
-func (p *pipe) put(b []byte, now time.Time) {
-	due := p.strait.through(len(b), p.loss.arrival(now)).Add(p.delay)
+// appendPiece appends a piece. It is never due before those in front of it.
+func (p *pipe) appendPiece(b []byte, now time.Time) {
+	due := p.strait.passesAt(len(b), p.loss.arrivalOf(now)).Add(p.delay)
 	if n := len(p.pieces); n > 0 && p.pieces[n-1].due.After(due) {
 		due = p.pieces[n-1].due
 	}
@@ -171,48 +171,50 @@ func (p *pipe) put(b []byte, now time.Time) {
 
 // closeWriter ends the pipe after what was written.
 func (p *pipe) closeWriter() {
-	p.change(func() {
+	p.changeLocked(func() {
 		if p.ended.IsZero() {
-			p.ended = p.loss.arrival(time.Now()).Add(p.delay)
+			p.ended = p.loss.arrivalOf(time.Now()).Add(p.delay)
 		}
-		p.writeBy.stop()
+		p.writeBy.stopTimer()
 	})
 }
 
 func (p *pipe) closeReader() {
-	p.change(func() {
+	p.changeLocked(func() {
 		p.closed = true
-		p.readBy.stop()
+		p.readBy.stopTimer()
 	})
 }
 
-func (p *pipe) reset() {
-	p.change(func() {
+func (p *pipe) resetPipe() {
+	p.changeLocked(func() {
 		p.broken, p.pieces, p.size = true, nil, 0
-		p.readBy.stop()
-		p.writeBy.stop()
+		p.readBy.stopTimer()
+		p.writeBy.stopTimer()
 	})
 }
 
-// orphan takes the writer's end away. The reader receives nothing until late has passed.
-func (p *pipe) orphan(late time.Duration) {
-	p.change(func() {
+// orphanWriter takes the writer's end away. The reader receives nothing until late has passed.
+func (p *pipe) orphanWriter(late time.Duration) {
+	p.changeLocked(func() {
 		then := time.Now().Add(late)
 		for i := range p.pieces {
 			p.pieces[i].due = then
 		}
 		// The end comes separately, because gRPC might drop what arrives together with it.
 		p.gone, p.ended = true, then.Add(time.Millisecond)
-		p.writeBy.stop()
+		p.writeBy.stopTimer()
 	})
 }
 
-// lose makes all bytes in flight, and all that are sent from now on, vanish.
-func (p *pipe) lose() { p.change(func() { p.lost, p.mute, p.pieces, p.size = true, true, nil, 0 }) }
+// loseAll makes all bytes in flight, and all that are sent from now on, vanish.
+func (p *pipe) loseAll() {
+	p.changeLocked(func() { p.lost, p.mute, p.pieces, p.size = true, true, nil, 0 })
+}
 
-// narrow sends what is written from now on through s. If s is nil, bytes in flight have arrived.
-func (p *pipe) narrow(s *strait) {
-	p.change(func() {
+// limitRate sends what is written from now on through s. If s is nil, bytes in flight have arrived.
+func (p *pipe) limitRate(s *narrowLink) {
+	p.changeLocked(func() {
 		if p.strait = s; s != nil {
 			return
 		}
@@ -225,31 +227,35 @@ func (p *pipe) narrow(s *strait) {
 	})
 }
 
-// swallow makes writes succeed and vanish.
-func (p *pipe) swallow()                      { p.change(func() { p.mute = true }) }
-func (p *pipe) hold(held bool)                { p.change(func() { p.held = held }) }
-func (p *pipe) lossy(by *lossy)               { p.change(func() { p.loss = by }) }
-func (p *pipe) slow(by time.Duration)         { p.change(func() { p.delay = by }) }
-func (p *pipe) setReadDeadline(t time.Time)   { p.change(func() { p.readBy.set(t, &p.changed) }) }
-func (p *pipe) setWriteDeadline(t time.Time)  { p.change(func() { p.writeBy.set(t, &p.changed) }) }
-func (d *deadline) passed(now time.Time) bool { return !d.at.IsZero() && !now.Before(d.at) }
+// swallowWrites makes writes succeed and vanish.
+func (p *pipe) swallowWrites()            { p.changeLocked(func() { p.mute = true }) }
+func (p *pipe) holdPieces(held bool)      { p.changeLocked(func() { p.held = held }) }
+func (p *pipe) setLoss(by *lossyLink)     { p.changeLocked(func() { p.loss = by }) }
+func (p *pipe) setDelay(by time.Duration) { p.changeLocked(func() { p.delay = by }) }
+func (p *pipe) setReadDeadline(t time.Time) {
+	p.changeLocked(func() { p.readBy.setTime(t, &p.changed) })
+}
+func (p *pipe) setWriteDeadline(t time.Time) {
+	p.changeLocked(func() { p.writeBy.setTime(t, &p.changed) })
+}
+func (d *deadline) hasPassed(now time.Time) bool { return !d.at.IsZero() && !now.Before(d.at) }
 
-func (p *pipe) change(f func()) {
+func (p *pipe) changeLocked(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
 	p.changed.Broadcast()
 }
 
-func (d *deadline) set(t time.Time, wake *sync.Cond) {
-	d.stop()
+func (d *deadline) setTime(t time.Time, wake *sync.Cond) {
+	d.stopTimer()
 	d.at = t
 	if left := time.Until(t); !t.IsZero() && left > 0 {
 		d.timer = time.AfterFunc(left, wake.Broadcast)
 	}
 }
 
-func (d *deadline) stop() {
+func (d *deadline) stopTimer() {
 	if d.timer != nil {
 		d.timer.Stop()
 		d.timer = nil
