@@ -6,7 +6,7 @@ import (
 	"rollcall/operator/drill/result"
 )
 
-var connectedAfterExpiry = rule{
+var connectedAfterExpiry = judgeRule{
 	name:    "connected-after-expiry",
 	promise: "No member answers a client whose session the others may have ended.",
 	page:    "docs/sessions.md#who-may-be-told-that-a-session-lives",
@@ -17,17 +17,17 @@ var connectedAfterExpiry = rule{
 // that must not be answered. It needs no slack, because the node was gone before the request was sent.
 //
 // A client shows "connected" until its connection ends or was silent for two thirds of the timeout. That is measured
-// and reported, and not judged, because nobody can tell it sooner over a connection that carries nothing.
-func judgeAfterExpiry(e *Evidence, _ Limits, f *finding) {
-	f.none, f.kinds = "no session ended whose ephemeral node was observed", []string{KindSessions}
+// and reported, and not judged, because no client can detect it sooner over a connection that carries nothing.
+func judgeAfterExpiry(e *Evidence, _ Limits, f *findings) {
+	f.nothingJudged, f.kinds = "no session ended whose ephemeral node was observed", []string{KindSessions}
 	longest := result.Millis(0)
 	for i := range e.Sessions {
 		s := &e.Sessions[i]
-		if s.Ended != Expired || s.Node == nil || s.Node.Gone == 0 || s.livedAfter(s.Node.Gone) {
-			continue // with livedAfter it is about ephemeralVanished
+		if s.Ended != Expired || s.Node == nil || s.Node.Gone == 0 || s.isConfirmedAfter(s.Node.Gone) {
+			continue // with isConfirmedAfter it is about ephemeralVanished
 		}
 		f.judged++
-		longest = max(longest, s.connectedFor(s.Node.Gone))
+		longest = max(longest, s.connectedAfter(s.Node.Gone))
 		var last Answer
 		answered := 0
 		for _, a := range s.Answers {
@@ -41,10 +41,10 @@ func judgeAfterExpiry(e *Evidence, _ Limits, f *finding) {
 		if answered == 0 {
 			continue
 		}
-		lines := append(e.around(s.Node.Gone-s.Timeout, s.EndedAt),
-			at(s.Node.Gone, "the observer sees that %s is gone", s.Node.Path), last.line(),
-			at(s.EndedAt, "the client is told that its session has expired"))
-		f.broken(s.Node.Gone, fmt.Sprintf("session %s of %s was answered for %.3f s after others saw its end",
+		lines := append(e.faultLines(s.Node.Gone-s.Timeout, s.EndedAt),
+			lineAt(s.Node.Gone, "the observer sees that %s is gone", s.Node.Path), last.toLine(),
+			lineAt(s.EndedAt, "the client is told that its session has expired"))
+		f.addViolation(s.Node.Gone, fmt.Sprintf("session %s of %s was answered for %.3f s after others saw its end",
 			s.ID, s.Client, float64(last.Sent-s.Node.Gone)/1000), lines...)
 	}
 	if longest > 0 {
@@ -53,9 +53,9 @@ func judgeAfterExpiry(e *Evidence, _ Limits, f *finding) {
 	}
 }
 
-// livedAfter reports whether the log confirmed after t that the session lived: by a handshake, or by a write that it
+// isConfirmedAfter reports whether the log confirmed after t that the session lived: by a handshake, or by a write that it
 // took.
-func (s *Session) livedAfter(t result.Millis) bool {
+func (s *Session) isConfirmedAfter(t result.Millis) bool {
 	for _, a := range s.Answers {
 		if a.Sent > t && (a.Ask == Connect || a.Ask == Write) {
 			return true
@@ -64,9 +64,9 @@ func (s *Session) livedAfter(t result.Millis) bool {
 	return false
 }
 
-// connectedFor returns for how long the client showed after t that it was connected, without the times in which the
+// connectedAfter returns for how long the client showed after t that it was connected, without the times in which the
 // load had paused it.
-func (s *Session) connectedFor(t result.Millis) (sum result.Millis) {
+func (s *Session) connectedAfter(t result.Millis) (sum result.Millis) {
 	for i, state := range s.States {
 		to := s.EndedAt
 		if i+1 < len(s.States) {

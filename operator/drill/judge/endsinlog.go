@@ -6,7 +6,7 @@ import (
 	"rollcall/operator/drill/result"
 )
 
-var endsInLog = rule{
+var endsInLog = judgeRule{
 	name:    "ends-in-log",
 	promise: "A session that its client was told is expired or closed has ended in the log. None expires before the leader has not heard from it for its timeout.",
 	page:    "docs/sessions.md#how-a-session-ended",
@@ -18,15 +18,15 @@ const endRounding = result.Millis(1)
 
 // judgeEndsInLog judges the ends that clients know by those in the log, and the silence before each expiry. The
 // silence is that of the leader's own table, whose time stands still while the leader is paused, so it needs no slack
-// for clocks. No end is looked for if a member that was asked has forgotten some.
-func judgeEndsInLog(e *Evidence, _ Limits, f *finding) {
-	f.none, f.kinds = "no session ended", []string{KindSessions}
-	all := e.testifying(f)
+// for clocks. A missing end is no violation if a queried member has forgotten some.
+func judgeEndsInLog(e *Evidence, _ Limits, f *findings) {
+	f.nothingJudged, f.kinds = "no session ended", []string{KindSessions}
+	all := e.answeringMembers(f)
 	forgotten := uint64(0)
 	for _, t := range all {
 		forgotten = max(forgotten, t.Forgotten)
 	}
-	_, from := ends(all)
+	_, from := firstEnds(all)
 	for i := range e.Sessions {
 		s := &e.Sessions[i]
 		if s.Ended != Expired && s.Ended != Closed || len(all) == 0 || forgotten > 0 && from[s.ID] == nil {
@@ -34,8 +34,8 @@ func judgeEndsInLog(e *Evidence, _ Limits, f *finding) {
 		}
 		f.judged++
 		if from[s.ID] == nil {
-			f.broken(s.EndedAt, fmt.Sprintf("no member has the end of session %s of %s", s.ID, s.Client),
-				at(s.EndedAt, "the client knows that its session is %s", s.Ended), at(e.End, "%d members were asked", len(all)))
+			f.addViolation(s.EndedAt, fmt.Sprintf("no member has the end of session %s of %s", s.ID, s.Client),
+				lineAt(s.EndedAt, "the client knows that its session is %s", s.Ended), lineAt(e.End, "%d members were asked", len(all)))
 		}
 	}
 	for _, t := range all {
@@ -45,31 +45,31 @@ func judgeEndsInLog(e *Evidence, _ Limits, f *finding) {
 			}
 			f.judged++
 			if d.Silent+endRounding < d.Timeout {
-				f.broken(e.End, fmt.Sprintf("session %s expired %.0f ms after the leader had heard from it; its timeout is %.0f ms",
-					d.Session, float64(d.Silent), float64(d.Timeout)), e.life(d.Session, t.line(e, d))...)
+				f.addViolation(e.End, fmt.Sprintf("session %s expired %.0f ms after the leader had heard from it; its timeout is %.0f ms",
+					d.Session, float64(d.Silent), float64(d.Timeout)), e.sessionLines(d.Session, t.lineOfEnd(e, d))...)
 			}
 		}
 	}
 	if forgotten > 0 {
-		f.reason = join(f.reason, fmt.Sprintf("members have forgotten %d ends", forgotten))
+		f.reason = joinSentences(f.reason, fmt.Sprintf("members have forgotten %d ends", forgotten))
 	}
 }
 
-// life returns the known facts about a session's end, as lines of history after those given.
-func (e *Evidence) life(id string, lines ...line) []line {
+// sessionLines returns the known facts about a session's end, as lines of history after those given.
+func (e *Evidence) sessionLines(id string, lines ...historyLine) []historyLine {
 	for i := range e.Sessions {
 		s := &e.Sessions[i]
 		if s.ID != id {
 			continue
 		}
-		lines = append(lines, at(s.Opened, "%s opens session %s with a timeout of %.0f ms", s.Client, s.ID, float64(s.Timeout)))
+		lines = append(lines, lineAt(s.Opened, "%s opens session %s with a timeout of %.0f ms", s.Client, s.ID, float64(s.Timeout)))
 		if n := len(s.Answers); n > 0 {
-			lines = append(lines, s.Answers[n-1].line())
+			lines = append(lines, s.Answers[n-1].toLine())
 		}
 		if s.Ended != Lives {
-			lines = append(lines, at(s.EndedAt, "the session is %s, by its client", s.Ended))
+			lines = append(lines, lineAt(s.EndedAt, "the session is %s, by its client", s.Ended))
 		}
 		return lines
 	}
-	return append(lines, at(0, "session %s is not one of the drill's clients", id))
+	return append(lines, lineAt(0, "session %s is not one of the drill's clients", id))
 }

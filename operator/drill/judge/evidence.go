@@ -70,7 +70,7 @@ const (
 	Lives     How = ""          // it had not ended at the end of the recording
 	Expired   How = "expired"   // a server said so
 	Closed    How = "closed"    // by its client, and the close was answered
-	Abandoned How = "abandoned" // its client sent nothing more from then on, and did not tell the servers
+	Abandoned How = "abandoned" // its client sent nothing more from then on, not even a close
 )
 
 // Session is a session of one client.
@@ -84,18 +84,18 @@ type Session struct {
 	Ended   How               `json:"ended,omitempty"`
 	EndedAt result.Millis     `json:"endedAtMs,omitempty"` // when the client learned it, or did it
 	Moves   bool              `json:"moves,omitempty"`     // its client leaves members by itself
-	Node    *Ephemeral        `json:"node,omitempty"`      // nil: it has no ephemeral node that an observer looks for
+	Node    *Ephemeral        `json:"node,omitempty"`      // nil: it has no ephemeral node that an observer lists
 	Paused  []result.Interval `json:"paused,omitempty"`    // by the load
 }
 
 // MaxAnswers and MaxStates limit the answers and the states that are kept of a session. The answers reach back for
-// more than twice the timeout, and no rule looks further back from the end.
+// more than twice the timeout, and no rule needs earlier ones.
 const (
 	MaxAnswers = 128
 	MaxStates  = 64
 )
 
-// Ask is a kind of request.
+// Ask names a kind of request.
 type Ask string
 
 const (
@@ -238,7 +238,7 @@ type Hold struct {
 	Checks  int           `json:"checks"` // the calls of Held that returned true
 }
 
-// Copy is what a member showed that got its state as a copy.
+// Copy is the nodes of a member that got its state as a copy.
 type Copy struct {
 	Kind    CopyKind      `json:"kind"`
 	From    result.Millis `json:"fromMs"` // what was acknowledged before is in the copy
@@ -279,17 +279,17 @@ const (
 	Stopped WindowKind = "stopped"
 )
 
-// tick returns the ensemble's tick, or if it is unknown half of the timeout, because servers accept no timeout below
+// tickOr returns the ensemble's tick, or if it is unknown half of the timeout, because servers accept no timeout below
 // two ticks by default.
-func (e *Evidence) tick(timeout result.Millis) result.Millis {
+func (e *Evidence) tickOr(timeout result.Millis) result.Millis {
 	if e.Tick > 0 {
 		return e.Tick
 	}
 	return timeout / 2
 }
 
-// to returns the end of a fault.
-func (e *Evidence) to(f Fault) result.Millis {
+// endOfFault returns the end of a fault.
+func (e *Evidence) endOfFault(f Fault) result.Millis {
 	if f.To <= 0 {
 		return e.End
 	}

@@ -7,7 +7,7 @@ import (
 	"rollcall/operator/drill/result"
 )
 
-var gaps = rule{
+var gapsRule = judgeRule{
 	name:    "gaps",
 	promise: "Clients that may use any member have answers again within a session timeout and two ticks, or within --max-pause. The time in which a drill stops a majority does not count.",
 	page:    "docs/drills.md#the-longest-pause",
@@ -16,28 +16,28 @@ var gaps = rule{
 
 // judgeGaps judges the times without an answer. Those of clients that are pinned to a member are measured only. What the
 // drill's own process stood still does not count: it could neither send nor hear.
-func judgeGaps(e *Evidence, l Limits, f *finding) {
-	f.none = "no client that may use any member had an answer"
+func judgeGaps(e *Evidence, l Limits, f *findings) {
+	f.nothingJudged = "no client that may use any member had an answer"
 	allowed, limit := e.allowedGap(l)
 	for _, g := range e.Gaps {
 		if g.Member != "" || g.Answered == 0 {
 			continue
 		}
 		f.judged += g.Answered
-		longest, length := e.longest(g)
+		longest, length := e.longestCounted(g)
 		if length > allowed {
-			f.broken(longest.From, fmt.Sprintf("no %s was answered for %.3f s, and %s, are allowed", g.Kind, float64(length)/1000, limit),
-				append(e.around(longest.From-result.PauseAfter, longest.To),
-					at(longest.From, "the last %s before is answered", g.Kind), at(longest.To, "the next %s is answered",
+			f.addViolation(longest.From, fmt.Sprintf("no %s was answered for %.3f s, and %s, are allowed", g.Kind, float64(length)/1000, limit),
+				append(e.faultLines(longest.From-result.PauseAfter, longest.To),
+					lineAt(longest.From, "the last %s before is answered", g.Kind), lineAt(longest.To, "the next %s is answered",
 						g.Kind))...)
 		}
 	}
 	f.reason = "at most " + limit + ", are allowed"
-	for _, w := range e.stops() {
-		f.reason = join(f.reason, fmt.Sprintf("%.3f s from %s on are not counted: %s", float64(w.To-w.From)/1000, clock(w.From), w.Text))
+	for _, w := range e.stoppedWindows() {
+		f.reason = joinSentences(f.reason, fmt.Sprintf("%.3f s from %s on are not counted: %s", float64(w.To-w.From)/1000, formatTime(w.From), w.Text))
 	}
 	if still := e.stoodStill(result.Interval{To: e.End}); still > 0 {
-		f.reason = join(f.reason, fmt.Sprintf("the drill itself stood still for %.3f s, which are not counted", float64(still)/1000))
+		f.reason = joinSentences(f.reason, fmt.Sprintf("the drill itself stood still for %.3f s, which are not counted", float64(still)/1000))
 	}
 }
 
@@ -54,28 +54,30 @@ func (e *Evidence) allowedGap(l Limits) (allowed result.Millis, text string) {
 	for i := range e.Sessions {
 		timeout = max(timeout, e.Sessions[i].Timeout)
 	}
-	allowed = timeout + 2*e.tick(timeout)
+	allowed = timeout + 2*e.tickOr(timeout)
 	return allowed, fmt.Sprintf("%.3f s, a session timeout and two ticks", float64(allowed)/1000)
 }
 
-// stops returns the times in which the drill kept a majority from working, in order.
-func (e *Evidence) stops() []Window { return append(e.windows(Stopped), e.windows(Moved)...) }
+// stoppedWindows returns the times in which the drill kept a majority from working, in order.
+func (e *Evidence) stoppedWindows() []Window {
+	return append(e.windowsOfKind(Stopped), e.windowsOfKind(Moved)...)
+}
 
-// longest returns the longest time without an answer, and its length without the times that do not count.
-func (e *Evidence) longest(g result.Gap) (longest result.Interval, length result.Millis) {
+// longestCounted returns the longest time without an answer, and its length without the times that do not count.
+func (e *Evidence) longestCounted(g result.Gap) (longest result.Interval, length result.Millis) {
 	for _, i := range append([]result.Interval{g.Longest}, g.Pauses...) {
-		if l := e.counted(i); l > length {
+		if l := e.countedLength(i); l > length {
 			longest, length = i, l
 		}
 	}
 	return longest, length
 }
 
-// counted returns the length of an interval without the times in which the drill kept a majority from working, and without
+// countedLength returns the length of an interval without the times in which the drill kept a majority from working, and without
 // those in which it stood still.
-func (e *Evidence) counted(i result.Interval) (sum result.Millis) {
+func (e *Evidence) countedLength(i result.Interval) (sum result.Millis) {
 	parts := []result.Interval{i}
-	for _, w := range e.stops() {
+	for _, w := range e.stoppedWindows() {
 		last := parts[len(parts)-1]
 		parts = append(parts[:len(parts)-1],
 			result.Interval{From: last.From, To: min(last.To, w.From)}, result.Interval{From: max(last.From, w.To), To: last.To})

@@ -13,24 +13,24 @@ type Limits struct {
 	Gap result.Millis // the longest time without an answer for clients that may use any member; 0: the usual one, of the rule gaps
 }
 
-// rule judges one promise.
-type rule struct {
+// judgeRule judges one promise.
+type judgeRule struct {
 	name    string
 	promise string
 	page    string // in the docs, with the heading
-	judge   func(e *Evidence, l Limits, f *finding)
+	judge   func(e *Evidence, l Limits, f *findings)
 	// applies reports whether the drill did what the rule is about; nil: every drill does.
 	applies func(e *Evidence) bool
 }
 
-// rules are all rules, in the order of the verdicts.
-var rules = []rule{
+// allRules are all rules, in the order of the verdicts.
+var allRules = []judgeRule{
 	sessionEnded, sessionStayed, connectedAfterExpiry,
 	ephemeralVanished, ephemeralStayed,
 	twoHolders,
 	lostWrites, doubledWrites, readsBack,
 	watchLost, watchDoubled, watchOrder,
-	gaps,
+	gapsRule,
 	oneLeader, statesEqual, endsInLog, endsKept, afterEnd,
 	backupComplete, joinedComplete, staysConnected, sessionsMoved,
 }
@@ -38,7 +38,7 @@ var rules = []rule{
 // Promises returns the promise of each rule, by its name.
 func Promises() map[string]string {
 	all := map[string]string{}
-	for _, r := range rules {
+	for _, r := range allRules {
 		all[r.name] = r.promise
 	}
 	return all
@@ -47,38 +47,38 @@ func Promises() map[string]string {
 // Judge returns a verdict for each rule that is about what the drill did. It does not change e.
 func Judge(e *Evidence, l Limits) []result.Verdict {
 	var verdicts []result.Verdict
-	for _, r := range rules {
+	for _, r := range allRules {
 		if r.applies != nil && !r.applies(e) {
 			continue
 		}
-		f := &finding{}
+		f := &findings{}
 		r.judge(e, l, f)
-		verdicts = append(verdicts, f.verdict(r, e))
+		verdicts = append(verdicts, f.makeVerdict(r, e))
 	}
 	return verdicts
 }
 
-// finding is the result of a rule.
-type finding struct {
-	judged     int
-	slack      result.Millis
-	none       string // why there was nothing to judge
-	reason     string // said with the verdict
-	kinds      []string
-	violations []result.Violation
-	more       int
+// findings is the result of a rule.
+type findings struct {
+	judged        int
+	slack         result.Millis
+	nothingJudged string // why there was nothing to judge
+	reason        string // said with the verdict
+	kinds         []string
+	violations    []result.Violation
+	omitted       int
 }
 
 // maxKept limits the violations that are kept before the first ones are chosen.
 const maxKept = 100 * result.MaxViolations
 
-// broken adds a violation. lines are the history that shows it, in any order.
-func (f *finding) broken(at result.Millis, text string, lines ...line) {
+// addViolation adds a violation. lines are the history that shows it, in any order.
+func (f *findings) addViolation(at result.Millis, text string, lines ...historyLine) {
 	if len(f.violations) >= maxKept {
-		f.more++
+		f.omitted++
 		return
 	}
-	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(lines, func(a, b historyLine) int { return cmp.Compare(a.at, b.at) })
 	v := result.Violation{At: at, Text: text}
 	for _, l := range lines {
 		v.History = append(v.History, l.String())
@@ -86,14 +86,14 @@ func (f *finding) broken(at result.Millis, text string, lines ...line) {
 	f.violations = append(f.violations, v)
 }
 
-func (f *finding) verdict(r rule, e *Evidence) result.Verdict {
+func (f *findings) makeVerdict(r judgeRule, e *Evidence) result.Verdict {
 	v := result.Verdict{
 		Rule: r.name, Promise: r.promise, Page: r.page, Outcome: result.Pass,
-		Judged: f.judged, Slack: f.slack, Reason: f.reason, More: f.more,
+		Judged: f.judged, Slack: f.slack, Reason: f.reason, More: f.omitted,
 	}
 	for _, kind := range f.kinds {
 		if n := e.Dropped[kind]; n > 0 {
-			v.Reason = join(v.Reason, fmt.Sprintf("%d later %s were not kept and not judged", n, kind))
+			v.Reason = joinSentences(v.Reason, fmt.Sprintf("%d later %s were not kept and not judged", n, kind))
 		}
 	}
 	slices.SortStableFunc(f.violations, func(a, b result.Violation) int { return cmp.Compare(a.At, b.At) })
@@ -105,46 +105,46 @@ func (f *finding) verdict(r rule, e *Evidence) result.Verdict {
 	case len(v.Violations) > 0:
 		v.Outcome = result.Fail
 	case f.judged == 0:
-		v.Outcome, v.Reason = result.NotRun, join(f.none, v.Reason)
+		v.Outcome, v.Reason = result.NotRun, joinSentences(f.nothingJudged, v.Reason)
 	}
 	return v
 }
 
-func join(a, b string) string {
+func joinSentences(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
 	}
 	return a + "; " + b
 }
 
-// line is a line of history.
-type line struct {
+// historyLine is a line of history.
+type historyLine struct {
 	at   result.Millis
 	text string
 }
 
-// at returns a line of history.
-func at(t result.Millis, format string, args ...any) line {
-	return line{at: t, text: fmt.Sprintf(format, args...)}
+// lineAt returns a line of history.
+func lineAt(t result.Millis, format string, args ...any) historyLine {
+	return historyLine{at: t, text: fmt.Sprintf(format, args...)}
 }
 
-func (l line) String() string { return fmt.Sprintf("%s %s", clock(l.at), l.text) }
+func (l historyLine) String() string { return fmt.Sprintf("%s %s", formatTime(l.at), l.text) }
 
-// clock prints a time of the drill, such as 12.345 s.
-func clock(t result.Millis) string { return fmt.Sprintf("%.3f s", float64(t)/1000) }
+// formatTime prints a time of the drill, such as 12.345 s.
+func formatTime(t result.Millis) string { return fmt.Sprintf("%.3f s", float64(t)/1000) }
 
-// around returns the faults that were in force between two times, as lines of history.
-func (e *Evidence) around(from, to result.Millis) (lines []line) {
+// faultLines returns the faults that were in force between two times, as lines of history.
+func (e *Evidence) faultLines(from, to result.Millis) (lines []historyLine) {
 	for _, f := range e.Faults {
-		if f.From <= to && e.to(f) >= from {
-			lines = append(lines, at(f.From, "fault: %s, until %s", f.Text, clock(e.to(f))))
+		if f.From <= to && e.endOfFault(f) >= from {
+			lines = append(lines, lineAt(f.From, "fault: %s, until %s", f.Text, formatTime(e.endOfFault(f))))
 		}
 	}
 	return lines
 }
 
-func (a Answer) line() line {
-	return at(a.At, "%s answered by %s, sent at %s", a.Ask, memberName(a.Member), clock(a.Sent))
+func (a Answer) toLine() historyLine {
+	return lineAt(a.At, "%s answered by %s, sent at %s", a.Ask, memberName(a.Member), formatTime(a.Sent))
 }
 
 func memberName(name string) string {

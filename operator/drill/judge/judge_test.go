@@ -20,7 +20,7 @@ const (
 )
 
 // verdictOf returns the verdict of one rule.
-func verdictOf(t *testing.T, e *Evidence, l Limits, r rule) result.Verdict {
+func verdictOf(t *testing.T, e *Evidence, l Limits, r judgeRule) result.Verdict {
 	t.Helper()
 	for _, v := range Judge(e, l) {
 		if v.Rule == r.name {
@@ -40,7 +40,7 @@ type history struct {
 	text   string // part of the first violation and its history, or of the reason
 }
 
-func (h history) check(t *testing.T, r rule) {
+func (h history) check(t *testing.T, r judgeRule) {
 	t.Run(h.name, func(t *testing.T) {
 		h.e.Tick = cmp.Or(h.e.Tick, tick)
 		if h.e.End == 0 {
@@ -459,7 +459,7 @@ func TestGaps(t *testing.T) {
 		{name: "in another pause", e: second, limits: Limits{Gap: 2500}, want: result.Fail, text: "40.000 s the last write"},
 		{name: "sampled late", e: late, limits: Limits{Gap: 11_999}, want: result.Fail, text: "no write was answered for 12.000 s"},
 	} {
-		h.check(t, gaps)
+		h.check(t, gapsRule)
 	}
 }
 
@@ -487,7 +487,7 @@ func TestVerdictIsBounded(t *testing.T) {
 // The pages that promise what the rules judge exist, with their headings.
 func TestPagesExist(t *testing.T) {
 	names := map[string]bool{}
-	for _, r := range rules {
+	for _, r := range allRules {
 		if names[r.name] || r.promise == "" || !strings.HasSuffix(r.promise, ".") {
 			t.Errorf("%s: its name is taken, or its promise is no sentence: %q", r.name, r.promise)
 		}

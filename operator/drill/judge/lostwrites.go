@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-var lostWrites = rule{
+var lostWrites = judgeRule{
 	name:    "lost-writes",
 	promise: "A write that was acknowledged is there, on every member.",
 	page:    "docs/sessions.md#what-it-guarantees",
@@ -14,8 +14,8 @@ var lostWrites = rule{
 
 // judgeLost judges acknowledged writes: by what each member shows at the end after a sync, and by the versions in the
 // replies of one key, which must grow. No fault excuses a lost write, so there is no slack.
-func judgeLost(e *Evidence, _ Limits, f *finding) {
-	f.none, f.kinds = "no write was acknowledged", []string{KindWrites, KindCreates}
+func judgeLost(e *Evidence, _ Limits, f *findings) {
+	f.nothingJudged, f.kinds = "no write was acknowledged", []string{KindWrites, KindCreates}
 	for i := range e.Keys {
 		k := &e.Keys[i]
 		f.judged += k.Acked
@@ -23,11 +23,11 @@ func judgeLost(e *Evidence, _ Limits, f *finding) {
 		lostAtEnd(e, k, f)
 	}
 	for _, l := range e.Listings {
-		names := l.ids()
+		names := l.countByID()
 		for _, c := range e.Creates {
 			if c.Outcome == Acked && names[c.ID] == 0 {
-				f.broken(c.At, fmt.Sprintf("%s was created, and member %s does not have it", c.Name, l.Member),
-					append(e.around(c.Sent, l.At), c.line(), at(l.At, "member %s lists the folder after a sync, without %s", l.Member,
+				f.addViolation(c.At, fmt.Sprintf("%s was created, and member %s does not have it", c.Name, l.Member),
+					append(e.faultLines(c.Sent, l.At), c.toLine(), lineAt(l.At, "member %s lists the folder after a sync, without %s", l.Member,
 						c.Name))...)
 			}
 		}
@@ -42,7 +42,7 @@ func judgeLost(e *Evidence, _ Limits, f *finding) {
 
 // judgedAtEnd says which members could not be read at the end. If none could, the rule has judged nothing, but what
 // the replies show counts all the same.
-func (f *finding) judgedAtEnd(e *Evidence) {
+func (f *findings) judgedAtEnd(e *Evidence) {
 	if len(e.Unread) == 0 {
 		return
 	}
@@ -51,27 +51,27 @@ func (f *finding) judgedAtEnd(e *Evidence) {
 		f.reason = unread
 		return
 	}
-	f.none, f.judged = unread, 0
+	f.nothingJudged, f.judged = unread, 0
 }
 
 // lostInReplies finds writes whose version is not above that of an earlier one.
-func lostInReplies(e *Evidence, k *Key, f *finding) {
+func lostInReplies(e *Evidence, k *Key, f *findings) {
 	var last Put
 	for _, p := range k.Puts {
 		if p.Outcome != Acked {
 			continue
 		}
 		if last.At > 0 && p.Version <= last.Version {
-			f.broken(p.At, fmt.Sprintf("%s got version %d after version %d: the earlier write is lost", k.Path, p.Version,
+			f.addViolation(p.At, fmt.Sprintf("%s got version %d after version %d: the earlier write is lost", k.Path, p.Version,
 				last.Version),
-				append(e.around(last.Sent, p.At), last.line(), p.line())...)
+				append(e.faultLines(last.Sent, p.At), last.toLine(), p.toLine())...)
 		}
 		last = p
 	}
 }
 
 // lostAtEnd finds members that do not have the last acknowledged write of a key.
-func lostAtEnd(e *Evidence, k *Key, f *finding) {
+func lostAtEnd(e *Evidence, k *Key, f *findings) {
 	for _, final := range k.Finals {
 		if k.Acked == 0 || !final.Missing && final.Value >= k.Last.Value && final.Version >= k.Last.Version {
 			continue
@@ -80,26 +80,26 @@ func lostAtEnd(e *Evidence, k *Key, f *finding) {
 		if final.Missing {
 			shows = "no node"
 		}
-		f.broken(k.Last.At, fmt.Sprintf("%s: the write of %d was acknowledged, and member %s shows %s at the end",
+		f.addViolation(k.Last.At, fmt.Sprintf("%s: the write of %d was acknowledged, and member %s shows %s at the end",
 			k.Path, k.Last.Value, final.Member, shows),
-			append(e.around(k.Last.Sent, final.At), k.Last.line(), at(final.At, "member %s shows after a sync: %s",
+			append(e.faultLines(k.Last.Sent, final.At), k.Last.toLine(), lineAt(final.At, "member %s shows after a sync: %s",
 				final.Member, shows))...)
 	}
 }
 
-func (p Put) line() line {
+func (p Put) toLine() historyLine {
 	if p.Outcome != Acked {
-		return at(p.At, "session %s: write of %d, sent at %s: %s", p.Session, p.Value, clock(p.Sent), p.Outcome)
+		return lineAt(p.At, "session %s: write of %d, sent at %s: %s", p.Session, p.Value, formatTime(p.Sent), p.Outcome)
 	}
-	return at(p.At, "session %s: write of %d, sent at %s, is acknowledged with version %d", p.Session, p.Value,
-		clock(p.Sent), p.Version)
+	return lineAt(p.At, "session %s: write of %d, sent at %s, is acknowledged with version %d", p.Session, p.Value,
+		formatTime(p.Sent), p.Version)
 }
 
-func (c Create) line() line {
+func (c Create) toLine() historyLine {
 	if c.Outcome != Acked {
-		return at(c.At, "session %s: create of %s, sent at %s: %s", c.Session, c.ID, clock(c.Sent), c.Outcome)
+		return lineAt(c.At, "session %s: create of %s, sent at %s: %s", c.Session, c.ID, formatTime(c.Sent), c.Outcome)
 	}
-	return at(c.At, "session %s: create of %s, sent at %s, is acknowledged as %s", c.Session, c.ID, clock(c.Sent), c.Name)
+	return lineAt(c.At, "session %s: create of %s, sent at %s, is acknowledged as %s", c.Session, c.ID, formatTime(c.Sent), c.Name)
 }
 
 // idOf returns the Create.ID that a name begins with.
@@ -108,8 +108,8 @@ func idOf(name string) string { return name[:max(0, len(name)-sequenceDigits)] }
 // sequenceDigits is the length of the number that servers append to the name of a sequential node.
 const sequenceDigits = 10
 
-// ids counts the nodes of each Create.
-func (l Listing) ids() map[string]int {
+// countByID counts the nodes of each Create.
+func (l Listing) countByID() map[string]int {
 	ids := make(map[string]int, len(l.Names))
 	for _, name := range l.Names {
 		ids[idOf(name)]++

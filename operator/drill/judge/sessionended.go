@@ -7,7 +7,7 @@ import (
 	"rollcall/operator/drill/result"
 )
 
-var sessionEnded = rule{
+var sessionEnded = judgeRule{
 	name:    "session-ended",
 	promise: "A session does not end within its timeout after a reachable member has heard from its client.",
 	page:    "docs/sessions.md#when-a-silent-session-ends",
@@ -17,22 +17,22 @@ var sessionEnded = rule{
 // clockShare is the part of the timeout by which clocks may differ in speed, as for client.Held.
 const clockShare = 10
 
-// endedSlack is what a client cannot know: the difference of the clocks, and whether the leader has heard already what
-// its member has heard. That takes up to half a tick and a reply, so a tick is allowed.
+// endedSlack covers what a client cannot know: the difference of the clocks, and whether its member's touch has
+// reached the leader. That takes up to half a tick and a reply, so a tick is allowed.
 func (e *Evidence) endedSlack(timeout result.Millis) result.Millis {
-	return timeout/clockShare + e.tick(timeout)
+	return timeout/clockShare + e.tickOr(timeout)
 }
 
 // judgeEnded judges the sessions that a server said had expired. A session has ended at the latest when an observer
-// saw its node go, or when its client was told.
+// saw its node go, or when its client received "expired".
 //
 // docs/sessions.md: "If a member dies before it has passed a touch on to the leader, the touch is lost." So what a
 // member in a fault has answered does not count. A handshake does: it is answered from the log.
 //
 // A lost majority excuses nothing: without a leader no session ends, and a new leader gives every session a full
 // timeout.
-func judgeEnded(e *Evidence, _ Limits, f *finding) {
-	f.none, f.kinds = "no session was open", []string{KindSessions}
+func judgeEnded(e *Evidence, _ Limits, f *findings) {
+	f.nothingJudged, f.kinds = "no session was open", []string{KindSessions}
 	for i := range e.Sessions {
 		s := &e.Sessions[i]
 		f.judged++
@@ -48,12 +48,12 @@ func judgeEnded(e *Evidence, _ Limits, f *finding) {
 		if !ok || heard.Sent+s.Timeout-e.endedSlack(s.Timeout) <= end {
 			continue
 		}
-		lines := append(e.around(heard.Sent-s.Timeout, end), heard.line(), at(s.EndedAt,
+		lines := append(e.faultLines(heard.Sent-s.Timeout, end), heard.toLine(), lineAt(s.EndedAt,
 			"the client is told that its session has expired"))
 		if s.Node != nil && s.Node.Gone > 0 {
-			lines = append(lines, at(s.Node.Gone, "the observer sees that %s is gone", s.Node.Path))
+			lines = append(lines, lineAt(s.Node.Gone, "the observer sees that %s is gone", s.Node.Path))
 		}
-		f.broken(end,
+		f.addViolation(end,
 			fmt.Sprintf("session %s of %s ended at the latest %.0f ms after a request that was answered; its timeout is %.0f ms",
 				s.ID, s.Client, float64(end-heard.Sent), float64(s.Timeout)), lines...)
 	}
@@ -65,7 +65,7 @@ func (e *Evidence) lastHeard(s *Session, end result.Millis) (last Answer, ok boo
 		if a.Sent > end || ok && a.Sent <= last.Sent {
 			continue // a later one is about connectedAfterExpiry
 		}
-		if a.Ask == Connect || !e.inFault(a.Member, a.Sent, e.tick(s.Timeout)) {
+		if a.Ask == Connect || !e.inFault(a.Member, a.Sent, e.tickOr(s.Timeout)) {
 			last, ok = a, true
 		}
 	}
@@ -77,6 +77,6 @@ func (e *Evidence) lastHeard(s *Session, end result.Millis) (last Answer, ok boo
 func (e *Evidence) inFault(member string, t, margin result.Millis) bool {
 	return slices.ContainsFunc(e.Faults, func(f Fault) bool {
 		concerns := member == "" || len(f.Members) == 0 || slices.Contains(f.Members, member)
-		return concerns && !f.Harmless && f.From-margin <= t && t <= e.to(f)+margin
+		return concerns && !f.Harmless && f.From-margin <= t && t <= e.endOfFault(f)+margin
 	})
 }

@@ -54,27 +54,29 @@ func (d End) String() string {
 	return text
 }
 
-// line returns the member's record of an end as a line of history.
-func (t *Testimony) line(e *Evidence, d End) line { return at(e.End, "member %s: %s", t.Member, d) }
+// lineOfEnd returns the member's record of an end as a line of history.
+func (t *Testimony) lineOfEnd(e *Evidence, d End) historyLine {
+	return lineAt(e.End, "member %s: %s", t.Member, d)
+}
 
-// testifying returns the members that said something, and notes in f why the others did not.
-func (e *Evidence) testifying(f *finding) (all []*Testimony) {
+// answeringMembers returns the members that said something, and notes in f why the others did not.
+func (e *Evidence) answeringMembers(f *findings) (all []*Testimony) {
 	for i := range e.Testimonies {
 		t := &e.Testimonies[i]
 		if t.Silent != "" {
-			f.reason = join(f.reason, fmt.Sprintf("member %s was not asked: %s", t.Member, t.Silent))
+			f.reason = joinSentences(f.reason, fmt.Sprintf("member %s was not asked: %s", t.Member, t.Silent))
 			continue
 		}
 		all = append(all, t)
 	}
 	if len(e.Testimonies) == 0 {
-		f.none = "no member's HTTP for operators is known"
+		f.nothingJudged = "no member's HTTP for operators is known"
 	}
 	return all
 }
 
-// ends returns the end of each session, as the first member that remembers it has it.
-func ends(all []*Testimony) (byID map[string]End, from map[string]*Testimony) {
+// firstEnds returns the end of each session, as the first member that remembers it has it.
+func firstEnds(all []*Testimony) (byID map[string]End, from map[string]*Testimony) {
 	byID, from = map[string]End{}, map[string]*Testimony{}
 	for _, t := range all {
 		for _, d := range t.Ends {

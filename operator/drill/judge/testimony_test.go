@@ -38,11 +38,11 @@ func TestTestimonies(t *testing.T) {
 			}
 		}
 	}
-	all := []rule{oneLeader, statesEqual, endsInLog, endsKept, afterEnd}
+	all := []judgeRule{oneLeader, statesEqual, endsInLog, endsKept, afterEnd}
 	for _, tt := range []struct {
 		name   string
 		change func(e *Evidence)
-		broken rule // without a name: none
+		broken judgeRule // without a name: none
 		text   string
 	}{
 		{name: "nothing is wrong", change: func(*Evidence) {}},
@@ -112,7 +112,7 @@ func TestTestimonies(t *testing.T) {
 
 // Members that say nothing are named, and without any of them nothing is judged.
 func TestSilentMembers(t *testing.T) {
-	for _, r := range []rule{oneLeader, statesEqual, endsInLog, endsKept, afterEnd} {
+	for _, r := range []judgeRule{oneLeader, statesEqual, endsInLog, endsKept, afterEnd} {
 		e := testified()
 		e.Testimonies[1] = Testimony{Member: "2", Silent: "no route"}
 		history{name: "one is silent", e: e, want: result.Pass, text: "member 2 was not asked: no route"}.check(t, r)

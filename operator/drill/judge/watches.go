@@ -1,7 +1,7 @@
 package judge
 
-// watch is the state of a session's watch on one node, while its steps are gone through.
-type watch struct {
+// watchState is the state of a session's watch on one node, while its steps are gone through.
+type watchState struct {
 	armed   bool
 	version int32 // that the read showed which set the watch
 	steps   []Step
@@ -11,26 +11,26 @@ type watch struct {
 // maxWatchLines limits the steps that a violation shows.
 const maxWatchLines = 6
 
-// watchPart is what the three rules of watches look for.
-type watchPart struct {
-	event func(w *watch, s Step) // before the event takes effect
-	seen  func(w *watch, s Step) // before the answer takes effect
-	zxid  func(before, now Step) // two events of one session, both with a transaction
+// watchVisitor has the functions that a rule of watches gives to walkWatches.
+type watchVisitor struct {
+	event func(w *watchState, s Step) // before the event takes effect
+	seen  func(w *watchState, s Step) // before the answer takes effect
+	zxid  func(before, now Step)      // two events of one session, both with a transaction
 }
 
-// walk goes through the steps of all watches and returns the number of events.
+// walkWatches goes through the steps of all watches and returns the number of events.
 //
 // A watch is set when its read is answered: a server sends the reply before the event, and a read whose reply is lost
 // leaves no watch, because its connection is gone. A set watch stays over a lost connection: the client sets it again
 // before its next request, and the server sends what it missed.
-func (e *Evidence) walk(p watchPart) (events int) {
+func (e *Evidence) walkWatches(p watchVisitor) (events int) {
 	for _, steps := range bySession(e.Watches, func(s Step) string { return s.Session }) {
-		watches := map[string]*watch{}
+		watches := map[string]*watchState{}
 		var last *Step
 		for i, s := range steps {
 			w := watches[s.Path]
 			if w == nil {
-				w = &watch{}
+				w = &watchState{}
 				watches[s.Path] = w
 			}
 			w.steps = append(w.steps[max(0, len(w.steps)-maxWatchLines):], s)
@@ -58,27 +58,27 @@ func (e *Evidence) walk(p watchPart) (events int) {
 	return events
 }
 
-// lines returns the last steps of a watch.
-func (w *watch) lines(e *Evidence) (lines []line) {
+// lastSteps returns the last steps of a watch.
+func (w *watchState) lastSteps(e *Evidence) (lines []historyLine) {
 	for _, s := range w.steps {
-		lines = append(lines, s.line())
+		lines = append(lines, s.toLine())
 	}
-	return append(lines, e.around(w.steps[0].At, w.steps[len(w.steps)-1].At)...)
+	return append(lines, e.faultLines(w.steps[0].At, w.steps[len(w.steps)-1].At)...)
 }
 
-func (s Step) line() line {
+func (s Step) toLine() historyLine {
 	switch s.Kind {
 	case Armed:
-		return at(s.At, "session %s reads %s and sets a watch: version %d", s.Session, s.Path, s.Version)
+		return lineAt(s.At, "session %s reads %s and sets a watch: version %d", s.Session, s.Path, s.Version)
 	case Event:
-		return at(s.At, "session %s gets the event of %s: %s, transaction 0x%x", s.Session, s.Path, s.Text, s.Zxid)
+		return lineAt(s.At, "session %s gets the event of %s: %s, transaction 0x%x", s.Session, s.Path, s.Text, s.Zxid)
 	default:
-		return at(s.At, "session %s reads %s: version %d", s.Session, s.Path, s.Version)
+		return lineAt(s.At, "session %s reads %s: version %d", s.Session, s.Path, s.Version)
 	}
 }
 
-// ignore is a part that a rule does not look at.
+// ignoreStep is for a part that a rule does not need.
 var (
-	ignoreStep  = func(*watch, Step) {}
+	ignoreStep  = func(*watchState, Step) {}
 	ignoreZxids = func(Step, Step) {}
 )

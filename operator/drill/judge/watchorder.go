@@ -2,7 +2,7 @@ package judge
 
 import "fmt"
 
-var watchOrder = rule{
+var watchOrder = judgeRule{
 	name:    "watch-order",
 	promise: "An event comes before its session reads the newer data, and events come in the order of their transactions.",
 	page:    "docs/recipes/watch.md#guarantees",
@@ -11,27 +11,27 @@ var watchOrder = rule{
 
 // judgeWatchOrder judges all events, and all reads while a watch is set. ZooKeeper before 3.9 sends no transaction
 // with an event, so the order of two events is judged on newer servers alone. No fault excuses anything.
-func judgeWatchOrder(e *Evidence, _ Limits, f *finding) {
-	f.none, f.kinds = "no event came, and no node was read while it was watched", []string{KindWatches}
+func judgeWatchOrder(e *Evidence, _ Limits, f *findings) {
+	f.nothingJudged, f.kinds = "no event came, and no node was read while it was watched", []string{KindWatches}
 	reads := 0
-	events := e.walk(watchPart{
+	events := e.walkWatches(watchVisitor{
 		event: ignoreStep,
 		zxid: func(before, now Step) {
 			if now.Zxid < before.Zxid {
-				f.broken(now.At, fmt.Sprintf("session %s got the event of transaction 0x%x after that of 0x%x", now.Session,
+				f.addViolation(now.At, fmt.Sprintf("session %s got the event of transaction 0x%x after that of 0x%x", now.Session,
 					now.Zxid, before.Zxid),
-					before.line(), now.line())
+					before.toLine(), now.toLine())
 			}
 		},
-		seen: func(w *watch, s Step) {
+		seen: func(w *watchState, s Step) {
 			if !w.armed {
 				return
 			}
 			reads++
 			if w.newer == nil && s.Kind == Seen && s.Version > w.version {
-				f.broken(s.At,
+				f.addViolation(s.At,
 					fmt.Sprintf("session %s read version %d of %s before the event came; the watch was set at version %d",
-						s.Session, s.Version, s.Path, w.version), w.lines(e)...)
+						s.Session, s.Version, s.Path, w.version), w.lastSteps(e)...)
 			}
 		},
 	})

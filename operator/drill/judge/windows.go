@@ -2,23 +2,23 @@ package judge
 
 import "fmt"
 
-var staysConnected = rule{
+var staysConnected = judgeRule{
 	name:    "stays-connected",
 	promise: "While a secret or certificates are rotated, clients stay connected.",
 	page:    "docs/security.md#rotate-the-secret",
 	judge:   judgeConnected,
-	applies: func(e *Evidence) bool { return e.windows(Calm) != nil },
+	applies: func(e *Evidence) bool { return e.windowsOfKind(Calm) != nil },
 }
 
-var sessionsMoved = rule{
+var sessionsMoved = judgeRule{
 	name:    "sessions-moved",
 	promise: "No client loses its session in the move, if it comes back within its timeout.",
 	page:    "docs/moving-in.md#the-move",
 	judge:   judgeMoved,
-	applies: func(e *Evidence) bool { return e.windows(Moved) != nil },
+	applies: func(e *Evidence) bool { return e.windowsOfKind(Moved) != nil },
 }
 
-func (e *Evidence) windows(kind WindowKind) (all []Window) {
+func (e *Evidence) windowsOfKind(kind WindowKind) (all []Window) {
 	for _, w := range e.Windows {
 		if w.Kind == kind {
 			all = append(all, w)
@@ -29,9 +29,9 @@ func (e *Evidence) windows(kind WindowKind) (all []Window) {
 
 // judgeConnected judges the connections that were open when a window began. A client that leaves members by itself is
 // left out.
-func judgeConnected(e *Evidence, _ Limits, f *finding) {
-	f.none, f.kinds = "no client was connected", []string{KindSessions}
-	for _, w := range e.windows(Calm) {
+func judgeConnected(e *Evidence, _ Limits, f *findings) {
+	f.nothingJudged, f.kinds = "no client was connected", []string{KindSessions}
+	for _, w := range e.windowsOfKind(Calm) {
 		for i := range e.Sessions {
 			s := &e.Sessions[i]
 			if s.Moves || !s.isOpenAt(w) {
@@ -40,8 +40,8 @@ func judgeConnected(e *Evidence, _ Limits, f *finding) {
 			f.judged++
 			for _, state := range s.States {
 				if state.Name == suspended && state.At > w.From && state.At <= w.To {
-					f.broken(state.At, fmt.Sprintf("session %s of %s lost its connection", s.ID, s.Client),
-						at(w.From, "%s, until %s", w.Text, clock(w.To)), at(state.At, "the client shows %s", state.Name))
+					f.addViolation(state.At, fmt.Sprintf("session %s of %s lost its connection", s.ID, s.Client),
+						lineAt(w.From, "%s, until %s", w.Text, formatTime(w.To)), lineAt(state.At, "the client shows %s", state.Name))
 				}
 			}
 		}
@@ -58,9 +58,9 @@ func (s *Session) isOpenAt(w Window) bool {
 
 // judgeMoved judges the sessions that were open when a window began. The members led again at its end, and from then on
 // each session has its whole timeout. A session that ends later may have a client that did not come back in time.
-func judgeMoved(e *Evidence, _ Limits, f *finding) {
-	f.none, f.kinds = "no session was open", []string{KindSessions}
-	for _, w := range e.windows(Moved) {
+func judgeMoved(e *Evidence, _ Limits, f *findings) {
+	f.nothingJudged, f.kinds = "no session was open", []string{KindSessions}
+	for _, w := range e.windowsOfKind(Moved) {
 		for i := range e.Sessions {
 			s := &e.Sessions[i]
 			if !s.isOpenAt(w) || s.Ended == Abandoned {
@@ -69,8 +69,8 @@ func judgeMoved(e *Evidence, _ Limits, f *finding) {
 			f.judged++
 			f.slack = max(f.slack, e.endedSlack(s.Timeout))
 			if s.Ended == Expired && s.EndedAt < w.To+s.Timeout-e.endedSlack(s.Timeout) {
-				f.broken(s.EndedAt, fmt.Sprintf("session %s of %s ended in the move", s.ID, s.Client),
-					at(w.From, "%s, until %s", w.Text, clock(w.To)), at(s.EndedAt, "the client is told that its session has expired"))
+				f.addViolation(s.EndedAt, fmt.Sprintf("session %s of %s ended in the move", s.ID, s.Client),
+					lineAt(w.From, "%s, until %s", w.Text, formatTime(w.To)), lineAt(s.EndedAt, "the client is told that its session has expired"))
 			}
 		}
 	}
