@@ -1,5 +1,5 @@
-// Package load runs the clients of a drill, and collects what they ask, are told and notice as judge.Evidence. It uses
-// nothing that only Rollcall has, so it runs against ZooKeeper and ClickHouse Keeper, too.
+// Package load runs the clients of a drill, and collects their requests, replies and observations as judge.Evidence.
+// It uses nothing that only Rollcall has, so it runs against ZooKeeper and ClickHouse Keeper, too.
 //
 // There is one file for each kind of client:
 //
@@ -102,8 +102,8 @@ func (cfg *Config) setDefaults() error {
 	return nil
 }
 
-// all returns the connect string with all servers.
-func (cfg *Config) all() string {
+// connectString returns the connect string with all servers.
+func (cfg *Config) connectString() string {
 	var list []string
 	for _, m := range cfg.Servers {
 		list = append(list, m.Clients)
@@ -111,8 +111,8 @@ func (cfg *Config) all() string {
 	return strings.Join(list, ",") + cfg.Chroot
 }
 
-// member returns the name of the member with an address, or the address.
-func (cfg *Config) member(address string) string {
+// memberName returns the name of the member with an address, or the address.
+func (cfg *Config) memberName(address string) string {
 	for _, m := range cfg.Servers {
 		if m.Clients == address {
 			return m.Name

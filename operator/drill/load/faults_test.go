@@ -132,12 +132,12 @@ func TestSessionEndsWithoutReason(t *testing.T) {
 
 // sessionsOf returns the ids of the sessions of clients.
 func (d *drill) sessionsOf(names ...string) (ids []int64) {
-	d.rec.mu.Lock()
-	defer d.rec.mu.Unlock()
-	for v := range d.rec.lives {
+	d.recorder.mu.Lock()
+	defer d.recorder.mu.Unlock()
+	for v := range d.recorder.lives {
 		for _, n := range names {
-			if v.seat.name == n {
-				id, _ := v.c.Session()
+			if v.slot.name == n {
+				id, _ := v.client.Session()
 				ids = append(ids, int64(id))
 			}
 		}
@@ -149,7 +149,7 @@ func (d *drill) sessionsOf(names ...string) (ids []int64) {
 func TestEphemeralVanishes(t *testing.T) {
 	verdicts := inDrill(t, nil, func(t *testing.T, d *drill) []judge.Fault {
 		time.Sleep(2 * time.Second)
-		if !d.delete(holdFolder, "holder-2-") {
+		if !d.delete(sessionsParent, "holder-2-") {
 			t.Error("holder-2 has no node")
 		}
 		time.Sleep(2 * time.Second)

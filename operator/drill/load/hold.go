@@ -18,26 +18,26 @@ const (
 
 // holdSession has an ephemeral node, and reads it. At the end it writes to the node: the log then says whether the
 // session and the node were there.
-func (l *Load) holdSession(v *life) {
-	node := holdFolder + "/" + v.seat.name + "-" + v.id
+func (l *Load) holdSession(v *sessionLife) {
+	node := sessionsParent + "/" + v.slot.name + "-" + v.id
 	every := max(l.cfg.Timeout/readsPerTimeout, time.Duration(l.cfg.Sessions)*time.Second/maxHolderReads)
 	for !v.createNode(node) {
-		if v.over() {
+		if v.isOver() {
 			return
 		}
-		v.pause(retryAfter)
+		v.pauseFor(retryAfter)
 	}
-	for !v.over() {
+	for !v.isOver() {
 		select {
-		case <-v.seat.quit:
-			v.abandon()
+		case <-v.slot.abandonRequests:
+			v.abandonSession()
 			return
 		case <-time.After(every):
-		case <-l.run.Done():
+		case <-l.running.Done():
 		}
 		exists := false
-		_, err := v.call(judge.Query, func(ctx context.Context) (err error) {
-			_, exists, err = v.c.Exists(ctx, node)
+		_, err := v.sendRequest(judge.Query, func(ctx context.Context) (err error) {
+			_, exists, err = v.client.Exists(ctx, node)
 			return err
 		})
 		if err == nil && !exists {
@@ -47,26 +47,26 @@ func (l *Load) holdSession(v *life) {
 	v.checkNode(node)
 }
 
-// createNode creates an ephemeral node that the observers look for. It reports whether it is there.
-func (v *life) createNode(node string) bool {
-	_, err := v.call(judge.Write, func(ctx context.Context) error {
-		_, _, err := v.c.Create(ctx, node, nil, client.Ephemeral)
+// createNode creates an ephemeral node that the observers watch for. It reports whether the node exists.
+func (v *sessionLife) createNode(node string) bool {
+	_, err := v.sendRequest(judge.Write, func(ctx context.Context) error {
+		_, _, err := v.client.Create(ctx, node, nil, client.Ephemeral)
 		return err
 	})
 	if err != nil && !isNodeExists(err) { // it exists if the reply to an earlier create was lost
 		return false
 	}
-	v.seat.l.rec.nodeCreated(v, node)
+	v.slot.load.recorder.noteNodeCreated(v, node)
 	return true
 }
 
 // checkNode writes to the node. Servers check the session before the node.
-func (v *life) checkNode(node string) {
-	_, err := v.call(judge.Write, func(ctx context.Context) error {
-		_, err := v.c.Set(ctx, node, nil, client.AnyVersion)
+func (v *sessionLife) checkNode(node string) {
+	_, err := v.sendRequest(judge.Write, func(ctx context.Context) error {
+		_, err := v.client.Set(ctx, node, nil, client.AnyVersion)
 		return err
 	})
 	if errors.Is(err, client.ErrNoNode) {
-		v.seat.l.rec.nodeMissing(v)
+		v.slot.load.recorder.noteNodeMissing(v)
 	}
 }

@@ -17,34 +17,34 @@ import (
 
 // Load is the clients of a drill, which run. Its methods are safe for concurrent use.
 type Load struct {
-	cfg Config
-	rec *recorder
+	cfg      Config
+	recorder *evidenceRecorder
 
-	run       context.Context // ends when Stop begins: clients finish their work
-	stopRun   context.CancelFunc
-	final     context.Context // ends when Stop must return
-	stopFinal context.CancelFunc
+	running    context.Context // ends when Stop begins: clients finish their work
+	endRunning context.CancelFunc
+	final      context.Context // ends when Stop must return
+	stopFinal  context.CancelFunc
 
-	seats    []*seat
-	probed   []*judge.Key // of the probers
-	shared   []*judge.Key // of the writers
-	working  sync.WaitGroup
-	watching sync.WaitGroup // the observers, which outlast the others
-	calm     chan struct{}  // closed when the others have ended
-	opening  chan struct{}  // a place for each holder that opens a session
+	slots        []*clientSlot
+	probedKeys   []*judge.Key // of the probers
+	sharedKeys   []*judge.Key // of the writers
+	working      sync.WaitGroup
+	watching     sync.WaitGroup // the observers, which outlast the others
+	clientsEnded chan struct{}  // closed when the others have ended
+	opening      chan struct{}  // a place for each holder that opens a session
 
-	mu      sync.Mutex
-	folders []string  // of sequential nodes
-	silent  []*silent // clients
+	mu             sync.Mutex
+	createdParents []string      // of sequential nodes
+	silentConns    []*silentConn // clients
 }
 
-// The folders below the chroot.
+// The parents of the load's nodes, below the chroot.
 const (
-	probeFolder  = "/probe"
-	sharedFolder = "/shared"
-	createFolder = "/created"
-	holdFolder   = "/sessions"
-	lockFolder   = "/lock"
+	probeParent    = "/probe"
+	sharedParent   = "/shared"
+	createParent   = "/created"
+	sessionsParent = "/sessions"
+	lockParent     = "/lock"
 )
 
 // Start creates the nodes of the load and starts its clients. It returns when the nodes exist; the clients connect
@@ -53,18 +53,18 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Load{cfg: cfg, rec: newRecorder(&cfg), calm: make(chan struct{}), opening: make(chan struct{}, maxOpening)}
-	l.run, l.stopRun = context.WithCancel(context.WithoutCancel(ctx))
+	l := &Load{cfg: cfg, recorder: newRecorder(&cfg), clientsEnded: make(chan struct{}), opening: make(chan struct{}, maxOpening)}
+	l.running, l.endRunning = context.WithCancel(context.WithoutCancel(ctx))
 	l.final, l.stopFinal = context.WithCancel(context.WithoutCancel(ctx))
 	for _, m := range cfg.Servers {
-		l.probed = append(l.probed, &judge.Key{Path: probeFolder + "/" + m.Name})
+		l.probedKeys = append(l.probedKeys, &judge.Key{Path: probeParent + "/" + m.Name})
 	}
-	l.probed = append(l.probed, &judge.Key{Path: probeFolder + "/any"})
+	l.probedKeys = append(l.probedKeys, &judge.Key{Path: probeParent + "/any"})
 	for i := range cfg.Writers {
-		l.shared = append(l.shared, &judge.Key{Path: fmt.Sprintf("%s/%d", sharedFolder, i+1)})
+		l.sharedKeys = append(l.sharedKeys, &judge.Key{Path: fmt.Sprintf("%s/%d", sharedParent, i+1)})
 	}
-	if err := l.prepare(ctx); err != nil {
-		l.stopRun()
+	if err := l.createNodes(ctx); err != nil {
+		l.endRunning()
 		l.stopFinal()
 		return nil, fmt.Errorf("load: prepare %s: %w", cfg.Chroot, err)
 	}
@@ -72,9 +72,9 @@ func Start(ctx context.Context, cfg Config) (*Load, error) {
 	return l, nil
 }
 
-// prepare creates the chroot, the folders and the keys.
-func (l *Load) prepare(ctx context.Context) error {
-	servers, _, _ := strings.Cut(l.cfg.all(), "/")
+// createNodes creates the chroot, the parents and the keys.
+func (l *Load) createNodes(ctx context.Context) error {
+	servers, _, _ := strings.Cut(l.cfg.connectString(), "/")
 	c, err := client.Dial(ctx, servers, client.Config{
 		Timeout: l.cfg.Timeout, TLS: l.cfg.TLS, DialConn: l.cfg.DialConn, Clock: l.cfg.Clock,
 	})
@@ -89,7 +89,7 @@ func (l *Load) prepare(ctx context.Context) error {
 		}
 	}
 	paths = append(paths, l.cfg.Chroot)
-	for _, folder := range []string{probeFolder, sharedFolder, createFolder, holdFolder, lockFolder} {
+	for _, folder := range []string{probeParent, sharedParent, createParent, sessionsParent, lockParent} {
 		paths = append(paths, l.cfg.Chroot+folder)
 	}
 	for _, path := range paths {
@@ -97,7 +97,7 @@ func (l *Load) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, k := range slices.Concat(l.probed, l.shared) {
+	for _, k := range slices.Concat(l.probedKeys, l.sharedKeys) {
 		if err := createOnce(ctx, c, l.cfg.Chroot+k.Path, formatValue(0)); err != nil {
 			return err
 		}
@@ -130,62 +130,64 @@ func parseValue(data []byte) int64 {
 }
 
 func (l *Load) startClients() {
-	all := l.cfg.all()
+	all := l.cfg.connectString()
 	for i, m := range l.cfg.Servers {
-		l.startProber(l.seat("probe-"+m.Name, m.Clients+l.cfg.Chroot), m.Name, l.probed[i])
+		l.startProber(l.newSlot("probe-"+m.Name, m.Clients+l.cfg.Chroot), m.Name, l.probedKeys[i])
 	}
-	l.startProber(l.seat("probe-any", all), "", l.probed[len(l.cfg.Servers)])
-	for i, k := range l.shared {
-		l.start(l.seat(fmt.Sprintf("writer-%d", i+1), all), newWriter(i+1, k).work)
+	l.startProber(l.newSlot("probe-any", all), "", l.probedKeys[len(l.cfg.Servers)])
+	for i, k := range l.sharedKeys {
+		l.startClient(l.newSlot(fmt.Sprintf("writer-%d", i+1), all), newWriter(i+1, k).writeUntilOver)
 	}
 	for i := range l.cfg.Readers {
-		l.start(l.seat(fmt.Sprintf("reader-%d", i+1), all), l.readAndMove)
+		l.startClient(l.newSlot(fmt.Sprintf("reader-%d", i+1), all), l.readAndMove)
 	}
 	for i := range l.cfg.Watchers {
-		l.startWatcher(l.seat(fmt.Sprintf("watcher-%d", i+1), all))
+		l.startWatcher(l.newSlot(fmt.Sprintf("watcher-%d", i+1), all))
 	}
 	for i := range l.cfg.Contenders {
-		l.start(l.seat(fmt.Sprintf("contender-%d", i+1), all), l.contend)
+		l.startClient(l.newSlot(fmt.Sprintf("contender-%d", i+1), all), l.contendForLock)
 	}
 	for i := range l.cfg.Sessions {
-		s := l.seat(fmt.Sprintf("holder-%d", i+1), all)
-		s.quit = make(chan struct{}, 1)
-		l.start(s, l.holdSession)
+		s := l.newSlot(fmt.Sprintf("holder-%d", i+1), all)
+		s.abandonRequests = make(chan struct{}, 1)
+		l.startClient(s, l.holdSession)
 	}
-	for name, work := range map[string]func(*life){"observer-1": l.observe, "observer-2": l.observeSynced} {
-		s := l.seat(name, all)
-		l.watching.Go(func() { s.run(work) })
+	for name, work := range map[string]func(*sessionLife){"observer-1": l.observeNodes, "observer-2": l.observeSynced} {
+		s := l.newSlot(name, all)
+		l.watching.Go(func() { s.runSessions(work) })
 	}
 	l.watching.Go(l.sampleCounts)
 }
 
-// seat returns a new client, which does not run yet.
-func (l *Load) seat(name, servers string) *seat {
-	s := &seat{l: l, name: name, servers: servers, random: rand.New(rand.NewPCG(l.cfg.Seed, uint64(len(l.seats))))}
-	s.gate.dial, s.gate.frames, s.gate.since = l.cfg.DialConn, l.cfg.TLS == nil, l.rec.since
-	l.seats = append(l.seats, s)
+// newSlot returns a new client, which does not run yet.
+func (l *Load) newSlot(name, servers string) *clientSlot {
+	s := &clientSlot{load: l, name: name, servers: servers, random: rand.New(rand.NewPCG(l.cfg.Seed, uint64(len(l.slots))))}
+	s.gate.dial, s.gate.frames, s.gate.sinceStart = l.cfg.DialConn, l.cfg.TLS == nil, l.recorder.sinceStart
+	l.slots = append(l.slots, s)
 	return s
 }
 
-// start runs a client until the load stops.
-func (l *Load) start(s *seat, work func(*life)) { l.working.Go(func() { s.run(work) }) }
+// startClient runs a client until the load stops.
+func (l *Load) startClient(s *clientSlot, work func(*sessionLife)) {
+	l.working.Go(func() { s.runSessions(work) })
+}
 
-// stopping reports whether Stop has begun.
-func (l *Load) stopping() bool { return l.run.Err() != nil }
+// isStopping reports whether Stop has begun.
+func (l *Load) isStopping() bool { return l.running.Err() != nil }
 
-// sleep waits, until the load stops.
-func (l *Load) sleep(d time.Duration) {
+// sleepWhileRunning waits, until the load stops.
+func (l *Load) sleepWhileRunning(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-l.run.Done():
+	case <-l.running.Done():
 	}
 }
 
 // Clients returns the names of all clients, which Pause takes.
 func (l *Load) Clients() (names []string) {
-	for _, s := range l.seats {
+	for _, s := range l.slots {
 		names = append(names, s.name)
 	}
 	return names
@@ -194,31 +196,31 @@ func (l *Load) Clients() (names []string) {
 // Pause stops a client until resume is called: it sends nothing, receives nothing and does nothing. See gate for what
 // it does not simulate. The error says that there is no such client.
 func (l *Load) Pause(name string) (resume func(), err error) {
-	i := slices.IndexFunc(l.seats, func(s *seat) bool { return s.name == name })
+	i := slices.IndexFunc(l.slots, func(s *clientSlot) bool { return s.name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("load: there is no client %q; Clients returns the names", name)
 	}
-	s := l.seats[i]
-	from := l.rec.now()
-	s.gate.close()
+	s := l.slots[i]
+	from := l.recorder.sinceStartMillis()
+	s.gate.shutGate()
 	return sync.OnceFunc(func() {
-		l.rec.pausedSeat(s, result.Interval{From: from, To: l.rec.now()})
-		s.gate.open()
+		l.recorder.notePause(s, result.Interval{From: from, To: l.recorder.sinceStartMillis()})
+		s.gate.openGate()
 	}), nil
 }
 
 // Abandon makes up to n holders end without closing their sessions, and returns the number. The sessions then expire.
 // The holders open new ones.
 func (l *Load) Abandon(n int) (abandoned int) {
-	for _, s := range l.seats {
+	for _, s := range l.slots {
 		if abandoned == n {
 			break
 		}
-		if s.quit == nil {
+		if s.abandonRequests == nil {
 			continue
 		}
 		select {
-		case s.quit <- struct{}{}:
+		case s.abandonRequests <- struct{}{}:
 			abandoned++
 		default: // it has not done so yet for the last call
 		}
@@ -232,16 +234,16 @@ func (l *Load) Abandon(n int) (abandoned int) {
 func (l *Load) Stop(ctx context.Context) *judge.Evidence {
 	stop := context.AfterFunc(ctx, l.stopFinal)
 	defer stop()
-	for _, s := range l.seats {
-		s.gate.open()
+	for _, s := range l.slots {
+		s.gate.openGate()
 	}
-	l.rec.stop()
-	l.stopRun()
+	l.recorder.stopMeters()
+	l.endRunning()
 	l.working.Wait()
 	l.closeSilent()
-	close(l.calm)
+	close(l.clientsEnded)
 	l.watching.Wait()
-	l.verify()
+	l.verifyMembers()
 	l.stopFinal()
-	return l.rec.evidence(l.probed, l.shared)
+	return l.recorder.finish(l.probedKeys, l.sharedKeys)
 }

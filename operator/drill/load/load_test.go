@@ -201,7 +201,7 @@ func TestReadCopy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			verdicts := inDrill(t, nil, func(t *testing.T, d *drill) []judge.Fault {
 				time.Sleep(time.Second)
-				read := judge.Copy{Kind: judge.Joined, From: tt.began(d.rec.now())}
+				read := judge.Copy{Kind: judge.Joined, From: tt.began(d.recorder.sinceStartMillis())}
 				if tt.want == result.Fail {
 					read.To = read.From
 				}
@@ -225,9 +225,9 @@ func TestReadCopy(t *testing.T) {
 func TestReadCopyWithoutChroot(t *testing.T) {
 	verdicts := inDrill(t, nil, func(t *testing.T, d *drill) []judge.Fault {
 		time.Sleep(time.Second)
-		empty := &Load{cfg: d.cfg, rec: d.rec, probed: d.probed, shared: d.shared}
+		empty := &Load{cfg: d.cfg, recorder: d.recorder, probedKeys: d.probedKeys, sharedKeys: d.sharedKeys}
 		empty.cfg.DialConn = rollcalltest.StartEnsembleWith(t, 3, rollcalltest.Config{Pipes: true, Tick: testTick}).Dial
-		if err := empty.ReadCopy(t.Context(), d.cfg.Servers[0], judge.Copy{Kind: judge.Joined, From: d.rec.now()}); err != nil {
+		if err := empty.ReadCopy(t.Context(), d.cfg.Servers[0], judge.Copy{Kind: judge.Joined, From: d.recorder.sinceStartMillis()}); err != nil {
 			t.Error(err)
 		}
 		return nil

@@ -7,24 +7,24 @@ import (
 	"rollcall/operator/drill/result"
 )
 
-// meter measures the times without an answer of one kind of request of one client.
-type meter struct {
-	gap   result.Gap
-	last  result.Millis // the last answer
-	begun bool
+// gapMeter measures the times without an answer of one kind of request of one client.
+type gapMeter struct {
+	gap     result.Gap
+	last    result.Millis // the last answer
+	started bool
 }
 
-// answered notes an answer. The first one begins the measurement.
-func (m *meter) answered(at result.Millis) {
-	if m.begun {
-		m.pause(at)
+// noteReply notes an answer. The first one begins the measurement.
+func (m *gapMeter) noteReply(at result.Millis) {
+	if m.started {
+		m.notePause(at)
 	}
 	m.gap.Answered++
-	m.last, m.begun = max(m.last, at), true
+	m.last, m.started = max(m.last, at), true
 }
 
-// pause notes the time from the last answer to another one, or to the end.
-func (m *meter) pause(to result.Millis) {
+// notePause notes the time from the last answer to another one, or to the end.
+func (m *gapMeter) notePause(to result.Millis) {
 	length := to - m.last
 	if length > m.gap.Longest.To-m.gap.Longest.From {
 		m.gap.Longest = result.Interval{From: m.last, To: to}
@@ -41,18 +41,18 @@ func (m *meter) pause(to result.Millis) {
 
 func byLength(a, b result.Interval) int { return cmp.Compare(a.To-a.From, b.To-b.From) }
 
-// current returns the time since the last answer.
-func (m *meter) current(now result.Millis) result.Millis {
-	if !m.begun {
+// sinceLast returns the time since the last answer.
+func (m *gapMeter) sinceLast(now result.Millis) result.Millis {
+	if !m.started {
 		return 0
 	}
 	return now - m.last
 }
 
-// final returns the Gap at the end of the measurement.
-func (m *meter) final(end result.Millis) result.Gap {
-	if m.begun {
-		m.pause(end)
+// finalGap returns the Gap at the end of the measurement.
+func (m *gapMeter) finalGap(end result.Millis) result.Gap {
+	if m.started {
+		m.notePause(end)
 	}
 	return m.gap
 }

@@ -11,7 +11,7 @@ import (
 type Now struct {
 	At        result.Millis
 	Connected map[string]int // sessions by member
-	Suspended int            // sessions whose client looks for a server
+	Suspended int            // sessions whose client has no connection
 	Expired   int            // in all so far
 	Write     result.Millis  // since the last answered write of the prober that may use any member
 	Read      result.Millis
@@ -24,17 +24,17 @@ type MemberNow struct{ Write, Read result.Millis }
 
 // Now returns the state at this moment. It does not block.
 func (l *Load) Now() Now {
-	r := l.rec
+	r := l.recorder
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.now()
-	count := r.count()
+	now := r.sinceStartMillis()
+	count := r.countSessions()
 	n := Now{
 		At: now, Connected: count.Connected, Suspended: count.Suspended, Expired: count.Expired,
-		Members: map[string]MemberNow{}, Load: r.e.Load,
+		Members: map[string]MemberNow{}, Load: r.evidence.Load,
 	}
 	for key, m := range r.meters {
-		member, current := n.Members[key.member], m.current(now)
+		member, current := n.Members[key.member], m.sinceLast(now)
 		switch {
 		case key.member == "" && key.kind == string(judge.Write):
 			n.Write = current
@@ -55,20 +55,20 @@ func (l *Load) Now() Now {
 // StayedFor returns for how long silent sessions may live from now on, after these faults: judge.Evidence.StayedUntil. It
 // does not block.
 func (l *Load) StayedFor(faults []judge.Fault) time.Duration {
-	r := l.rec
+	r := l.recorder
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.now()
-	e := judge.Evidence{Tick: r.e.Tick, End: now, Faults: faults, Sessions: r.e.Sessions, Reads: r.e.Reads, Dropped: r.e.Dropped}
+	now := r.sinceStartMillis()
+	e := judge.Evidence{Tick: r.evidence.Tick, End: now, Faults: faults, Sessions: r.evidence.Sessions, Reads: r.evidence.Reads, Dropped: r.evidence.Dropped}
 	for _, m := range r.meters {
 		e.Gaps = append(e.Gaps, m.gap)
 	}
 	return time.Duration(max(0, e.StayedUntil()-now) * result.Millis(time.Millisecond))
 }
 
-// count counts the sessions that live. The caller holds the lock.
-func (r *recorder) count() result.SessionCount {
-	c := result.SessionCount{At: r.now(), Connected: map[string]int{}, Expired: r.expired}
+// countSessions counts the sessions that live. The caller holds the lock.
+func (r *evidenceRecorder) countSessions() result.SessionCount {
+	c := result.SessionCount{At: r.sinceStartMillis(), Connected: map[string]int{}, Expired: r.expired}
 	for v := range r.lives {
 		switch {
 		case v.state.On:
@@ -85,11 +85,11 @@ const sampleEvery = 250 * time.Millisecond
 
 // sampleCounts keeps the numbers of sessions until the load stops.
 func (l *Load) sampleCounts() {
-	for ; !l.stopping(); l.sleep(sampleEvery) {
-		l.rec.mu.Lock()
-		if len(l.rec.e.Counts) < maxCounts {
-			l.rec.e.Counts = append(l.rec.e.Counts, l.rec.count())
+	for ; !l.isStopping(); l.sleepWhileRunning(sampleEvery) {
+		l.recorder.mu.Lock()
+		if len(l.recorder.evidence.Counts) < maxCounts {
+			l.recorder.evidence.Counts = append(l.recorder.evidence.Counts, l.recorder.countSessions())
 		}
-		l.rec.mu.Unlock()
+		l.recorder.mu.Unlock()
 	}
 }

@@ -17,44 +17,44 @@ const (
 	pausePerNode    = 20 * time.Microsecond
 )
 
-// observe lists the ephemeral nodes. A node that was in a list of this session, and is not in a later one, is gone:
-// its lists never go back. They need no sync, so they go on while there is no leader.
-func (l *Load) observe(v *life) {
+// observeNodes lists the ephemeral nodes. A node that was in a list of this session, and is not in a later one, is
+// gone: its lists never go back. They need no sync, so they continue while there is no leader.
+func (l *Load) observeNodes(v *sessionLife) {
 	seen := map[string]bool{}
 	l.observeWith(v, listEvery, func(ctx context.Context) ([]string, error) {
-		names, _, err := v.c.Children(ctx, holdFolder)
+		names, _, err := v.client.Children(ctx, sessionsParent)
 		return names, err
 	}, func(names []string, _, at result.Millis) {
 		listed := make(map[string]bool, len(names))
 		for _, name := range names {
 			listed[name] = true
 		}
-		l.rec.listed(seen, listed, at)
+		l.recorder.noteList(seen, listed, at)
 	})
 }
 
 // observeSynced lists them after a sync: a node in the list has existed when the sync was sent, or later. It has a
 // session of its own, because a sync waits while there is no leader.
-func (l *Load) observeSynced(v *life) {
+func (l *Load) observeSynced(v *sessionLife) {
 	l.observeWith(v, syncedListEvery, func(ctx context.Context) ([]string, error) {
-		if err := v.c.Sync(ctx); err != nil {
+		if err := v.client.Sync(ctx); err != nil {
 			return nil, err
 		}
-		names, _, err := v.c.Children(ctx, holdFolder)
+		names, _, err := v.client.Children(ctx, sessionsParent)
 		return names, err
-	}, func(names []string, sent, _ result.Millis) { l.rec.existed(names, sent) })
+	}, func(names []string, sent, _ result.Millis) { l.recorder.noteExisting(names, sent) })
 }
 
 // observeWith lists until the load is calm and no node of an ended session is left, or until the judge would not wait
 // any longer for them.
 func (l *Load) observeWith(
-	v *life, every time.Duration,
+	v *sessionLife, every time.Duration,
 	list func(context.Context) ([]string, error), note func(names []string, sent, at result.Millis),
 ) {
 	var last time.Time // of the last list, once the load is calm
-	for !v.c.State().State.IsFinal() && l.final.Err() == nil {
+	for !v.client.State().State.IsFinal() && l.final.Err() == nil {
 		var names []string
-		answer, err := v.call(judge.Query, func(ctx context.Context) (err error) {
+		answer, err := v.sendRequest(judge.Query, func(ctx context.Context) (err error) {
 			names, err = list(ctx)
 			return err
 		})
@@ -62,11 +62,11 @@ func (l *Load) observeWith(
 			note(names, answer.Sent, answer.At)
 		}
 		select {
-		case <-l.calm:
+		case <-l.clientsEnded:
 			if last.IsZero() {
 				last = time.Now().Add(lastLook)
 			}
-			if err == nil && !l.rec.leftovers() || time.Now().After(last) {
+			if err == nil && !l.recorder.hasLeftovers() || time.Now().After(last) {
 				return
 			}
 		default:
@@ -75,8 +75,8 @@ func (l *Load) observeWith(
 	}
 }
 
-// At the end the observers look for nodes of closed sessions for lastLook. It is longer than the judge allows
-// for.
+// At the end the observers keep listing nodes of closed sessions for lastLook. It is longer than the judge
+// allows for.
 const lastLook = 3 * time.Second
 
 // waitFinal waits, until Stop must return.
@@ -87,8 +87,8 @@ func (l *Load) waitFinal(d time.Duration) {
 	}
 }
 
-// listed notes a list. seen has the nodes that were in an earlier one of the same session.
-func (r *recorder) listed(seen, names map[string]bool, at result.Millis) {
+// noteList notes a list. seen has the nodes that were in an earlier one of the same session.
+func (r *evidenceRecorder) noteList(seen, names map[string]bool, at result.Millis) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name := range seen {
@@ -96,36 +96,36 @@ func (r *recorder) listed(seen, names map[string]bool, at result.Millis) {
 			continue
 		}
 		delete(seen, name)
-		if node := r.nodes[name]; node != nil {
+		if node := r.nodesByName[name]; node != nil {
 			node.Gone = at
-			delete(r.nodes, name)
-			r.gone[name] = node
+			delete(r.nodesByName, name)
+			r.goneByName[name] = node
 		}
 	}
 	for name := range names {
-		if r.nodes[name] != nil {
+		if r.nodesByName[name] != nil {
 			seen[name] = true
 		}
 	}
 }
 
-// existed notes a list after a sync that was sent at a time. A node that has gone at one member may still be at another.
-func (r *recorder) existed(names []string, sent result.Millis) {
+// noteExisting notes a list after a sync that was sent at a time. A node that has gone at one member may still be at another.
+func (r *evidenceRecorder) noteExisting(names []string, sent result.Millis) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range names {
-		if node := cmp.Or(r.nodes[name], r.gone[name]); node != nil {
+		if node := cmp.Or(r.nodesByName[name], r.goneByName[name]); node != nil {
 			node.Existed = max(node.Existed, sent)
 		}
 	}
 }
 
-// leftovers reports whether a node of a session that was closed or has expired may still exist.
-func (r *recorder) leftovers() bool {
+// hasLeftovers reports whether a node of a session that was closed or has expired may still exist.
+func (r *evidenceRecorder) hasLeftovers() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, s := range r.e.Sessions {
-		if s.Node != nil && s.Node.Gone == 0 && r.nodes[nameOf(s.Node.Path)] == s.Node &&
+	for _, s := range r.evidence.Sessions {
+		if s.Node != nil && s.Node.Gone == 0 && r.nodesByName[nameOf(s.Node.Path)] == s.Node &&
 			(s.Ended == judge.Closed || s.Ended == judge.Expired) {
 			return true
 		}

@@ -12,56 +12,56 @@ import (
 	"rollcall/operator/drill/result"
 )
 
-// recorder collects the Evidence. It is safe for concurrent use. Its methods do not block, so that functions on a
+// evidenceRecorder collects the Evidence. It is safe for concurrent use. Its methods do not block, so that functions on a
 // client's own goroutine may call them.
-type recorder struct {
-	began  time.Time
-	member func(address string) string
+type evidenceRecorder struct {
+	startedAt  time.Time
+	memberName func(address string) string
 
-	mu      sync.Mutex
-	e       judge.Evidence
-	puts    int
-	lives   map[*life]bool              // that have not ended
-	nodes   map[string]*judge.Ephemeral // by name, those that may exist
-	gone    map[string]*judge.Ephemeral // those that an observer has seen go; with nodes, at most maxSessions
-	meters  map[meterKey]*meter
-	expired int
-	stopped result.Millis // when the probers were told to end
+	mu          sync.Mutex
+	evidence    judge.Evidence
+	puts        int
+	lives       map[*sessionLife]bool       // that have not ended
+	nodesByName map[string]*judge.Ephemeral // by name, those that may exist
+	goneByName  map[string]*judge.Ephemeral // those that an observer has seen go; with nodes, at most maxSessions
+	meters      map[meterKey]*gapMeter
+	expired     int
+	stopped     result.Millis // when the probers were stopped
 }
 
 type meterKey struct{ member, kind string }
 
-func newRecorder(cfg *Config) *recorder {
-	r := &recorder{
-		began: time.Now(), member: cfg.member,
-		lives: map[*life]bool{}, nodes: map[string]*judge.Ephemeral{}, gone: map[string]*judge.Ephemeral{}, meters: map[meterKey]*meter{},
+func newRecorder(cfg *Config) *evidenceRecorder {
+	r := &evidenceRecorder{
+		startedAt: time.Now(), memberName: cfg.memberName,
+		lives: map[*sessionLife]bool{}, nodesByName: map[string]*judge.Ephemeral{}, goneByName: map[string]*judge.Ephemeral{}, meters: map[meterKey]*gapMeter{},
 	}
-	r.e.Tick, r.e.Dropped = result.Since(cfg.Tick), map[string]int{}
+	r.evidence.Tick, r.evidence.Dropped = result.Since(cfg.Tick), map[string]int{}
 	return r
 }
 
-// since returns the time since the load began, by the monotonic clock.
-func (r *recorder) since() time.Duration { return time.Since(r.began) }
+// sinceStart returns the time since the load began, by the monotonic clock.
+func (r *evidenceRecorder) sinceStart() time.Duration { return time.Since(r.startedAt) }
 
-func (r *recorder) now() result.Millis { return result.Since(r.since()) }
+func (r *evidenceRecorder) sinceStartMillis() result.Millis { return result.Since(r.sinceStart()) }
 
-// keep appends a record, or counts it if the limit is reached. The caller holds the lock.
-func keep[T any](r *recorder, list *[]T, limit int, kind string, record T) {
+// keepRecord appends a record, or counts it if the limit is reached. The caller holds the lock.
+func keepRecord[T any](r *evidenceRecorder, list *[]T, limit int, kind string, record T) {
 	if len(*list) >= limit {
-		r.e.Dropped[kind]++
+		r.evidence.Dropped[kind]++
 		return
 	}
 	*list = append(*list, record)
 }
 
 // stateChanged notes a change of the state of a life's session. dialed is when its connection was there.
-func (r *recorder) stateChanged(v *life, change client.StateChange, dialed result.Millis) {
+func (r *evidenceRecorder) stateChanged(v *sessionLife, change client.StateChange, dialed result.Millis) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := r.now() - result.Since(time.Since(change.At)) // the function of the client's Config may run later
+	at := r.sinceStartMillis() - result.Since(time.Since(change.At)) // the function of the client's Config may run later
 	s := judge.State{
 		At: at, Name: change.State.String(), On: change.State.IsConnected(),
-		Member: r.member(change.Server),
+		Member: r.memberName(change.Server),
 	}
 	if len(v.rec.States) == judge.MaxStates {
 		v.rec.States = slices.Delete(v.rec.States, 0, 1)
@@ -86,8 +86,8 @@ const (
 	answerKinds       = 4
 )
 
-// answered notes an answer to a request of a life.
-func (r *recorder) answered(v *life, a judge.Answer) {
+// noteAnswer notes an answer to a request of a life.
+func (r *evidenceRecorder) noteAnswer(v *sessionLife, a judge.Answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.addAnswer(v, a)
@@ -95,7 +95,7 @@ func (r *recorder) answered(v *life, a judge.Answer) {
 
 // addAnswer keeps an answer, in place of an earlier one of the same kind and part of the timeout. The caller holds the
 // lock.
-func (r *recorder) addAnswer(v *life, a judge.Answer) {
+func (r *evidenceRecorder) addAnswer(v *sessionLife, a judge.Answer) {
 	part := max(1, v.timeout/answersPerTimeout)
 	list := v.rec.Answers
 	for i := len(list) - 1; i >= max(0, len(list)-answerKinds); i-- {
@@ -110,19 +110,19 @@ func (r *recorder) addAnswer(v *life, a judge.Answer) {
 	v.rec.Answers = append(list, a)
 }
 
-// born notes a new life.
-func (r *recorder) born(v *life) {
+// noteOpening notes a new life.
+func (r *evidenceRecorder) noteOpening(v *sessionLife) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lives[v] = true
 }
 
-// ended notes the end of a life: how its client ended it, unless a server has.
-func (r *recorder) ended(v *life, how judge.How) {
+// noteEnd notes the end of a life: how its client ended it, unless a server has.
+func (r *evidenceRecorder) noteEnd(v *sessionLife, how judge.How) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if v.rec.Ended == judge.Lives {
-		v.rec.Ended, v.rec.EndedAt = how, r.now()
+		v.rec.Ended, v.rec.EndedAt = how, r.sinceStartMillis()
 	}
 	if r.lives[v] {
 		delete(r.lives, v)
@@ -131,59 +131,59 @@ func (r *recorder) ended(v *life, how judge.How) {
 }
 
 // keepSession keeps the record of a session. Its node stays known to the observers. The caller holds the lock.
-func (r *recorder) keepSession(v *life) {
+func (r *evidenceRecorder) keepSession(v *sessionLife) {
 	if v.rec.ID != "" {
-		keep(r, &r.e.Sessions, maxSessions, judge.KindSessions, v.rec)
+		keepRecord(r, &r.evidence.Sessions, maxSessions, judge.KindSessions, v.rec)
 	}
 }
 
-// named sets what is known of a session once it is open.
-func (r *recorder) named(v *life, id string, timeout result.Millis) {
+// noteSession sets what is known of a session once it is open.
+func (r *evidenceRecorder) noteSession(v *sessionLife, id string, timeout result.Millis) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v.rec.ID, v.rec.Timeout, v.rec.Opened, v.timeout = id, timeout, r.now(), timeout
-	r.e.Load.Sessions++
+	v.rec.ID, v.rec.Timeout, v.rec.Opened, v.timeout = id, timeout, r.sinceStartMillis(), timeout
+	r.evidence.Load.Sessions++
 }
 
-// nodeCreated notes the ephemeral node of a session, and nodeMissing that it is gone although the session lives.
-func (r *recorder) nodeCreated(v *life, path string) {
+// noteNodeCreated notes the ephemeral node of a session, and noteNodeMissing that it is gone although the session lives.
+func (r *evidenceRecorder) noteNodeCreated(v *sessionLife, path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v.rec.Node = &judge.Ephemeral{Path: path, Created: r.now()}
-	if len(r.nodes)+len(r.gone) < maxSessions {
-		r.nodes[nameOf(path)] = v.rec.Node
+	v.rec.Node = &judge.Ephemeral{Path: path, Created: r.sinceStartMillis()}
+	if len(r.nodesByName)+len(r.goneByName) < maxSessions {
+		r.nodesByName[nameOf(path)] = v.rec.Node
 	}
 }
 
-func (r *recorder) nodeMissing(v *life) {
+func (r *evidenceRecorder) noteNodeMissing(v *sessionLife) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if v.rec.Node.Missing == 0 {
-		v.rec.Node.Missing = r.now()
+		v.rec.Node.Missing = r.sinceStartMillis()
 	}
 }
 
-// meter notes an answer to a prober's request, or its failure.
-func (r *recorder) meter(member, kind string, answered bool) {
+// noteProbe notes an answer to a prober's request, or its failure.
+func (r *evidenceRecorder) noteProbe(member, kind string, answered bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.meters[meterKey{member, kind}]
 	if m == nil {
-		m = &meter{gap: result.Gap{Member: member, Kind: kind}}
+		m = &gapMeter{gap: result.Gap{Member: member, Kind: kind}}
 		r.meters[meterKey{member, kind}] = m
 	}
 	if answered {
-		m.answered(r.now())
+		m.noteReply(r.sinceStartMillis())
 	} else {
 		m.gap.Failed++
 	}
 }
 
-// put notes a write to a key.
-func (r *recorder) put(k *judge.Key, p judge.Put) {
+// noteWrite notes a write to a key.
+func (r *evidenceRecorder) noteWrite(k *judge.Key, p judge.Put) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.e.Load.Writes++
+	r.evidence.Load.Writes++
 	switch p.Outcome {
 	case judge.Acked:
 		k.Acked++
@@ -193,7 +193,7 @@ func (r *recorder) put(k *judge.Key, p judge.Put) {
 	case judge.Failed:
 	}
 	if r.puts >= maxPuts {
-		r.e.Dropped[judge.KindWrites]++
+		r.evidence.Dropped[judge.KindWrites]++
 		return
 	}
 	r.puts++
@@ -202,7 +202,7 @@ func (r *recorder) put(k *judge.Key, p judge.Put) {
 
 // lastValue returns the last value of a key that was acknowledged, if its session wrote it. If session is "", any may
 // have.
-func (r *recorder) lastValue(k *judge.Key, session string) int64 {
+func (r *evidenceRecorder) lastValue(k *judge.Key, session string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if session != "" && k.Last.Session != session {
@@ -211,88 +211,88 @@ func (r *recorder) lastValue(k *judge.Key, session string) int64 {
 	return k.Last.Value
 }
 
-func (r *recorder) create(c judge.Create) {
+func (r *evidenceRecorder) noteCreate(c judge.Create) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.e.Load.Writes++
-	keep(r, &r.e.Creates, maxCreates, judge.KindCreates, c)
+	r.evidence.Load.Writes++
+	keepRecord(r, &r.evidence.Creates, maxCreates, judge.KindCreates, c)
 }
 
 // mayCreate reports whether one more create is kept. A create that is not kept could not be judged, so it is not sent.
-func (r *recorder) mayCreate() bool {
+func (r *evidenceRecorder) mayCreate() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.e.Creates) < maxCreates
+	return len(r.evidence.Creates) < maxCreates
 }
 
-func (r *recorder) read(read judge.Read) {
+func (r *evidenceRecorder) noteRead(read judge.Read) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.e.Load.Reads++
-	keep(r, &r.e.Reads, maxReads, judge.KindReads, read)
+	r.evidence.Load.Reads++
+	keepRecord(r, &r.evidence.Reads, maxReads, judge.KindReads, read)
 }
 
-func (r *recorder) step(s judge.Step) {
+func (r *evidenceRecorder) noteStep(s judge.Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.At = r.now()
+	s.At = r.sinceStartMillis()
 	if s.Kind == judge.Event {
-		r.e.Load.Events++
+		r.evidence.Load.Events++
 	}
-	keep(r, &r.e.Watches, maxSteps, judge.KindWatches, s)
+	keepRecord(r, &r.evidence.Watches, maxSteps, judge.KindWatches, s)
 }
 
-func (r *recorder) hold(h judge.Hold) {
+func (r *evidenceRecorder) noteHold(h judge.Hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.e.Load.Locks++
-	keep(r, &r.e.Holds, maxHolds, judge.KindHolds, h)
+	r.evidence.Load.Locks++
+	keepRecord(r, &r.evidence.Holds, maxHolds, judge.KindHolds, h)
 }
 
-// pausedSeat notes that the present session of a client was paused.
-func (r *recorder) pausedSeat(s *seat, i result.Interval) {
+// notePause notes that the present session of a client was paused.
+func (r *evidenceRecorder) notePause(s *clientSlot, i result.Interval) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for v := range r.lives {
-		if v.seat == s {
+		if v.slot == s {
 			v.rec.Paused = append(v.rec.Paused, i)
 		}
 	}
 }
 
-// evidence returns the collected evidence. Nothing is recorded after that.
-func (r *recorder) evidence(keys ...[]*judge.Key) *judge.Evidence {
+// finish returns the collected evidence. Nothing is recorded after that.
+func (r *evidenceRecorder) finish(keys ...[]*judge.Key) *judge.Evidence {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for v := range r.lives { // those that could not end in time
 		r.keepSession(v)
 	}
-	r.e.End = r.now()
+	r.evidence.End = r.sinceStartMillis()
 	for _, k := range slices.Concat(keys...) {
-		r.e.Keys = append(r.e.Keys, *k)
+		r.evidence.Keys = append(r.evidence.Keys, *k)
 	}
 	for _, m := range r.meters {
-		r.e.Gaps = append(r.e.Gaps, m.final(r.stopped))
+		r.evidence.Gaps = append(r.evidence.Gaps, m.finalGap(r.stopped))
 	}
-	slices.SortFunc(r.e.Gaps, func(a, b result.Gap) int {
+	slices.SortFunc(r.evidence.Gaps, func(a, b result.Gap) int {
 		return cmp.Or(cmp.Compare(a.Member, b.Member), cmp.Compare(a.Kind, b.Kind))
 	})
-	slices.SortStableFunc(r.e.Sessions, func(a, b judge.Session) int { return cmp.Compare(a.Opened, b.Opened) })
-	return &r.e
+	slices.SortStableFunc(r.evidence.Sessions, func(a, b judge.Session) int { return cmp.Compare(a.Opened, b.Opened) })
+	return &r.evidence
 }
 
-// stop ends the measurement of gaps.
-func (r *recorder) stop() {
+// stopMeters ends the measurement of gaps.
+func (r *evidenceRecorder) stopMeters() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stopped = r.now()
+	r.stopped = r.sinceStartMillis()
 }
 
 // nameOf returns the last part of a path.
 func nameOf(p string) string { return path.Base(p) }
 
-// moves notes that the client of a session leaves members by itself.
-func (r *recorder) moves(v *life) {
+// noteMoves notes that the client of a session leaves members by itself.
+func (r *evidenceRecorder) noteMoves(v *sessionLife) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.rec.Moves = true

@@ -18,7 +18,7 @@ func Remove(ctx context.Context, cfg Config) error {
 	if err := cfg.setDefaults(); err != nil {
 		return err
 	}
-	servers, _, _ := strings.Cut(cfg.all(), "/")
+	servers, _, _ := strings.Cut(cfg.connectString(), "/")
 	c, err := client.Dial(ctx, servers, client.Config{
 		Timeout: cfg.Timeout, TLS: cfg.TLS, DialConn: cfg.DialConn, Clock: cfg.Clock, MaxInFlight: deletesInFlight,
 	})
@@ -26,14 +26,14 @@ func Remove(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("load: remove %s: %w", cfg.Chroot, err)
 	}
 	defer func() { _ = c.Close(ctx) }()
-	if err := remove(ctx, c, cfg.Chroot); err != nil {
+	if err := removeSubtree(ctx, c, cfg.Chroot); err != nil {
 		return fmt.Errorf("load: remove %s: %w", cfg.Chroot, err)
 	}
 	return nil
 }
 
-// remove deletes a node and all nodes below it.
-func remove(ctx context.Context, c *client.Client, path string) error {
+// removeSubtree deletes a node and all nodes below it.
+func removeSubtree(ctx context.Context, c *client.Client, path string) error {
 	names, _, err := c.Children(ctx, path)
 	if isNoNode(err) {
 		return nil
@@ -61,7 +61,7 @@ func remove(ctx context.Context, c *client.Client, path string) error {
 		left = append(left, <-failed)
 	}
 	for _, child := range left { // it has children, or the connection was lost
-		if err := remove(ctx, c, child); err != nil {
+		if err := removeSubtree(ctx, c, child); err != nil {
 			return err
 		}
 	}

@@ -247,7 +247,7 @@ func sharedEvent(h jute.ReplyHeader, frame []byte) string {
 	var e jute.WatcherEvent
 	d := jute.NewDecoder(frame[replyLength:])
 	e.Decode(&d)
-	if path := string(e.Path); strings.Contains(path, sharedFolder+"/") {
+	if path := string(e.Path); strings.Contains(path, sharedParent+"/") {
 		return path
 	}
 	return ""
@@ -350,7 +350,7 @@ func TestServerAnswersAfterExpiry(t *testing.T) {
 func TestServerKeepsSessions(t *testing.T) {
 	closing := tamper{request: func(c *wire, h jute.RequestHeader, frame []byte) [][]byte {
 		switch {
-		case strings.Contains(c.asked[h.Xid].path, holdFolder+"/holder-"):
+		case strings.Contains(c.asked[h.Xid].path, sessionsParent+"/holder-"):
 			c.state["holder"] = 1
 		case h.Op == jute.OpCloseSession && c.state["holder"] == 1:
 			ping := jute.RequestHeader{Xid: h.Xid, Op: jute.OpPing}.Append(nil)
@@ -418,7 +418,7 @@ func TestServerGivesLockTwice(t *testing.T) {
 	m := tamper{
 		reply: func(c *wire, h jute.ReplyHeader, frame []byte) [][]byte {
 			r := c.asked[h.Xid]
-			if r.op == jute.OpCreate2 && strings.Contains(r.path, lockFolder+"/") && h.Err == jute.OK {
+			if r.op == jute.OpCreate2 && strings.Contains(r.path, lockParent+"/") && h.Err == jute.OK {
 				d := jute.NewDecoder(frame[replyLength:])
 				c.state[string(d.ReadBytes())] = 1
 			}
@@ -435,7 +435,7 @@ func TestServerGivesLockTwice(t *testing.T) {
 	}
 	verdicts := inDrill(t, m.dialer, func(t *testing.T, d *drill) []judge.Fault {
 		for deleted := 0; deleted < 20; time.Sleep(300 * time.Millisecond) {
-			if d.delete(lockFolder, "_c_") { // nobody may hold the lock at the moment
+			if d.delete(lockParent, "_c_") { // nobody may hold the lock at the moment
 				deleted++
 			}
 		}

@@ -8,13 +8,13 @@ import (
 	"rollcall/operator/drill/judge"
 )
 
-// looksPerWatch is the number of rounds after which a watcher reads a node without setting a watch, on average.
-const looksPerWatch = 4
+// readsPerWatch is the number of rounds after which a watcher reads a node without setting a watch, on average.
+const readsPerWatch = 4
 
 // watcher watches the shared keys in one session. Events and replies are noted on the client's goroutine, so in the
 // order in which the connection delivers them.
 type watcher struct {
-	v *life
+	session *sessionLife
 
 	mu    sync.Mutex
 	state map[string]watchState
@@ -29,31 +29,31 @@ const (
 )
 
 // startWatcher starts a client that sets a watch on each shared key again after each event.
-func (l *Load) startWatcher(s *seat) {
+func (l *Load) startWatcher(s *clientSlot) {
 	var mu sync.Mutex
 	var present *watcher
-	s.events = func(v *life, e client.Event) {
-		l.rec.step(judge.Step{
+	s.onEvent = func(v *sessionLife, e client.Event) {
+		l.recorder.noteStep(judge.Step{
 			Session: v.id, Path: e.Path, Kind: judge.Event, Zxid: int64(e.Zxid), Text: e.Type.String(),
 		})
 		mu.Lock()
 		w := present
 		mu.Unlock()
-		if w != nil && w.v == v {
-			w.set(e.Path, watched, unwatched)
+		if w != nil && w.session == v {
+			w.compareAndSet(e.Path, watched, unwatched)
 		}
 	}
-	l.start(s, func(v *life) {
-		w := &watcher{v: v, state: map[string]watchState{}}
+	l.startClient(s, func(v *sessionLife) {
+		w := &watcher{session: v, state: map[string]watchState{}}
 		mu.Lock()
 		present = w
 		mu.Unlock()
-		w.work()
+		w.watchUntilOver()
 	})
 }
 
-// set changes the state of a path, and reports whether it was from.
-func (w *watcher) set(path string, from, to watchState) bool {
+// compareAndSet changes the state of a path, and reports whether it was from.
+func (w *watcher) compareAndSet(path string, from, to watchState) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.state[path] != from {
@@ -63,52 +63,52 @@ func (w *watcher) set(path string, from, to watchState) bool {
 	return true
 }
 
-func (w *watcher) work() {
-	l := w.v.seat.l
-	for ; !w.v.over(); w.v.pause(2 * l.cfg.Interval) {
-		for _, k := range l.shared {
-			if w.set(k.Path, unwatched, asking) {
-				w.watch(k.Path)
+func (w *watcher) watchUntilOver() {
+	l := w.session.slot.load
+	for ; !w.session.isOver(); w.session.pauseFor(2 * l.cfg.Interval) {
+		for _, k := range l.sharedKeys {
+			if w.compareAndSet(k.Path, unwatched, asking) {
+				w.readAndWatch(k.Path)
 			}
-			if w.v.seat.random.IntN(looksPerWatch) == 0 {
-				w.look(k.Path, judge.Seen)
+			if w.session.slot.random.IntN(readsPerWatch) == 0 {
+				w.readOnce(k.Path, judge.Seen)
 			}
 		}
 	}
-	_, err := w.v.call(judge.Sync, func(ctx context.Context) error { return w.v.c.Sync(ctx) })
-	for _, k := range l.shared {
+	_, err := w.session.sendRequest(judge.Sync, func(ctx context.Context) error { return w.session.client.Sync(ctx) })
+	for _, k := range l.sharedKeys {
 		if err == nil {
-			w.look(k.Path, judge.Ending)
+			w.readOnce(k.Path, judge.Ending)
 		}
 	}
 	// The replies come in the order of the requests, so this one comes after the others.
-	_, _ = w.v.call(judge.Sync, func(ctx context.Context) error { return w.v.c.Sync(ctx) })
+	_, _ = w.session.sendRequest(judge.Sync, func(ctx context.Context) error { return w.session.client.Sync(ctx) })
 }
 
-// watch sends a read that sets a watch.
-func (w *watcher) watch(path string) {
-	err := w.v.c.Pipeline().GetAndWatch(w.v.seat.l.final, path, func(_ []byte, stat client.Stat, err error) {
+// readAndWatch sends a read that sets a watch.
+func (w *watcher) readAndWatch(path string) {
+	err := w.session.client.Pipeline().GetAndWatch(w.session.slot.load.final, path, func(_ []byte, stat client.Stat, err error) {
 		if err != nil {
-			w.set(path, asking, unwatched)
+			w.compareAndSet(path, asking, unwatched)
 			return
 		}
-		w.note(judge.Armed, path, stat)
-		w.set(path, asking, watched)
+		w.noteRead(judge.Armed, path, stat)
+		w.compareAndSet(path, asking, watched)
 	})
 	if err != nil {
-		w.set(path, asking, unwatched)
+		w.compareAndSet(path, asking, unwatched)
 	}
 }
 
-// look sends a read without a watch.
-func (w *watcher) look(path string, kind judge.StepKind) {
-	_ = w.v.c.Pipeline().Get(w.v.seat.l.final, path, func(_ []byte, stat client.Stat, err error) {
+// readOnce sends a read without a watch.
+func (w *watcher) readOnce(path string, kind judge.StepKind) {
+	_ = w.session.client.Pipeline().Get(w.session.slot.load.final, path, func(_ []byte, stat client.Stat, err error) {
 		if err == nil {
-			w.note(kind, path, stat)
+			w.noteRead(kind, path, stat)
 		}
 	})
 }
 
-func (w *watcher) note(kind judge.StepKind, path string, stat client.Stat) {
-	w.v.seat.l.rec.step(judge.Step{Session: w.v.id, Path: path, Kind: kind, Version: stat.Version})
+func (w *watcher) noteRead(kind judge.StepKind, path string, stat client.Stat) {
+	w.session.slot.load.recorder.noteStep(judge.Step{Session: w.session.id, Path: path, Kind: kind, Version: stat.Version})
 }

@@ -10,56 +10,56 @@ import (
 	"rollcall/operator/drill/judge"
 )
 
-// maxPerFolder limits the sequential nodes in one folder, so that a list of it stays below a frame of 1 MiB.
-const maxPerFolder = 5000
+// maxPerParent limits the sequential nodes below one parent, so that a list of them stays below a frame of 1 MiB.
+const maxPerParent = 5000
 
 // writer creates sequential nodes, and sets a shared key in turn.
 type writer struct {
-	number  int
-	set     keyWriter
-	created int
-	folder  string // of the present nodes
+	number    int
+	keyWriter keyWriter
+	created   int
+	parent    string // of the present nodes
 }
 
 func newWriter(number int, key *judge.Key) *writer {
-	return &writer{number: number, set: keyWriter{key: key}}
+	return &writer{number: number, keyWriter: keyWriter{key: key}}
 }
 
-func (w *writer) work(v *life) {
-	for ; !v.over(); v.pause(2 * v.seat.l.cfg.Interval) {
-		w.set.write(v)
-		if v.over() || !v.seat.l.rec.mayCreate() {
+func (w *writer) writeUntilOver(v *sessionLife) {
+	for ; !v.isOver(); v.pauseFor(2 * v.slot.load.cfg.Interval) {
+		w.keyWriter.writeNext(v)
+		if v.isOver() || !v.slot.load.recorder.mayCreate() {
 			continue
 		}
-		if w.created%maxPerFolder == 0 && !w.newFolder(v) {
+		if w.created%maxPerParent == 0 && !w.createParent(v) {
 			continue
 		}
-		w.create(v)
+		w.createNode(v)
 	}
 }
 
-// newFolder creates the folder for the next nodes. It reports whether it is there.
-func (w *writer) newFolder(v *life) bool {
-	folder := fmt.Sprintf("%s/%d-%d", createFolder, w.number, w.created/maxPerFolder)
-	_, err := v.call(judge.Write, func(ctx context.Context) error {
-		_, _, err := v.c.Create(ctx, folder, nil, client.Persistent)
+// createParent creates the parent for the next nodes. It reports whether it exists.
+func (w *writer) createParent(v *sessionLife) bool {
+	folder := fmt.Sprintf("%s/%d-%d", createParent, w.number, w.created/maxPerParent)
+	_, err := v.sendRequest(judge.Write, func(ctx context.Context) error {
+		_, _, err := v.client.Create(ctx, folder, nil, client.Persistent)
 		return err
 	})
 	if err != nil && !isNodeExists(err) {
 		return false
 	}
-	if w.folder != folder {
-		w.folder = folder
-		v.seat.l.addFolder(folder)
+	if w.parent != folder {
+		w.parent = folder
+		v.slot.load.addParent(folder)
 	}
 	return true
 }
 
-// create creates one node, once, and keeps the outcome.
-func (w *writer) create(v *life) {
+// createNode creates one node, once, and keeps the outcome.
+func (w *writer) createNode(v *sessionLife) {
 	c := judge.Create{ID: fmt.Sprintf("%d-%06d-", w.number, w.created+1), Session: v.id}
-	answer, err := v.call(judge.Write, func(ctx context.Context) error {
-		created, _, err := v.c.Create(ctx, w.folder+"/"+c.ID, []byte(c.ID), client.PersistentSequential)
+	answer, err := v.sendRequest(judge.Write, func(ctx context.Context) error {
+		created, _, err := v.client.Create(ctx, w.parent+"/"+c.ID, []byte(c.ID), client.PersistentSequential)
 		c.Name = path.Base(created)
 		return err
 	})
@@ -67,12 +67,12 @@ func (w *writer) create(v *life) {
 		return // it was not sent
 	}
 	w.created++
-	c.Sent, c.At, c.Outcome = answer.Sent, answer.At, outcome(err)
-	v.seat.l.rec.create(c)
+	c.Sent, c.At, c.Outcome = answer.Sent, answer.At, outcomeOf(err)
+	v.slot.load.recorder.noteCreate(c)
 }
 
-func (l *Load) addFolder(folder string) {
+func (l *Load) addParent(folder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.folders = append(l.folders, folder)
+	l.createdParents = append(l.createdParents, folder)
 }
