@@ -48,68 +48,68 @@ func (t *Processes) makeData(ctx context.Context, m *member) error {
 	if err := os.Mkdir(m.disk, 0o700); err != nil {
 		return err
 	}
-	image, err := os.OpenFile(m.image(), os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+	image, err := os.OpenFile(m.diskImage(), os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(image.Truncate(diskBytes), image.Close()); err != nil {
 		return err
 	}
-	if err := command(ctx, mountTimeout, nil, "mkfs.ext4", "-q", "-m", "0", m.image()); err != nil {
+	if err := runCommand(ctx, mountTimeout, nil, "mkfs.ext4", "-q", "-m", "0", m.diskImage()); err != nil {
 		return err
 	}
 	if err := t.addFor(m, "the disk of member "+m.Name, Step{Thaw: m.disk}, Step{Unmount: m.disk}); err != nil {
 		return err
 	}
-	if err := m.mount(ctx); err != nil {
+	if err := m.mountDisk(ctx); err != nil {
 		return err
 	}
 	return os.Mkdir(m.data, 0o700)
 }
 
-// image is the file that is the member's disk.
-func (m *member) image() string { return m.disk + ".ext4" }
+// diskImage is the file that is the member's disk.
+func (m *member) diskImage() string { return m.disk + ".ext4" }
 
-func (m *member) mount(ctx context.Context) error {
-	return command(ctx, mountTimeout, nil, "mount", "-o", "loop", m.image(), m.disk)
+func (m *member) mountDisk(ctx context.Context) error {
+	return runCommand(ctx, mountTimeout, nil, "mount", "-o", "loop", m.diskImage(), m.disk)
 }
 
 // canBreakDisk returns an error if a member's disk is broken already.
 func (t *Processes) canBreakDisk(f Fault) error {
-	if len(t.has(f.Member, Disk, Fill)) > 0 {
+	if len(t.brokenOf(f.Member, Disk, Fill)) > 0 {
 		return fmt.Errorf("the disk of member %s is broken already: repair that first", f.Member)
 	}
 	return nil
 }
 
-func (t *Processes) planDisk(f Fault, _ int) (plan, error) {
-	m := t.member(f.Member)
+func (t *Processes) planDisk(f Fault, _ int) (faultPlan, error) {
+	m := t.findMember(f.Member)
 	if f.Mode == Stall {
-		return plan{
+		return faultPlan{
 			undo:  []Step{{Thaw: m.disk}},
-			make:  func(context.Context) error { return freeze(m.disk) },
-			after: func(ctx context.Context) error { return t.revive(ctx, m) },
+			make:  func(context.Context) error { return freezeWrites(m.disk) },
+			after: func(ctx context.Context) error { return t.reviveMember(ctx, m) },
 		}, nil
 	}
 	wasUp := false // a repair that is tried again starts what the first try has ended
-	return plan{
+	return faultPlan{
 		make: func(context.Context) error { return shutdownDisk(m.disk) },
 		after: func(ctx context.Context) error {
 			wasUp = wasUp || m.process != nil
-			return t.remount(ctx, m, wasUp)
+			return t.remountDisk(ctx, m, wasUp)
 		},
 	}, nil
 }
 
-// remount makes a failed disk work again. The member is killed, unless it has ended by itself, and starts again.
-func (t *Processes) remount(ctx context.Context, m *member, wasUp bool) error {
-	if err := t.end(ctx, m, syscall.SIGKILL); err != nil {
+// remountDisk makes a failed disk work again. The member is killed, unless it has ended by itself, and starts again.
+func (t *Processes) remountDisk(ctx context.Context, m *member, wasUp bool) error {
+	if err := t.endMember(ctx, m, syscall.SIGKILL); err != nil {
 		return err
 	}
-	if err := errors.Join(unmount(m.disk), m.mount(ctx), m.checkDisk()); err != nil || !wasUp {
+	if err := errors.Join(unmountLazily(m.disk), m.mountDisk(ctx), m.checkDisk()); err != nil || !wasUp {
 		return err
 	}
-	return t.start(m)
+	return t.startMember(m)
 }
 
 // checkDisk returns the error of a disk that was mounted again and still fails. The kernel keeps a file system, with its failure, for
@@ -123,12 +123,12 @@ func (m *member) checkDisk() error {
 	return err
 }
 
-func (t *Processes) planFill(f Fault, _ int) (plan, error) {
-	m := t.member(f.Member)
+func (t *Processes) planFill(f Fault, _ int) (faultPlan, error) {
+	m := t.findMember(f.Member)
 	path := filepath.Join(m.disk, filler)
-	return plan{
+	return faultPlan{
 		undo:  []Step{{Remove: path}},
-		make:  func(context.Context) error { return fill(path) },
-		after: func(ctx context.Context) error { return t.revive(ctx, m) },
+		make:  func(context.Context) error { return fillDisk(path) },
+		after: func(ctx context.Context) error { return t.reviveMember(ctx, m) },
 	}, nil
 }

@@ -172,7 +172,7 @@ func TestCutIsSeenEarly(t *testing.T) {
 		began := time.Now()
 		e.changes, e.then = began.Add(time.Second), fakeState{leads: "1", closed: "2", mute: true}
 		err := e.Break(t.Context(), Fault{Kind: Cut, Member: "2"})
-		if took := time.Since(began); err != nil || took < time.Second || took > time.Second+askPause {
+		if took := time.Since(began); err != nil || took < time.Second || took > time.Second+queryInterval {
 			t.Errorf("%v after %v", err, took)
 		}
 	})
@@ -203,11 +203,11 @@ func TestHealWithoutEffect(t *testing.T) {
 		if err := e.Break(t.Context(), cut); err != nil {
 			t.Fatal(err)
 		}
-		for _, limit := range []time.Duration{healLimit, askLimit} {
+		for _, limit := range []time.Duration{healLimit, queryLimit} {
 			began := time.Now()
 			err := e.Repair(t.Context(), cut)
 			want := "the repair had no effect: member 2 opens no session at b:2181, 1m0s after the script for heal succeeded (it did not reply within 3s)"
-			if limit == askLimit {
+			if limit == queryLimit {
 				want = "the repair had no effect: member 2 still opens no session at b:2181"
 			}
 			if err == nil || !strings.Contains(err.Error(), want) || limit == healLimit && !strings.Contains(err.Error(), "run `rollcall drill heal`") {

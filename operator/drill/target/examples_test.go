@@ -64,7 +64,7 @@ func runExample(t *testing.T, example string, hook Kind, f Fault, files map[stri
 		t.Fatal(err)
 	}
 	f.Member = "1"
-	err = h.step(hook, f).run(t.Context())
+	err = h.hookStep(hook, f).runProgram(t.Context())
 	text, _ := os.ReadFile(filepath.Join(dir, "calls")) // there is none if no program was called
 	return string(text), err
 }

@@ -10,31 +10,31 @@ import (
 
 // faults makes and repairs the faults of one ensemble, and journals them. The targets embed it.
 type faults struct {
-	journal *Journal
-	names   []string        // of the members
-	ways    map[Kind]way    // how each kind is made
-	lacks   map[Kind]string // why each other kind cannot be made, in words for the user
-	broken  []broken        // in the order in which they were made
+	journal     *Journal
+	names       []string             // of the members
+	methods     map[Kind]faultMethod // how each kind is made
+	unsupported map[Kind]string      // why each other kind cannot be made, in words for the user
+	broken      []brokenFault        // in the order in which they were made
 }
 
-// way makes a kind of fault.
-type way struct {
-	can  func(Fault) error // why it cannot be made now; nil: it always can
-	plan func(f Fault, id int) (plan, error)
+// faultMethod makes a kind of fault.
+type faultMethod struct {
+	check func(Fault) error // why it cannot be made now; nil: it always can
+	plan  func(f Fault, id int) (faultPlan, error)
 }
 
-// plan makes and repairs one fault.
-type plan struct {
+// faultPlan makes and repairs one fault.
+type faultPlan struct {
 	undo  []Step                      // goes into the journal
 	make  func(context.Context) error // called when the journal is on the disk
 	after func(context.Context) error // called after undo, by the process that made the fault; nil: nothing
 }
 
-// broken is a fault that is there.
-type broken struct {
+// brokenFault is a fault that is there.
+type brokenFault struct {
 	fault Fault
 	id    int // of its entry
-	plan  plan
+	plan  faultPlan
 }
 
 // errWrong marks faults that no ensemble can have.
@@ -42,23 +42,23 @@ var errWrong = errors.New("wrong fault")
 
 // Can implements Target.
 func (t *faults) Can(f Fault) error {
-	if err := t.check(f); err != nil {
+	if err := t.validateFault(f); err != nil {
 		return fmt.Errorf("%w: %w", errWrong, err)
 	}
-	w, ok := t.ways[f.Kind]
+	w, ok := t.methods[f.Kind]
 	switch {
-	case !ok && t.lacks[f.Kind] != "":
-		return errors.New(t.lacks[f.Kind])
+	case !ok && t.unsupported[f.Kind] != "":
+		return errors.New(t.unsupported[f.Kind])
 	case !ok:
 		return fmt.Errorf("this ensemble cannot have the fault %s", f.Kind)
-	case w.can != nil:
-		return w.can(f)
+	case w.check != nil:
+		return w.check(f)
 	}
 	return nil
 }
 
-// check returns an error about a fault that makes no sense.
-func (t *faults) check(f Fault) error {
+// validateFault returns an error about a fault that makes no sense.
+func (t *faults) validateFault(f Fault) error {
 	switch {
 	case f.Kind == Start || f.Kind == Cont || f.Kind == Heal || f.Kind == Rollback:
 		return fmt.Errorf("%q ends a fault; call Repair with the fault that it ends", f.Kind)
@@ -96,13 +96,13 @@ func (t *faults) Break(ctx context.Context, f Fault) error {
 	if err := t.Can(f); err != nil {
 		return fmt.Errorf("%v: %w", f, err)
 	}
-	if t.find(f) >= 0 {
+	if t.findBroken(f) >= 0 {
 		return fmt.Errorf("%v: it is there already; repair it first", f)
 	}
-	var p plan
+	var p faultPlan
 	var perr error
 	entry, err := t.journal.Add(f.String(), &f, func(id int) []Step {
-		p, perr = t.ways[f.Kind].plan(f, id)
+		p, perr = t.methods[f.Kind].plan(f, id)
 		return p.undo
 	})
 	if err != nil {
@@ -111,19 +111,19 @@ func (t *faults) Break(ctx context.Context, f Fault) error {
 	if perr != nil {
 		return errors.Join(fmt.Errorf("%v: %w", f, perr), t.journal.Remove(entry.ID))
 	}
-	t.broken = append(t.broken, broken{f, entry.ID, p})
+	t.broken = append(t.broken, brokenFault{f, entry.ID, p})
 	if err := p.make(ctx); err != nil {
 		return fmt.Errorf("%v: %w", f, err)
 	}
 	return nil
 }
 
-func (t *faults) find(f Fault) int {
-	return slices.IndexFunc(t.broken, func(b broken) bool { return reflect.DeepEqual(b.fault, f) })
+func (t *faults) findBroken(f Fault) int {
+	return slices.IndexFunc(t.broken, func(b brokenFault) bool { return reflect.DeepEqual(b.fault, f) })
 }
 
-// has returns the faults of one of the kinds that a member has now.
-func (t *faults) has(member string, kinds ...Kind) (found []Fault) {
+// brokenOf returns the faults of one of the kinds that a member has now.
+func (t *faults) brokenOf(member string, kinds ...Kind) (found []Fault) {
 	for _, b := range t.broken {
 		if b.fault.Member == member && slices.Contains(kinds, b.fault.Kind) {
 			found = append(found, b.fault)
@@ -134,7 +134,7 @@ func (t *faults) has(member string, kinds ...Kind) (found []Fault) {
 
 // Repair implements Target.
 func (t *faults) Repair(ctx context.Context, f Fault) error {
-	i := t.find(f)
+	i := t.findBroken(f)
 	if i < 0 {
 		return fmt.Errorf("repair of %v: it is not there", f)
 	}

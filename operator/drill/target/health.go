@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// askLimit bounds the wait for one member's reply. A member that is well replies within milliseconds.
-	askLimit = 3 * time.Second
-	// askPause is the time between two looks at an ensemble that is not well yet.
-	askPause = 50 * time.Millisecond
+	// queryLimit bounds the wait for one member's reply. A member that is well replies within milliseconds.
+	queryLimit = 3 * time.Second
+	// queryInterval is the time between two queries of an ensemble that is not well yet.
+	queryInterval = 50 * time.Millisecond
 	// maxAnswer is far more than the answer to srvr takes, in bytes.
 	maxAnswer = 64 << 10
 )
 
-// answer is one member's reply to srvr, and that of Rollcall's HTTP API.
-type answer struct {
+// memberReply is one member's reply to srvr, and that of Rollcall's HTTP API.
+type memberReply struct {
 	mode    string // "leader", "follower", "observer", "standalone"; "": it does not serve
 	version string
 	wrong   string // what is not well, "": nothing
 }
 
 // Healthy returns nil if all members serve clients under one leader, and, on Rollcall, none of them joins, is drained,
-// hangs or is damaged as far as Member.Admin says. Otherwise its error names each member that is not well. It asks
+// hangs or is damaged as far as Member.Admin says. Otherwise its error names each member that is not well. It queries
 // with srvr, which ZooKeeper and Rollcall answer by default. It blocks for a few seconds at most.
 func Healthy(ctx context.Context, members []Member) error {
 	if len(members) == 0 {
@@ -42,7 +42,7 @@ func Healthy(ctx context.Context, members []Member) error {
 	}
 	var wrong []string
 	var leaders []string
-	for i, a := range askAll(ctx, members) {
+	for i, a := range queryAll(ctx, members) {
 		if a.wrong != "" {
 			wrong = append(wrong, fmt.Sprintf("member %s (%s) %s", members[i].Name, members[i].Clients, a.wrong))
 		}
@@ -73,7 +73,7 @@ func AwaitHealthy(ctx context.Context, members []Member) error {
 			return nil
 		}
 		select {
-		case <-time.After(askPause):
+		case <-time.After(queryInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 		}
@@ -83,12 +83,12 @@ func AwaitHealthy(ctx context.Context, members []Member) error {
 // awaitAnswer returns nil as soon as one member serves clients.
 func awaitAnswer(ctx context.Context, m Member) error {
 	for {
-		wrong := askAll(ctx, []Member{m})[0].wrong
+		wrong := queryAll(ctx, []Member{m})[0].wrong
 		if wrong == "" {
 			return nil
 		}
 		select {
-		case <-time.After(askPause):
+		case <-time.After(queryInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("member %s (%s) %s (%w)", m.Name, m.Clients, wrong, context.Cause(ctx))
 		}
@@ -99,7 +99,7 @@ func awaitAnswer(ctx context.Context, m Member) error {
 // few seconds at most.
 func Leader(ctx context.Context, members []Member) string {
 	leader := ""
-	for i, a := range askAll(ctx, members) {
+	for i, a := range queryAll(ctx, members) {
 		if a.mode != "leader" && a.mode != "standalone" {
 			continue
 		}
@@ -115,7 +115,7 @@ func Leader(ctx context.Context, members []Member) string {
 // upgrade it returns all versions, with commas. It blocks for a few seconds at most.
 func Software(ctx context.Context, members []Member) string {
 	var all []string
-	for _, a := range askAll(ctx, members) {
+	for _, a := range queryAll(ctx, members) {
 		if name := softwareName(a.version); name != "" && !strings.Contains(strings.Join(all, ", ")+",", name+",") {
 			all = append(all, name)
 		}
@@ -126,15 +126,15 @@ func Software(ctx context.Context, members []Member) string {
 	return strings.Join(all, ", ")
 }
 
-// askAll asks all members at once.
-func askAll(ctx context.Context, members []Member) []answer {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+// queryAll queries all members at once.
+func queryAll(ctx context.Context, members []Member) []memberReply {
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
-	answers := make([]answer, len(members))
+	answers := make([]memberReply, len(members))
 	var g errgroup.Group
 	for i, m := range members {
 		g.Go(func() error {
-			answers[i] = ask(ctx, m)
+			answers[i] = queryMember(ctx, m)
 			return nil
 		})
 	}
@@ -142,10 +142,10 @@ func askAll(ctx context.Context, members []Member) []answer {
 	return answers
 }
 
-func ask(ctx context.Context, m Member) answer {
+func queryMember(ctx context.Context, m Member) memberReply {
 	text, err := Word(ctx, m.Clients, "srvr")
 	if err != nil {
-		return answer{wrong: "does not answer: " + err.Error()}
+		return memberReply{wrong: "does not answer: " + err.Error()}
 	}
 	a := parseServer(text)
 	if a.wrong == "" && m.Admin != "" {
@@ -179,8 +179,8 @@ var (
 )
 
 // parseServer reads an answer to srvr.
-func parseServer(text string) answer {
-	var a answer
+func parseServer(text string) memberReply {
+	var a memberReply
 	if match := versionLine.FindStringSubmatch(text); match != nil {
 		a.version = strings.TrimSpace(match[0])
 	}
@@ -236,7 +236,7 @@ func askStatus(ctx context.Context, members []Member) (wrong []string) {
 	if i < 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
 	c := &api.Client{BaseURL: members[i].Admin}
 	if members[i].Token != "" {
@@ -258,12 +258,12 @@ func askStatus(ctx context.Context, members []Member) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("member %d %s", s.MemberID, text))
 		}
 	}
-	return append(wrong, askVoters(ctx, c)...)
+	return append(wrong, queryVoters(ctx, c)...)
 }
 
-// askVoters asks whether the members that the ensemble should have vote. Until all do, fewer disks may be lost: a member that is
-// wiped in the first second of an ensemble may have had one of only two votes.
-func askVoters(ctx context.Context, c *api.Client) (wrong []string) {
+// queryVoters reports whether the expected members vote. Until all do, fewer disks may be lost: a member that is wiped
+// in the first second of an ensemble may have had one of only two votes.
+func queryVoters(ctx context.Context, c *api.Client) (wrong []string) {
 	members, err := api.Get[api.Members](ctx, c, "members", nil)
 	switch {
 	case err != nil:

@@ -131,7 +131,7 @@ func LoadHooks(nameOrPath, connect string) (HookConfig, error) {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultHookTimeout
 	}
-	if err := c.check(); err != nil {
+	if err := c.validate(); err != nil {
 		if nameOrPath == "" {
 			return HookConfig{}, err
 		}
@@ -182,8 +182,8 @@ var (
 	plainVariable = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
 )
 
-// check returns an error that names the fault in the configuration.
-func (c HookConfig) check() error {
+// validate returns an error that names the fault in the configuration.
+func (c HookConfig) validate() error {
 	switch {
 	case len(c.Members) == 0:
 		return errors.New("no members are named: --hosts must name them all, as host:port,..., or members in the file of --hooks")
@@ -194,7 +194,7 @@ func (c HookConfig) check() error {
 	}
 	names := map[string]bool{}
 	for _, m := range c.Members {
-		if err := m.check(); err != nil {
+		if err := m.validate(); err != nil {
 			return err
 		}
 		if names[m.Name] {
@@ -221,7 +221,7 @@ func (c HookConfig) check() error {
 	return nil
 }
 
-func (m HookMember) check() error {
+func (m HookMember) validate() error {
 	host, port, err := net.SplitHostPort(m.Clients)
 	switch {
 	case !plainName.MatchString(m.Name):
@@ -245,8 +245,8 @@ func (m HookMember) check() error {
 	return nil
 }
 
-// token returns the token in TokenFile, or "" if there is none.
-func (m HookMember) token() (string, error) {
+// readToken returns the token in TokenFile, or "" if there is none.
+func (m HookMember) readToken() (string, error) {
 	if m.TokenFile == "" {
 		return "", nil
 	}
@@ -290,7 +290,7 @@ type Hooks struct {
 
 // NewHooks returns a Target for an ensemble that runs already. It runs no command. Close does not close the journal.
 func NewHooks(journal *Journal, cfg HookConfig) (*Hooks, error) {
-	if err := cfg.check(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("hooks: %w", err)
 	}
 	if err := journal.CheckClean(); err != nil {
@@ -301,9 +301,9 @@ func NewHooks(journal *Journal, cfg HookConfig) (*Hooks, error) {
 		return nil, fmt.Errorf("hooks: %w", err)
 	}
 	t := &Hooks{cfg: cfg, around: around, word: Word, session: openSession, leads: Leader}
-	t.journal, t.ways, t.lacks = journal, map[Kind]way{}, maps.Clone(lacksOfHooks)
+	t.journal, t.methods, t.unsupported = journal, map[Kind]faultMethod{}, maps.Clone(lacksOfHooks)
 	for _, m := range cfg.Members {
-		token, err := m.token()
+		token, err := m.readToken()
 		if err != nil {
 			return nil, fmt.Errorf("hooks: %w", err)
 		}
@@ -314,11 +314,11 @@ func NewHooks(journal *Journal, cfg HookConfig) (*Hooks, error) {
 		does, repairs := cfg.Hooks[string(kind)] != "", cfg.Hooks[string(end)] != ""
 		switch {
 		case does && repairs:
-			t.ways[kind] = way{t.canDo, t.planHook}
+			t.methods[kind] = faultMethod{t.canDo, t.planHook}
 		case does:
-			t.lacks[kind] = fmt.Sprintf("the hooks have a command for %s, but none for %s, which repairs it", kind, end)
+			t.unsupported[kind] = fmt.Sprintf("the hooks have a command for %s, but none for %s, which repairs it", kind, end)
 		default:
-			t.lacks[kind] = fmt.Sprintf("the hooks have no command for %s", kind)
+			t.unsupported[kind] = fmt.Sprintf("the hooks have no command for %s", kind)
 		}
 	}
 	return t, nil
@@ -352,28 +352,28 @@ func (t *Hooks) canDo(f Fault) error {
 			return fmt.Errorf("the hook for %s does not say that it can do %q: see can in its file", f.Kind, ability)
 		}
 	}
-	down := t.has(f.Member, Kill, Shut, Wipe)
-	if endsWith[f.Kind] == Start && len(down) > 0 || f.Kind == Stop && len(t.has(f.Member, Stop))+len(down) > 0 {
+	down := t.brokenOf(f.Member, Kill, Shut, Wipe)
+	if endsWith[f.Kind] == Start && len(down) > 0 || f.Kind == Stop && len(t.brokenOf(f.Member, Stop))+len(down) > 0 {
 		return fmt.Errorf("member %s is down or stopped already", f.Member)
 	}
-	if f.Kind == Upgrade && len(t.has(f.Member, Upgrade)) > 0 {
+	if f.Kind == Upgrade && len(t.brokenOf(f.Member, Upgrade)) > 0 {
 		return fmt.Errorf("member %s is upgraded already: repair that first", f.Member)
 	}
-	if endsWith[f.Kind] == Heal && len(t.has(f.Member, Cut, Slow, Forget, Disk, Fill, Clock)) > 0 {
+	if endsWith[f.Kind] == Heal && len(t.brokenOf(f.Member, Cut, Slow, Forget, Disk, Fill, Clock)) > 0 {
 		return fmt.Errorf("member %s has another fault that heal would end too: repair that first", f.Member)
 	}
 	return nil
 }
 
-func (t *Hooks) planHook(f Fault, _ int) (plan, error) {
-	p := plan{
-		undo: []Step{t.step(endsWith[f.Kind], f)},
+func (t *Hooks) planHook(f Fault, _ int) (faultPlan, error) {
+	p := faultPlan{
+		undo: []Step{t.hookStep(endsWith[f.Kind], f)},
 		make: func(ctx context.Context) error {
 			leader := ""
 			if f.Kind == Cut && !t.isFromAll(f) {
 				leader = t.leads(ctx, t.members)
 			}
-			if err := t.step(f.Kind, f).run(ctx); err != nil {
+			if err := t.hookStep(f.Kind, f).runProgram(ctx); err != nil {
 				return err
 			}
 			return t.awaitEffect(ctx, f, leader)
@@ -386,23 +386,23 @@ func (t *Hooks) planHook(f Fault, _ int) (plan, error) {
 				return nil // the member may need another one that is still broken
 			}
 			err := t.awaitHealed(ctx, f, limit, repeated)
-			limit, repeated = askLimit, true // the member has had its time
+			limit, repeated = queryLimit, true // the member has had its time
 			return err
 		}
 	}
 	return p, nil
 }
 
-// step returns the step that runs a hook for a fault. A variable of the member has precedence over one of the environment.
-func (t *Hooks) step(hook Kind, f Fault) Step {
+// hookStep returns the step that runs a hook for a fault. A variable of the member has precedence over one of the environment.
+func (t *Hooks) hookStep(hook Kind, f Fault) Step {
 	s := t.around
-	s.Run, s.Timeout = t.shell(hook), t.cfg.Timeout
-	s.Env = slices.Concat(s.Env, t.environment(f))
+	s.Run, s.Timeout = t.shellCommand(hook), t.cfg.Timeout
+	s.Env = slices.Concat(s.Env, t.faultEnvironment(f))
 	return s
 }
 
-// shell returns the command line of a hook. With -e, it ends at the first command that fails.
-func (t *Hooks) shell(hook Kind) []string {
+// shellCommand returns the command line of a hook. With -e, it ends at the first command that fails.
+func (t *Hooks) shellCommand(hook Kind) []string {
 	script := t.cfg.Hooks[string(hook)]
 	if t.cfg.Begin != "" {
 		script = t.cfg.Begin + "\n" + script
@@ -410,8 +410,8 @@ func (t *Hooks) shell(hook Kind) []string {
 	return []string{"sh", "-ec", script}
 }
 
-// environment returns the variables for the commands of a fault.
-func (t *Hooks) environment(f Fault) []string {
+// faultEnvironment returns the variables for the commands of a fault.
+func (t *Hooks) faultEnvironment(f Fault) []string {
 	var env, others, from []string
 	set := func(name, value string) { env = append(env, "DRILL_"+name+"="+value) }
 	flag := func(name string, is bool) { set(name, map[bool]string{true: "1"}[is]) }

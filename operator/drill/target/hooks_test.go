@@ -253,7 +253,7 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s: Can(kill) = %v", name, err)
 		}
 		for kind := range c.Hooks {
-			argv := h.shell(Kind(kind))
+			argv := h.shellCommand(Kind(kind))
 			if out, err := exec.Command("sh", "-n", "-c", argv[2]).CombinedOutput(); err != nil {
 				t.Errorf("%s: hook %s: %v: %s", name, kind, err, out)
 			}

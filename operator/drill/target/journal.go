@@ -84,7 +84,7 @@ func OpenJournal(dir string) (*Journal, error) {
 	if err := j.takeLock(); err != nil {
 		return nil, fmt.Errorf("journal of drills: %w", err)
 	}
-	if err := j.read(); err != nil {
+	if err := j.readFile(); err != nil {
 		return nil, errors.Join(fmt.Errorf("journal of drills: %w", err), j.Close())
 	}
 	return j, nil
@@ -115,8 +115,8 @@ func (j *Journal) takeLock() error {
 	return nil
 }
 
-// read reads the file. A line that cannot be read goes into damaged.
-func (j *Journal) read() error {
+// readFile reads the file. A line that cannot be read goes into damaged.
+func (j *Journal) readFile() error {
 	path := filepath.Join(j.dir, journalFile)
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,8 +146,8 @@ func (j *Journal) read() error {
 	return nil
 }
 
-// line returns an entry as a line of the file: the checksum of the JSON, and the JSON.
-func (e Entry) line() (string, error) {
+// toLine returns an entry as a line of the file: the checksum of the JSON, and the JSON.
+func (e Entry) toLine() (string, error) {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return "", err
@@ -170,7 +170,7 @@ func (j *Journal) Entries() []Entry { return slices.Clone(j.entries) }
 // CheckClean returns an error if something has to be undone that another process left behind, or if a line cannot be
 // read.
 func (j *Journal) CheckClean() error {
-	if err := j.damage(); err != nil {
+	if err := j.damageError(); err != nil {
 		return err
 	}
 	if len(j.entries) > 0 {
@@ -182,8 +182,8 @@ func (j *Journal) CheckClean() error {
 	return nil
 }
 
-// damage returns an error if a line cannot be read.
-func (j *Journal) damage() error {
+// damageError returns an error if a line cannot be read.
+func (j *Journal) damageError() error {
 	if len(j.damaged) == 0 {
 		return nil
 	}
@@ -199,7 +199,7 @@ func (j *Journal) damage() error {
 // Add writes an entry, and returns it when it is on the disk. undo gets the entry's ID.
 func (j *Journal) Add(what string, f *Fault, undo func(id int) []Step) (Entry, error) {
 	e := Entry{ID: j.last + 1, At: time.Now().UTC().Round(time.Millisecond), What: what, Fault: f, Undo: undo(j.last + 1)}
-	if err := j.replace(append(slices.Clip(j.entries), e)); err != nil {
+	if err := j.replaceFile(append(slices.Clip(j.entries), e)); err != nil {
 		return Entry{}, fmt.Errorf("journal of drills: %w; nothing was broken", err)
 	}
 	j.last = e.ID
@@ -209,20 +209,20 @@ func (j *Journal) Add(what string, f *Fault, undo func(id int) []Step) (Entry, e
 // Remove takes out an entry that was undone.
 func (j *Journal) Remove(id int) error {
 	rest := slices.DeleteFunc(slices.Clone(j.entries), func(e Entry) bool { return e.ID == id })
-	if err := j.replace(rest); err != nil {
+	if err := j.replaceFile(rest); err != nil {
 		return fmt.Errorf("journal of drills: %w", err)
 	}
 	return nil
 }
 
-// replace makes entries the content of the file, durably. A crash leaves the former content or this one.
-func (j *Journal) replace(entries []Entry) error {
+// replaceFile makes entries the content of the file, durably. A crash leaves the former content or this one.
+func (j *Journal) replaceFile(entries []Entry) error {
 	var text strings.Builder
 	for _, line := range j.damaged {
 		text.WriteString(line.text + "\n")
 	}
 	for _, e := range entries {
-		line, err := e.line()
+		line, err := e.toLine()
 		if err != nil {
 			return err
 		}
@@ -250,9 +250,9 @@ func (j *Journal) replace(entries []Entry) error {
 	return durable.SyncDirectory(j.dir)
 }
 
-// Heal undoes all entries, the last one first, and takes each out when it is undone. It goes on after an error. It
-// returns what was undone, and an error about the rest, and about lines that cannot be read. It blocks until the
-// steps have ended, each of which has its own limit.
+// Heal undoes all entries, the last one first, and takes each out when it is undone. It continues after an error.
+// It returns what was undone, and an error about the rest, and about lines that cannot be read. It blocks until
+// the steps have ended, each of which has its own limit.
 func (j *Journal) Heal(ctx context.Context) (healed []string, err error) {
 	var failed []error
 	for _, e := range slices.Backward(slices.Clone(j.entries)) {
@@ -268,7 +268,7 @@ func (j *Journal) Heal(ctx context.Context) (healed []string, err error) {
 		}
 		healed = append(healed, e.What)
 	}
-	return healed, errors.Join(append(failed, j.damage())...)
+	return healed, errors.Join(append(failed, j.damageError())...)
 }
 
 // Close lets another process have the journal. What has to be undone stays in it.

@@ -248,11 +248,11 @@ func isStopped(t *testing.T, pid int) bool {
 func TestSignalStep(t *testing.T) {
 	pid, started := sleeper(t)
 	other := Step{Signal: syscall.SIGCONT, Pid: pid, Started: started + "1"}
-	if err := other.do(t.Context()); err != nil || !isStopped(t, pid) {
+	if err := other.execute(t.Context()); err != nil || !isStopped(t, pid) {
 		t.Errorf("signal for a process that started at another time: %v, stopped %v; want nothing done", err, isStopped(t, pid))
 	}
 	right := Step{Signal: syscall.SIGCONT, Pid: pid, Started: started}
-	if err := right.do(t.Context()); err != nil || isStopped(t, pid) {
+	if err := right.execute(t.Context()); err != nil || isStopped(t, pid) {
 		t.Errorf("signal for the process: %v, stopped %v; want it to go on", err, isStopped(t, pid))
 	}
 	gone := exec.Command("true")
@@ -268,7 +268,7 @@ func TestSignalStep(t *testing.T) {
 func TestRemoveStep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	step := Step{Remove: dir, Mark: "mine"}
-	if err := step.do(t.Context()); err != nil {
+	if err := step.execute(t.Context()); err != nil {
 		t.Errorf("remove of a missing directory: %v", err)
 	}
 	write := func(name, text string) {
@@ -282,16 +282,16 @@ func TestRemoveStep(t *testing.T) {
 		if mark != "" {
 			write(drillMark, mark)
 		}
-		if err := step.do(t.Context()); err == nil {
+		if err := step.execute(t.Context()); err == nil {
 			t.Errorf("a directory with the mark %q was removed", mark)
 		}
 	}
 	write(drillMark, "")
-	if err := (Step{Remove: dir}).do(t.Context()); err == nil {
+	if err := (Step{Remove: dir}).execute(t.Context()); err == nil {
 		t.Error("a directory was removed by a step without a mark")
 	}
 	write(drillMark, "mine")
-	if err := step.do(t.Context()); err != nil {
+	if err := step.execute(t.Context()); err != nil {
 		t.Errorf("remove of the drill's directory: %v", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -300,7 +300,7 @@ func TestRemoveStep(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := step.do(t.Context()); err != nil {
+	if err := step.execute(t.Context()); err != nil {
 		t.Errorf("remove of an empty directory, whose mark was not written: %v", err)
 	}
 }
@@ -310,7 +310,7 @@ func TestRemoveStep(t *testing.T) {
 func TestCommandLeavesProcess(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	run := func(redirection string) error {
-		err := command(t.Context(), time.Minute, nil, "sh", "-c", "sleep 30 "+redirection+` & echo $! >"$0"`, pidFile)
+		err := runCommand(t.Context(), time.Minute, nil, "sh", "-c", "sleep 30 "+redirection+` & echo $! >"$0"`, pidFile)
 		text, _ := os.ReadFile(pidFile)
 		pid, perr := strconv.Atoi(strings.TrimSpace(string(text)))
 		if perr != nil {
@@ -346,7 +346,7 @@ func TestCommandLimit(t *testing.T) {
 	var text []byte
 	for limit := time.Second; len(text) == 0 && limit < time.Minute; limit *= 2 { // a busy machine is slow to begin the shell
 		began := time.Now()
-		err := command(t.Context(), limit, nil, "sh", "-c", `echo waiting; sleep 300 & echo $! >"$1"; wait; echo >"$0"`,
+		err := runCommand(t.Context(), limit, nil, "sh", "-c", `echo waiting; sleep 300 & echo $! >"$1"; wait; echo >"$0"`,
 			ended, child)
 		if text, _ = os.ReadFile(child); len(text) == 0 {
 			continue
@@ -366,15 +366,15 @@ func TestCommandLimit(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the drill was interrupted"))
-	if err := command(ctx, time.Minute, nil, "true"); err == nil || !strings.Contains(err.Error(), "interrupted") {
+	if err := runCommand(ctx, time.Minute, nil, "true"); err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("command with an ended context: %v", err)
 	}
-	err := command(t.Context(), time.Minute, nil, "sh", "-c", "yes | head -c 10000; echo the end; exit 1")
+	err := runCommand(t.Context(), time.Minute, nil, "sh", "-c", "yes | head -c 10000; echo the end; exit 1")
 	if err == nil || len(err.Error()) > maxOutput+200 || !strings.HasSuffix(err.Error(), "the end") {
 		t.Errorf("error of a command that prints much: %.100v, want the end of it", err)
 	}
 	// Without a path that it needs, nothing is run.
-	if err := (Step{Run: []string{"false"}, Needs: ended}).do(t.Context()); err != nil {
+	if err := (Step{Run: []string{"false"}, Needs: ended}).execute(t.Context()); err != nil {
 		t.Errorf("step whose path is missing: %v", err)
 	}
 }

@@ -30,54 +30,54 @@ func (t operators) canReplace(f Fault) error {
 }
 
 // planAdd has a member come in, as docs/members.md says, and go again.
-func (t operators) planAdd(f Fault, _ int) (plan, error) {
-	host, added := t.member(f.Member), (*member)(nil)
-	return plan{
+func (t operators) planAdd(f Fault, _ int) (faultPlan, error) {
+	host, added := t.findMember(f.Member), (*member)(nil)
+	return faultPlan{
 		make: func(ctx context.Context) (err error) {
-			if added, err = t.join(ctx, t.freeID()); err != nil {
+			if added, err = t.startJoining(ctx, t.freeID()); err != nil {
 				return err
 			}
-			return t.command(ctx, host, "members", "add", added.line())
+			return t.runCommand(ctx, host, "members", "add", added.serverLine())
 		},
 		after: func(ctx context.Context) error {
 			if !t.isIn(added) {
 				return nil
 			}
-			if err := t.command(ctx, host, "members", "remove", "--if-exists", added.Name); err != nil {
+			if err := t.runCommand(ctx, host, "members", "remove", "--if-exists", added.Name); err != nil {
 				return err
 			}
-			return t.leave(ctx, added)
+			return t.endAndRemove(ctx, added)
 		},
 	}, nil
 }
 
 // planReplace has a new member take a member's place, and afterwards one with the former name and no data take that
 // one's place.
-func (t operators) planReplace(f Fault, _ int) (plan, error) {
-	former := t.member(f.Member)
+func (t operators) planReplace(f Fault, _ int) (faultPlan, error) {
+	former := t.findMember(f.Member)
 	var with, again *member
-	return plan{
+	return faultPlan{
 		make: func(ctx context.Context) (err error) {
-			if with, err = t.join(ctx, t.freeID()); err != nil {
+			if with, err = t.startJoining(ctx, t.freeID()); err != nil {
 				return err
 			}
-			return t.exchange(ctx, former, with)
+			return t.replaceMember(ctx, former, with)
 		},
 		after: func(ctx context.Context) (err error) { // it may be called again after an error
 			switch {
 			case !t.isIn(with):
 				return nil
 			case t.isIn(former): // the exchange failed
-				if err := t.command(ctx, t.besides(former, with), "members", "remove", "--if-exists", with.Name); err != nil {
+				if err := t.runCommand(ctx, t.thirdMember(former, with), "members", "remove", "--if-exists", with.Name); err != nil {
 					return err
 				}
-				return t.leave(ctx, with)
+				return t.endAndRemove(ctx, with)
 			case again == nil:
-				if again, err = t.join(ctx, former.id); err != nil {
+				if again, err = t.startJoining(ctx, former.id); err != nil {
 					return err
 				}
 			}
-			return t.exchange(ctx, with, again)
+			return t.replaceMember(ctx, with, again)
 		},
 	}, nil
 }
@@ -85,16 +85,16 @@ func (t operators) planReplace(f Fault, _ int) (plan, error) {
 // isIn reports whether a member is one of the ensemble's.
 func (t operators) isIn(m *member) bool { return slices.Contains(t.members, m) }
 
-// exchange replaces a member by another one, which runs and is empty.
-func (t operators) exchange(ctx context.Context, former, with *member) error {
-	if err := t.command(ctx, t.besides(former, with), "members", "replace", former.Name, with.line()); err != nil {
+// replaceMember replaces a member by another one, which runs and is empty.
+func (t operators) replaceMember(ctx context.Context, former, with *member) error {
+	if err := t.runCommand(ctx, t.thirdMember(former, with), "members", "replace", former.Name, with.serverLine()); err != nil {
 		return err
 	}
-	return t.leave(ctx, former)
+	return t.endAndRemove(ctx, former)
 }
 
-// besides returns a member that is neither of two.
-func (t operators) besides(a, b *member) *member {
+// thirdMember returns a member that is neither of two.
+func (t operators) thirdMember(a, b *member) *member {
 	return t.members[slices.IndexFunc(t.members, func(m *member) bool { return m != a && m != b })]
 }
 
@@ -107,8 +107,8 @@ func (t operators) freeID() int {
 	return id
 }
 
-// join starts a member without data that is not in the ensemble's list yet.
-func (t operators) join(ctx context.Context, id int) (*member, error) {
+// startJoining starts a member without data that is not in the ensemble's list yet.
+func (t operators) startJoining(ctx context.Context, id int) (*member, error) {
 	m, err := t.newMember(ctx, id)
 	if err != nil {
 		return nil, err
@@ -116,35 +116,35 @@ func (t operators) join(ctx context.Context, id int) (*member, error) {
 	m.Token = t.members[0].Token
 	switch {
 	case t.network != nil:
-		err = t.attach(ctx, m)
+		err = t.attachMember(ctx, m)
 	case runtime.GOOS == "linux":
 		beside := t.members[0].ip.To4()
-		m.at(net.IPv4(beside[0], beside[1], beside[2], byte(id)), fixedPorts)
+		m.setAddresses(net.IPv4(beside[0], beside[1], beside[2], byte(id)), fixedPorts)
 	default:
 		err = m.atFreePorts()
 	}
-	t.enlist(m)
+	t.addToEnsemble(m)
 	if err == nil {
-		err = t.configure(m)
+		err = t.writeFiles(m)
 	}
 	if err == nil {
-		err = t.start(m)
+		err = t.startMember(m)
 	}
 	if err != nil {
-		return nil, errors.Join(err, t.leave(context.WithoutCancel(ctx), m))
+		return nil, errors.Join(err, t.endAndRemove(context.WithoutCancel(ctx), m))
 	}
 	return m, nil
 }
 
-// enlist takes a member into the ensemble, in the order of their ids.
-func (t operators) enlist(m *member) {
+// addToEnsemble takes a member into the ensemble, in the order of their ids.
+func (t operators) addToEnsemble(m *member) {
 	at, _ := slices.BinarySearchFunc(t.members, m.id, func(m *member, id int) int { return m.id - id })
 	t.members, t.names = slices.Insert(t.members, at, m), slices.Insert(t.names, at, m.Name)
 }
 
-// leave ends a member that is not in the list any more, and removes all that it had.
-func (t operators) leave(ctx context.Context, m *member) error {
-	err := t.end(ctx, m, syscall.SIGTERM)
+// endAndRemove ends a member that is not in the list any more, and removes all that it had.
+func (t operators) endAndRemove(ctx context.Context, m *member) error {
+	err := t.endMember(ctx, m, syscall.SIGTERM)
 	if m.process != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (t operators) leave(ctx context.Context, m *member) error {
 	return errors.Join(failed...)
 }
 
-// line returns the line of a member in the ensemble's list.
-func (m *member) line() string {
+// serverLine returns the line of a member in the ensemble's list.
+func (m *member) serverLine() string {
 	return fmt.Sprintf("server.%d=%s:%d:%d;%s", m.id, m.ip, m.ports.quorum, m.ports.election, m.Clients)
 }

@@ -18,15 +18,15 @@ func (t operators) canMoveIn(Fault) error {
 
 // planMoveIn has Rollcall take the place of ZooKeeper, as docs/moving-in.md says: all servers stop, the first member
 // imports their data, and all members start at the same addresses. ZooKeeper's own files stay.
-func (t operators) planMoveIn(Fault, int) (plan, error) {
-	return plan{make: func(ctx context.Context) error {
-		p, err := rollcall(t.cfg.Binary)
+func (t operators) planMoveIn(Fault, int) (faultPlan, error) {
+	return faultPlan{make: func(ctx context.Context) error {
+		p, err := rollcallProgram(t.cfg.Binary)
 		if err != nil {
 			return err
 		}
 		var directories []string
 		for _, m := range t.members {
-			if err := t.end(ctx, m, syscall.SIGTERM); err != nil {
+			if err := t.endMember(ctx, m, syscall.SIGTERM); err != nil {
 				return err
 			}
 			directories = append(directories, m.data)
@@ -38,20 +38,20 @@ func (t operators) planMoveIn(Fault, int) (plan, error) {
 				return err
 			}
 		}
-		if err := (prover{t}).prove(ctx); err != nil {
+		if err := (prover{t}).makeCredentials(ctx); err != nil {
 			return err
 		}
 		for _, m := range t.members {
-			if err := t.configure(m); err != nil {
+			if err := t.writeFiles(m); err != nil {
 				return err
 			}
 		}
 		first := t.members[0]
-		if err := t.command(ctx, first, append([]string{"import", "--config", first.config}, directories...)...); err != nil {
+		if err := t.runCommand(ctx, first, append([]string{"import", "--config", first.config}, directories...)...); err != nil {
 			return err
 		}
 		for _, m := range t.members {
-			if err := t.start(m); err != nil {
+			if err := t.startMember(m); err != nil {
 				return err
 			}
 		}

@@ -55,27 +55,27 @@ func checkRoot(what string) error {
 	return nil
 }
 
-func (n *network) hub() string              { return "rcd-" + n.id + "-hub" }
-func (n *network) space(name string) string { return "rcd-" + n.id + "-" + name }
-func (n *network) hostInterface() string    { return "rcd" + n.id }
-func (n *network) address(number int) string {
+func (n *network) hubName() string                { return "rcd-" + n.id + "-hub" }
+func (n *network) namespaceOf(name string) string { return "rcd-" + n.id + "-" + name }
+func (n *network) hostInterface() string          { return "rcd" + n.id }
+func (n *network) addressOf(number int) string {
 	return n.subnet + "." + strconv.Itoa(number)
 }
 
-// port is the bridge's side of a member's link.
-func (n *network) port(name string) string { return "m" + name }
+// bridgePort is the bridge's side of a member's link.
+func (n *network) bridgePort(name string) string { return "m" + name }
 
-// prefix begins the command line of a program in a member's namespace.
-func (n *network) prefix(m *member) []string { return n.inside(m.Name) }
+// commandPrefix begins the command line of a program in a member's namespace.
+func (n *network) commandPrefix(m *member) []string { return n.commandInside(m.Name) }
 
-// inside returns a command line that runs in a member's namespace. Unlike ip netns exec, nsenter copies no mounts,
+// commandInside returns a command line that runs in a member's namespace. Unlike ip netns exec, nsenter copies no mounts,
 // which would keep a member's disk mounted.
-func (n *network) inside(name string, argv ...string) []string {
-	return append([]string{"nsenter", "--net=" + filepath.Join(namespaces, n.space(name))}, argv...)
+func (n *network) commandInside(name string, argv ...string) []string {
+	return append([]string{"nsenter", "--net=" + filepath.Join(namespaces, n.namespaceOf(name))}, argv...)
 }
 
-// connect makes the namespaces, and gives the members their addresses.
-func (t *Processes) connect(ctx context.Context) error {
+// connectMembers makes the namespaces, and gives the members their addresses.
+func (t *Processes) connectMembers(ctx context.Context) error {
 	n := t.network
 	n.id = strings.ToLower(rand.Text()[:6]) // an interface's name has at most 15 characters
 	var err error
@@ -83,24 +83,24 @@ func (t *Processes) connect(ctx context.Context) error {
 		return err
 	}
 	undo := []Step{
-		{Run: []string{"ip", "link", "delete", n.hostInterface()}, Needs: "/sys/class/net/" + n.hostInterface()}, n.removal("hub"),
+		{Run: []string{"ip", "link", "delete", n.hostInterface()}, Needs: "/sys/class/net/" + n.hostInterface()}, n.removalStep("hub"),
 	}
-	if err := t.add("the network namespaces "+n.space("…"), undo...); err != nil {
+	if err := t.journalPart("the network namespaces "+n.namespaceOf("…"), undo...); err != nil {
 		return err
 	}
-	hub, host := n.hub(), n.hostInterface()
-	if err := n.configure(ctx,
+	hub, host := n.hubName(), n.hostInterface()
+	if err := n.runIP(ctx,
 		"netns add "+hub,
 		"-n "+hub+" link add br0 type bridge",
 		"-n "+hub+" link set br0 up",
 		"link add "+host+" type veth peer name up0 netns "+hub,
 		"-n "+hub+" link set up0 master br0 up",
-		"address add "+n.address(hostNumber)+"/24 dev "+host,
+		"address add "+n.addressOf(hostNumber)+"/24 dev "+host,
 		"link set "+host+" up"); err != nil {
 		return err
 	}
 	for _, m := range t.members {
-		if err := t.attach(ctx, m); err != nil {
+		if err := t.attachMember(ctx, m); err != nil {
 			return err
 		}
 	}
@@ -108,32 +108,32 @@ func (t *Processes) connect(ctx context.Context) error {
 	return nil
 }
 
-// attach makes a member's namespace, connects it with the bridge, and gives the member its address.
-func (t *Processes) attach(ctx context.Context, m *member) error {
+// attachMember makes a member's namespace, connects it with the bridge, and gives the member its address.
+func (t *Processes) attachMember(ctx context.Context, m *member) error {
 	n := t.network
-	if err := t.addFor(m, "the network namespace "+n.space(m.Name), n.removal(m.Name)); err != nil {
+	if err := t.addFor(m, "the network namespace "+n.namespaceOf(m.Name), n.removalStep(m.Name)); err != nil {
 		return err
 	}
-	hub, space, port := n.hub(), n.space(m.Name), n.port(m.Name)
-	m.at(net.ParseIP(n.address(m.id)), fixedPorts)
-	return n.configure(ctx,
+	hub, space, port := n.hubName(), n.namespaceOf(m.Name), n.bridgePort(m.Name)
+	m.setAddresses(net.ParseIP(n.addressOf(m.id)), fixedPorts)
+	return n.runIP(ctx,
 		"netns add "+space,
 		"-n "+space+" link set lo up",
 		"-n "+hub+" link add "+port+" type veth peer name eth0 netns "+space,
 		"-n "+hub+" link set "+port+" master br0 up",
-		"-n "+space+" address add "+n.address(m.id)+"/24 dev eth0",
+		"-n "+space+" address add "+n.addressOf(m.id)+"/24 dev eth0",
 		"-n "+space+" link set eth0 up")
 }
 
-// removal removes the namespace of a member, or of the bridge.
-func (n *network) removal(name string) Step {
-	return Step{Run: []string{"ip", "netns", "delete", n.space(name)}, Needs: filepath.Join(namespaces, n.space(name))}
+// removalStep removes the namespace of a member, or of the bridge.
+func (n *network) removalStep(name string) Step {
+	return Step{Run: []string{"ip", "netns", "delete", n.namespaceOf(name)}, Needs: filepath.Join(namespaces, n.namespaceOf(name))}
 }
 
-// configure runs ip with each line of arguments.
-func (n *network) configure(ctx context.Context, lines ...string) error {
+// runIP runs ip with each line of arguments.
+func (n *network) runIP(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
-		if err := command(ctx, stepTimeout, nil, append([]string{"ip"}, strings.Fields(line)...)...); err != nil {
+		if err := runCommand(ctx, stepTimeout, nil, append([]string{"ip"}, strings.Fields(line)...)...); err != nil {
 			return err
 		}
 	}
@@ -142,11 +142,11 @@ func (n *network) configure(ctx context.Context, lines ...string) error {
 
 // tryNetem returns an error if the kernel has no netem.
 func (n *network) tryNetem(ctx context.Context, m *member) error {
-	if err := command(ctx, stepTimeout, nil, "tc", "-n", n.space(m.Name), "qdisc", "replace", "dev", "eth0", "root",
+	if err := runCommand(ctx, stepTimeout, nil, "tc", "-n", n.namespaceOf(m.Name), "qdisc", "replace", "dev", "eth0", "root",
 		"netem", "delay", "1ms"); err != nil {
 		return err
 	}
-	return runSteps(ctx, n.unqueue(m.Name))
+	return runSteps(ctx, n.removeQueueSteps(m.Name))
 }
 
 // freeSubnet returns the first three numbers of 256 addresses that no interface of this machine has. They are of
@@ -171,18 +171,18 @@ func freeSubnet() (string, error) {
 		"interfaces")
 }
 
-// table is the name of the nft table of one fault.
-func table(id int) string { return "drill" + strconv.Itoa(id) }
+// tableName is the name of the nft table of one fault.
+func tableName(id int) string { return "drill" + strconv.Itoa(id) }
 
-// untable removes a table from a member's namespace, if it is there.
-func (n *network) untable(name string, id int) Step {
-	t := "table inet " + table(id)
-	return Step{Run: n.inside(name, "nft", "add "+t+"; delete "+t), Needs: filepath.Join(namespaces, n.space(name))}
+// removeTableStep removes a table from a member's namespace, if it is there.
+func (n *network) removeTableStep(name string, id int) Step {
+	t := "table inet " + tableName(id)
+	return Step{Run: n.commandInside(name, "nft", "add "+t+"; delete "+t), Needs: filepath.Join(namespaces, n.namespaceOf(name))}
 }
 
-// filter runs an nft script in a member's namespace: a table for the fault with the chains in and out, and rules.
-func (n *network) filter(ctx context.Context, name string, id int, rules []string) error {
-	t := "inet " + table(id)
+// applyFilter runs an nft script in a member's namespace: a table for the fault with the chains in and out, and rules.
+func (n *network) applyFilter(ctx context.Context, name string, id int, rules []string) error {
+	t := "inet " + tableName(id)
 	script := []string{"add table " + t}
 	for _, chain := range []string{"in", "out"} {
 		script = append(script, fmt.Sprintf("add chain %s %s { type filter hook %sput priority 0; }", t, chain, chain))
@@ -190,11 +190,11 @@ func (n *network) filter(ctx context.Context, name string, id int, rules []strin
 	for _, rule := range rules {
 		script = append(script, strings.ReplaceAll(rule, "TABLE", t))
 	}
-	return command(ctx, stepTimeout, nil, n.inside(name, "nft", strings.Join(script, "; "))...)
+	return runCommand(ctx, stepTimeout, nil, n.commandInside(name, "nft", strings.Join(script, "; "))...)
 }
 
-// peers returns the addresses that a fault cuts its member from.
-func (t *Processes) peers(f Fault) []string {
+// cutAddresses returns the addresses that a fault cuts its member from.
+func (t *Processes) cutAddresses(f Fault) []string {
 	var all []string
 	from := f.From
 	if from == nil {
@@ -202,23 +202,23 @@ func (t *Processes) peers(f Fault) []string {
 	}
 	for _, name := range from {
 		if name != f.Member {
-			all = append(all, t.network.address(t.member(name).id))
+			all = append(all, t.network.addressOf(t.findMember(name).id))
 		}
 	}
 	if f.Client {
-		all = append(all, t.network.address(hostNumber))
+		all = append(all, t.network.addressOf(hostNumber))
 	}
 	return all
 }
 
-func (t *Processes) planCut(f Fault, id int) (plan, error) {
-	peers := t.peers(f)
+func (t *Processes) planCut(f Fault, id int) (faultPlan, error) {
+	peers := t.cutAddresses(f)
 	if len(peers) == 0 {
-		return plan{}, errors.New("it is cut from nobody: name members, or clients")
+		return faultPlan{}, errors.New("it is cut from nobody: name members, or clients")
 	}
-	return plan{
-		undo: []Step{t.network.untable(f.Member, id)},
-		make: func(ctx context.Context) error { return t.network.filter(ctx, f.Member, id, cutRules(f, peers)) },
+	return faultPlan{
+		undo: []Step{t.network.removeTableStep(f.Member, id)},
+		make: func(ctx context.Context) error { return t.network.applyFilter(ctx, f.Member, id, cutRules(f, peers)) },
 	}, nil
 }
 
@@ -252,20 +252,20 @@ func (t *Processes) canSlow(f Fault) error {
 	case f.Delay > 0 && !t.network.netem:
 		return errors.New("this kernel cannot delay packets, because it lacks netem: modprobe sch_netem, or use another " +
 			"machine (a rate and a loss work without it)")
-	case len(t.has(f.Member, Slow)) > 0:
+	case len(t.brokenOf(f.Member, Slow)) > 0:
 		return fmt.Errorf("the links of member %s are slow already: repair that first", f.Member)
 	}
 	return nil
 }
 
-// ends returns the two ends of a member's link, as a namespace and an interface.
-func (n *network) ends(name string) [][2]string {
-	return [][2]string{{n.space(name), "eth0"}, {n.hub(), n.port(name)}}
+// linkEnds returns the two ends of a member's link, as a namespace and an interface.
+func (n *network) linkEnds(name string) [][2]string {
+	return [][2]string{{n.namespaceOf(name), "eth0"}, {n.hubName(), n.bridgePort(name)}}
 }
 
-// unqueue takes the discipline from both ends of a member's link. It may be done again.
-func (n *network) unqueue(name string) (steps []Step) {
-	for _, end := range n.ends(name) {
+// removeQueueSteps takes the discipline from both ends of a member's link. It may be done again.
+func (n *network) removeQueueSteps(name string) (steps []Step) {
+	for _, end := range n.linkEnds(name) {
 		steps = append(steps, Step{
 			Run:   []string{"tc", "-n", end[0], "qdisc", "replace", "dev", end[1], "root", "noqueue"},
 			Needs: filepath.Join(namespaces, end[0]),
@@ -274,38 +274,38 @@ func (n *network) unqueue(name string) (steps []Step) {
 	return steps
 }
 
-func (t *Processes) planSlow(f Fault, id int) (plan, error) {
+func (t *Processes) planSlow(f Fault, id int) (faultPlan, error) {
 	n := t.network
-	return plan{
-		undo: append(n.unqueue(f.Member), n.untable(f.Member, id)),
+	return faultPlan{
+		undo: append(n.removeQueueSteps(f.Member), n.removeTableStep(f.Member, id)),
 		make: func(ctx context.Context) error {
-			discipline, rules := slowness(f, n.netem)
+			discipline, rules := slowArguments(f, n.netem)
 			if f.From != nil {
-				discipline, rules = nil, lossFrom(f.Loss, t.peers(f))
+				discipline, rules = nil, lossFrom(f.Loss, t.cutAddresses(f))
 			}
-			for _, end := range n.ends(f.Member) {
+			for _, end := range n.linkEnds(f.Member) {
 				if discipline == nil {
 					break
 				}
 				argv := append([]string{"tc", "-n", end[0], "qdisc", "replace", "dev", end[1], "root"}, discipline...)
-				if err := command(ctx, stepTimeout, nil, argv...); err != nil {
+				if err := runCommand(ctx, stepTimeout, nil, argv...); err != nil {
 					return err
 				}
 			}
 			if rules == nil {
 				return nil
 			}
-			return n.filter(ctx, f.Member, id, rules)
+			return n.applyFilter(ctx, f.Member, id, rules)
 		},
 	}, nil
 }
 
-// slowness returns the arguments of tc for each end of a link, and the rules of nft, for a fault. Without netem, tbf
+// slowArguments returns the arguments of tc for each end of a link, and the rules of nft, for a fault. Without netem, tbf
 // limits the rate and nft loses packets.
-func slowness(f Fault, netem bool) (discipline, rules []string) {
+func slowArguments(f Fault, netem bool) (discipline, rules []string) {
 	rate := strconv.Itoa(8*f.Rate) + "bit"
 	if netem {
-		// The queue holds the packets of 0.1 s at 1 Gbit/s, so that only the loss that is asked for is lost.
+		// The queue holds the packets of 0.1 s at 1 Gbit/s, so that only the requested share is lost.
 		discipline = []string{"netem", "limit", "10000"}
 		if f.Delay > 0 {
 			discipline = append(discipline, "delay", strconv.FormatInt(f.Delay.Microseconds(), 10)+"us")
@@ -323,39 +323,39 @@ func slowness(f Fault, netem bool) (discipline, rules []string) {
 		discipline = []string{"tbf", "rate", rate, "burst", "64kb", "latency", "1s"}
 	}
 	if f.Loss > 0 {
-		rules = []string{"add rule TABLE in " + lose("198.18.0.0/15", f.Loss), "add rule TABLE out " + lose("198.18.0.0/15", f.Loss)}
+		rules = []string{"add rule TABLE in " + lossRule("198.18.0.0/15", f.Loss), "add rule TABLE out " + lossRule("198.18.0.0/15", f.Loss)}
 	}
 	return discipline, rules
 }
 
 // lossFrom returns the rules by which a member loses a share of the packets of peers.
 func lossFrom(share float64, peers []string) []string {
-	return []string{"add rule TABLE in " + lose("{ "+strings.Join(peers, ", ")+" }", share)}
+	return []string{"add rule TABLE in " + lossRule("{ "+strings.Join(peers, ", ")+" }", share)}
 }
 
-// lose returns the rule that loses a share of the packets of some addresses.
-func lose(from string, share float64) string {
+// lossRule returns the rule that loses a share of the packets of some addresses.
+func lossRule(from string, share float64) string {
 	const of = 1_000_000
 	return fmt.Sprintf("ip saddr %s numgen random mod %d < %d drop", from, of, int(share*of))
 }
 
-func (t *Processes) planForget(f Fault, id int) (plan, error) {
+func (t *Processes) planForget(f Fault, id int) (faultPlan, error) {
 	n := t.network
-	return plan{
-		undo: []Step{n.untable(f.Member, id)},
+	return faultPlan{
+		undo: []Step{n.removeTableStep(f.Member, id)},
 		make: func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 			defer cancel()
-			argv := n.inside(f.Member, "ss", "-Htn", "state", "established")
+			argv := n.commandInside(f.Member, "ss", "-Htn", "state", "established")
 			out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).Output()
 			if err != nil {
 				return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
 			}
-			flows := flowsTo(string(out), t.peers(f))
+			flows := flowsTo(string(out), t.cutAddresses(f))
 			if len(flows) == 0 {
 				return fmt.Errorf("member %s has no connections that could be lost", f.Member)
 			}
-			return n.filter(ctx, f.Member, id, []string{
+			return n.applyFilter(ctx, f.Member, id, []string{
 				"add set TABLE flows { type ipv4_addr . inet_service . ipv4_addr . inet_service; }",
 				"add element TABLE flows { " + strings.Join(flows, ", ") + " }",
 				"add rule TABLE out ip saddr . tcp sport . ip daddr . tcp dport @flows drop",

@@ -40,7 +40,7 @@ func TestPeers(t *testing.T) {
 		{Fault{Member: "1", From: []string{"3"}, Client: true}, []string{"198.18.7.3", "198.18.7.254"}},
 		{Fault{Member: "1", From: []string{}, Client: true}, []string{"198.18.7.254"}},
 	} {
-		if got := p.peers(tt.fault); !slices.Equal(got, tt.want) {
+		if got := p.cutAddresses(tt.fault); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, want %q", tt.fault, got, tt.want)
 		}
 	}
@@ -51,12 +51,12 @@ func TestPeers(t *testing.T) {
 
 func TestSlowness(t *testing.T) {
 	f := Fault{Delay: 1500 * time.Microsecond, Loss: 0.25, Rate: 1000}
-	discipline, rules := slowness(f, true)
+	discipline, rules := slowArguments(f, true)
 	want := []string{"netem", "limit", "10000", "delay", "1500us", "loss", "25.0000%", "rate", "8000bit"}
 	if !slices.Equal(discipline, want) || rules != nil {
 		t.Errorf("with netem: %q, %q; want %q", discipline, rules, want)
 	}
-	discipline, rules = slowness(f, false)
+	discipline, rules = slowArguments(f, false)
 	want = []string{"tbf", "rate", "8000bit", "burst", "64kb", "latency", "1s"}
 	lose := "ip saddr 198.18.0.0/15 numgen random mod 1000000 < 250000 drop"
 	if !slices.Equal(discipline, want) || !slices.Equal(rules, []string{"add rule TABLE in " + lose, "add rule TABLE out " + lose}) {

@@ -106,7 +106,7 @@ const endLimit = time.Minute
 // NewProcesses starts members on loopback, and returns when all serve.
 func NewProcesses(ctx context.Context, cfg ProcessConfig) (*Processes, error) {
 	t := &Processes{cfg: cfg}
-	return t.open(ctx, func(context.Context) error { return t.loopback() })
+	return t.startEnsemble(ctx, func(context.Context) error { return t.useLoopback() })
 }
 
 // NewNamespaces starts members, each of which has a network namespace of its own, and returns when all serve. A bridge
@@ -116,10 +116,10 @@ func NewNamespaces(ctx context.Context, cfg ProcessConfig) (*Processes, error) {
 		return nil, err
 	}
 	t := &Processes{cfg: cfg, network: &network{}}
-	return t.open(ctx, t.connect)
+	return t.startEnsemble(ctx, t.connectMembers)
 }
 
-func rollcall(binary string) (program, error) {
+func rollcallProgram(binary string) (program, error) {
 	if binary == "" {
 		running, err := os.Executable()
 		if err != nil {
@@ -175,39 +175,39 @@ func javaOf(jar string) (string, error) {
 	return java, nil
 }
 
-// open prepares an ensemble and starts it. place gives the members their addresses. If something fails, everything is
+// startEnsemble prepares an ensemble and starts it. place gives the members their addresses. If something fails, everything is
 // undone.
-func (t *Processes) open(ctx context.Context, place func(context.Context) error) (*Processes, error) {
-	if err := t.check(); err != nil {
+func (t *Processes) startEnsemble(ctx context.Context, place func(context.Context) error) (*Processes, error) {
+	if err := t.validateConfig(); err != nil {
 		return nil, err
 	}
 	t.journal = t.cfg.Journal
-	t.ways = map[Kind]way{
+	t.methods = map[Kind]faultMethod{
 		Kill: {t.canEnd, t.planEnd(syscall.SIGKILL)}, Shut: {t.canEnd, t.planEnd(syscall.SIGTERM)},
 		Wipe: {t.canEnd, t.planWipe}, Stop: {nil, t.planStop},
 	}
-	t.lacks = maps.Clone(lacksOfProcesses)
+	t.unsupported = maps.Clone(lacksOfProcesses)
 	if t.program.rollcall {
-		operators{t}.operate()
+		operators{t}.addOperatorFaults()
 	} else {
-		maps.Copy(t.lacks, lacksOfZooKeeper)
-		t.ways[MoveIn] = way{operators{t}.canMoveIn, operators{t}.planMoveIn}
+		maps.Copy(t.unsupported, lacksOfZooKeeper)
+		t.methods[MoveIn] = faultMethod{operators{t}.canMoveIn, operators{t}.planMoveIn}
 	}
 	if t.network != nil {
-		t.ways[Cut], t.ways[Forget] = way{nil, t.planCut}, way{nil, t.planForget}
-		t.ways[Slow] = way{t.canSlow, t.planSlow}
+		t.methods[Cut], t.methods[Forget] = faultMethod{nil, t.planCut}, faultMethod{nil, t.planForget}
+		t.methods[Slow] = faultMethod{t.canSlow, t.planSlow}
 	}
 	if t.cfg.Disks {
-		t.ways[Disk], t.ways[Fill] = way{t.canBreakDisk, t.planDisk}, way{t.canBreakDisk, t.planFill}
+		t.methods[Disk], t.methods[Fill] = faultMethod{t.canBreakDisk, t.planDisk}, faultMethod{t.canBreakDisk, t.planFill}
 	}
-	if err := t.begin(ctx, place); err != nil {
+	if err := t.prepareAndStart(ctx, place); err != nil {
 		return nil, errors.Join(err, t.Close(context.WithoutCancel(ctx)))
 	}
 	return t, nil
 }
 
-// check returns an error about the configuration, and sets defaults.
-func (t *Processes) check() error {
+// validateConfig returns an error about the configuration, and sets defaults.
+func (t *Processes) validateConfig() error {
 	c := &t.cfg
 	c.Size, c.Tick, c.Patience = orElse(c.Size, 3), orElse(c.Tick, DefaultTick), orElse(c.Patience, DefaultPatience)
 	switch {
@@ -227,7 +227,7 @@ func (t *Processes) check() error {
 	if c.ZooKeeper {
 		t.program, err = zooKeeper()
 	} else {
-		t.program, err = rollcall(c.Binary)
+		t.program, err = rollcallProgram(c.Binary)
 	}
 	if !c.Beside {
 		err = errors.Join(err, c.Journal.CheckClean())
@@ -242,7 +242,7 @@ func orElse[T comparable](value, otherwise T) T {
 	return value
 }
 
-func (t *Processes) begin(ctx context.Context, place func(context.Context) error) error {
+func (t *Processes) prepareAndStart(ctx context.Context, place func(context.Context) error) error {
 	if err := t.makeDirectory(); err != nil {
 		return err
 	}
@@ -256,21 +256,21 @@ func (t *Processes) begin(ctx context.Context, place func(context.Context) error
 	if err := place(ctx); err != nil {
 		return err
 	}
-	if err := (prover{operators{t}}).prove(ctx); err != nil {
+	if err := (prover{operators{t}}).makeCredentials(ctx); err != nil {
 		return err
 	}
 	for _, m := range t.members {
-		if err := t.configure(m); err != nil {
+		if err := t.writeFiles(m); err != nil {
 			return err
 		}
 	}
 	if t.cfg.Restore != "" {
-		if err := (operators{t}).command(ctx, t.members[0], "backup", "restore", "--sessions", "close", t.cfg.Restore, t.members[0].config); err != nil {
+		if err := (operators{t}).runCommand(ctx, t.members[0], "backup", "restore", "--sessions", "close", t.cfg.Restore, t.members[0].config); err != nil {
 			return err
 		}
 	}
 	for _, m := range t.members {
-		if err := t.start(m); err != nil {
+		if err := t.startMember(m); err != nil {
 			return err
 		}
 	}
@@ -293,11 +293,11 @@ func (t *Processes) newMember(ctx context.Context, id int) (*member, error) {
 
 // AwaitServing returns when all members serve under one leader. If one ends by itself, its error has the end of what it printed.
 func (t *Processes) AwaitServing(ctx context.Context) error {
-	return t.awaits(ctx, t.members, func(ctx context.Context) error { return AwaitHealthy(ctx, t.Members()) })
+	return t.awaitUnlessEnded(ctx, t.members, func(ctx context.Context) error { return AwaitHealthy(ctx, t.Members()) })
 }
 
-// awaits returns when ready does, unless one of the members ends by itself before.
-func (t *Processes) awaits(ctx context.Context, members []*member, ready func(context.Context) error) error {
+// awaitUnlessEnded returns when ready does, unless one of the members ends by itself before.
+func (t *Processes) awaitUnlessEnded(ctx context.Context, members []*member, ready func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(ctx, t.cfg.Patience)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -309,7 +309,7 @@ func (t *Processes) awaits(ctx context.Context, members []*member, ready func(co
 		go func(p *process) {
 			select {
 			case <-p.done:
-				cancel(fmt.Errorf("member %s ended: %v; the end of %s: %s", m.Name, p.cmd.ProcessState, m.log, tail(m.log)))
+				cancel(fmt.Errorf("member %s ended: %v; the end of %s: %s", m.Name, p.cmd.ProcessState, m.log, tailOfFile(m.log)))
 			case <-ctx.Done():
 			}
 		}(m.process)
@@ -317,8 +317,8 @@ func (t *Processes) awaits(ctx context.Context, members []*member, ready func(co
 	return ready(ctx)
 }
 
-// tail returns the end of a file, for an error.
-func tail(path string) string {
+// tailOfFile returns the end of a file, for an error.
+func tailOfFile(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
@@ -338,7 +338,7 @@ func (t *Processes) makeDirectory() error {
 	}
 	mark := rand.Text()
 	dir := filepath.Join(parent, "rollcall-drill-"+mark[:8])
-	if err := t.add("the directory "+dir, Step{Remove: dir, Mark: mark}); err != nil {
+	if err := t.journalPart("the directory "+dir, Step{Remove: dir, Mark: mark}); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -348,8 +348,8 @@ func (t *Processes) makeDirectory() error {
 	return os.WriteFile(filepath.Join(dir, drillMark), []byte(mark), 0o600)
 }
 
-// add writes an entry about a part of the ensemble, before it is made.
-func (t *Processes) add(what string, undo ...Step) error {
+// journalPart writes an entry about a part of the ensemble, before it is made.
+func (t *Processes) journalPart(what string, undo ...Step) error {
 	e, err := t.journal.Add(what, nil, func(int) []Step { return undo })
 	if err == nil {
 		t.setup = append(t.setup, e.ID)
@@ -359,7 +359,7 @@ func (t *Processes) add(what string, undo ...Step) error {
 
 // addFor writes an entry about a part of a member, before it is made.
 func (t *Processes) addFor(m *member, what string, undo ...Step) error {
-	err := t.add(what, undo...)
+	err := t.journalPart(what, undo...)
 	if err == nil {
 		m.setup = append(m.setup, t.setup[len(t.setup)-1])
 	}
@@ -369,9 +369,9 @@ func (t *Processes) addFor(m *member, what string, undo ...Step) error {
 // The ports of members that have an address of their own. The kernel gives none of them to a client.
 var fixedPorts = ports{clients: 2181, secure: 2281, quorum: 2888, election: 3888, http: 8080}
 
-// loopback gives each member an address of loopback. On Linux each has one of its own, with fixed ports: members must
+// useLoopback gives each member an address of loopback. On Linux each has one of its own, with fixed ports: members must
 // find them free when they start again, and the kernel gives others of 127.0.0.1 to any program that connects.
-func (t *Processes) loopback() error {
+func (t *Processes) useLoopback() error {
 	if runtime.GOOS != "linux" {
 		for _, m := range t.members {
 			if err := m.atFreePorts(); err != nil {
@@ -385,7 +385,7 @@ func (t *Processes) loopback() error {
 		n := (os.Getpid() + try) % networks
 		free := true
 		for _, m := range t.members {
-			m.at(net.IPv4(127, byte(64+n>>8), byte(n), byte(m.id)), fixedPorts)
+			m.setAddresses(net.IPv4(127, byte(64+n>>8), byte(n), byte(m.id)), fixedPorts)
 			free = free && m.portsFree()
 		}
 		if free {
@@ -395,8 +395,8 @@ func (t *Processes) loopback() error {
 	return errors.New("no address of loopback has free ports for the members: end other ensembles")
 }
 
-// at sets a member's addresses.
-func (m *member) at(ip net.IP, p ports) {
+// setAddresses sets a member's addresses.
+func (m *member) setAddresses(ip net.IP, p ports) {
 	m.ip, m.ports = ip, p
 	m.Clients = net.JoinHostPort(ip.String(), strconv.Itoa(p.clients))
 }
@@ -405,7 +405,7 @@ func (m *member) at(ip net.IP, p ports) {
 func (m *member) atFreePorts() error {
 	p, err := freePorts()
 	if err == nil {
-		m.at(net.IPv4(127, 0, 0, 1), p)
+		m.setAddresses(net.IPv4(127, 0, 0, 1), p)
 	}
 	return err
 }
@@ -435,8 +435,8 @@ func freePorts() (ports, error) {
 	return ports{all[0], all[1], all[2], all[3], all[4]}, nil
 }
 
-// configure writes a member's files.
-func (t *Processes) configure(m *member) error {
+// writeFiles writes a member's files.
+func (t *Processes) writeFiles(m *member) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "tickTime=%d\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPortAddress=%s\nclientPort=%d\n"+
 		"maxClientCnxns=0\n4lw.commands.whitelist=*\n%s", t.cfg.Tick.Milliseconds(), m.data, m.ip, m.ports.clients,
@@ -456,11 +456,11 @@ func (t *Processes) configure(m *member) error {
 			fmt.Fprintf(&b, "server.%d=%s:%d:%d\n", other.id, other.ip, other.ports.quorum, other.ports.election)
 		}
 	}
-	return errors.Join(os.WriteFile(m.config, []byte(b.String()), 0o600), m.identify())
+	return errors.Join(os.WriteFile(m.config, []byte(b.String()), 0o600), m.writeID())
 }
 
-// identify writes the member's id into its data directory, durably: a disk that fails loses what was not synced.
-func (m *member) identify() error {
+// writeID writes the member's id into its data directory, durably: a disk that fails loses what was not synced.
+func (m *member) writeID() error {
 	f, err := os.OpenFile(filepath.Join(m.data, "myid"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -469,8 +469,8 @@ func (m *member) identify() error {
 	return errors.Join(err, f.Sync(), f.Close(), durable.SyncDirectory(m.data), durable.SyncDirectory(filepath.Dir(m.data)))
 }
 
-// start starts a member's process. It returns before the member serves.
-func (t *Processes) start(m *member) error {
+// startMember starts a member's process. It returns before the member serves.
+func (t *Processes) startMember(m *member) error {
 	if m.process != nil {
 		return fmt.Errorf("member %s runs already", m.Name)
 	}
@@ -481,7 +481,7 @@ func (t *Processes) start(m *member) error {
 	defer func() { _ = log.Close() }() // the process has a descriptor of its own
 	argv := t.program.argv(orElse(m.binary, t.program.binary), m.config)
 	if t.network != nil {
-		argv = append(t.network.prefix(m), argv...)
+		argv = append(t.network.commandPrefix(m), argv...)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.Dir = log, log, childAttributes(), filepath.Dir(m.config)
@@ -491,7 +491,7 @@ func (t *Processes) start(m *member) error {
 	p := &process{cmd: cmd, signal: cmd.Process.Signal, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // ProcessState says how it ended
+		_ = cmd.Wait() // ProcessState has its exit status
 	}()
 	m.process = p
 	started, err := startOf(cmd.Process.Pid)
@@ -503,26 +503,26 @@ func (t *Processes) start(m *member) error {
 		p.entry = e.ID
 	}
 	if err != nil {
-		return errors.Join(err, t.end(context.Background(), m, syscall.SIGKILL))
+		return errors.Join(err, t.endMember(context.Background(), m, syscall.SIGKILL))
 	}
 	return nil
 }
 
-// end ends a member's process with a signal, and waits until it has ended. One that has not ended within endLimit is
+// endMember ends a member's process with a signal, and waits until it has ended. One that has not ended within endLimit is
 // killed, and then the error says so. If ctx ends before, the process may still run: see restart.
-func (t *Processes) end(ctx context.Context, m *member, sig syscall.Signal) error {
+func (t *Processes) endMember(ctx context.Context, m *member, sig syscall.Signal) error {
 	p := m.process
 	if p == nil {
 		return nil
 	}
-	late := p.end(ctx, sig)
+	late := p.endProcess(ctx, sig)
 	if late != nil {
 		late = fmt.Errorf("member %s: %w", m.Name, late)
 		if ctx.Err() != nil || sig == syscall.SIGKILL {
 			return late
 		}
-		late = fmt.Errorf("%w; so it was killed. The end of %s: %s", late, m.log, tail(m.log))
-		if err := p.end(ctx, syscall.SIGKILL); err != nil {
+		late = fmt.Errorf("%w; so it was killed. The end of %s: %s", late, m.log, tailOfFile(m.log))
+		if err := p.endProcess(ctx, syscall.SIGKILL); err != nil {
 			return errors.Join(late, err)
 		}
 	}
@@ -533,11 +533,11 @@ func (t *Processes) end(ctx context.Context, m *member, sig syscall.Signal) erro
 	return errors.Join(late, t.journal.Remove(p.entry))
 }
 
-// end sends a signal to the process, and waits until it has ended, for at most endLimit.
-func (p *process) end(ctx context.Context, sig syscall.Signal) error {
+// endProcess sends a signal to the process, and waits until it has ended, for at most endLimit.
+func (p *process) endProcess(ctx context.Context, sig syscall.Signal) error {
 	ctx, stop := context.WithTimeoutCause(ctx, endLimit, fmt.Errorf("the limit is %v", endLimit))
 	defer stop()
-	_ = p.signal(sig) // if it has ended by itself, nobody else has its number before Wait has returned
+	_ = p.signal(sig) // if it has ended by itself, no other process has its number before Wait has returned
 	select {
 	case <-p.done:
 		return nil
@@ -546,12 +546,12 @@ func (p *process) end(ctx context.Context, sig syscall.Signal) error {
 	}
 }
 
-// restart starts a member that a fault has ended. If the fault was interrupted, its process ends first.
-func restart(ctx context.Context, t *Processes, m *member) error {
-	if err := t.end(ctx, m, syscall.SIGKILL); err != nil {
+// restartMember starts a member that a fault has ended. If the fault was interrupted, its process ends first.
+func restartMember(ctx context.Context, t *Processes, m *member) error {
+	if err := t.endMember(ctx, m, syscall.SIGKILL); err != nil {
 		return err
 	}
-	return t.start(m)
+	return t.startMember(m)
 }
 
 // Kind implements Target.
@@ -579,7 +579,7 @@ func (t *Processes) Dir(name string) string { return filepath.Join(t.dir, name) 
 // SetBinary sets the program for the next starts of a member. "" stands for that of
 // ProcessConfig.
 func (t *Processes) SetBinary(name, binary string) error {
-	m := t.member(name)
+	m := t.findMember(name)
 	if m == nil {
 		return fmt.Errorf("there is no member %q; the members are %q", name, t.names)
 	}
@@ -587,7 +587,7 @@ func (t *Processes) SetBinary(name, binary string) error {
 	return nil
 }
 
-func (t *Processes) member(name string) *member {
+func (t *Processes) findMember(name string) *member {
 	if i := slices.Index(t.names, name); i >= 0 {
 		return t.members[i]
 	}
@@ -598,7 +598,7 @@ func (t *Processes) member(name string) *member {
 func (t *Processes) Close(ctx context.Context) error {
 	failed := []error{t.undoDisks(ctx)} // a process on a frozen disk cannot end
 	for _, m := range t.members {
-		failed = append(failed, t.end(ctx, m, syscall.SIGKILL))
+		failed = append(failed, t.endMember(ctx, m, syscall.SIGKILL))
 	}
 	for _, b := range slices.Backward(slices.Clone(t.broken)) { // no member is started again
 		err := runSteps(ctx, b.plan.undo)

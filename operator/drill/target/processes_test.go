@@ -34,7 +34,7 @@ func TestMemberDoesNotShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &member{Member: Member{Name: "2"}, log: "log of member 2"}
 		got, began := deaf(m), time.Now()
-		err := new(Processes).end(t.Context(), m, syscall.SIGTERM)
+		err := new(Processes).endMember(t.Context(), m, syscall.SIGTERM)
 		if err == nil || !strings.Contains(err.Error(), "member 2: process 99999999 does not end after terminated: the limit is 1m0s; so it was killed") {
 			t.Errorf("%v", err)
 		}
@@ -53,7 +53,7 @@ func TestInterruptedEndIsRepaired(t *testing.T) {
 	m := &member{Member: Member{Name: "2"}, config: filepath.Join(dir, "zoo.cfg"), log: filepath.Join(dir, "log")}
 	p := &Processes{members: []*member{m}, program: program{argv: func(string, string) []string { return []string{"sleep", "600"} }}}
 	p.journal, p.names = openJournal(t, t.TempDir()), []string{"2"}
-	p.ways = map[Kind]way{Shut: {p.canEnd, p.planEnd(syscall.SIGTERM)}, Wipe: {p.canEnd, p.planWipe}}
+	p.methods = map[Kind]faultMethod{Shut: {p.canEnd, p.planEnd(syscall.SIGTERM)}, Wipe: {p.canEnd, p.planWipe}}
 	interrupted, interrupt := context.WithCancelCause(t.Context())
 	interrupt(errors.New("it was interrupted"))
 	for _, kind := range []Kind{Shut, Wipe} {
@@ -67,7 +67,7 @@ func TestInterruptedEndIsRepaired(t *testing.T) {
 		if err := p.Heal(t.Context()); err != nil || m.process == nil || m.process == first {
 			t.Fatalf("Heal of %s: %v", kind, err)
 		}
-		if err := p.end(t.Context(), m, syscall.SIGKILL); err != nil || len(p.journal.Entries()) > 0 {
+		if err := p.endMember(t.Context(), m, syscall.SIGKILL); err != nil || len(p.journal.Entries()) > 0 {
 			t.Errorf("%v; left in the journal: %v", err, p.journal.Entries())
 		}
 	}

@@ -33,8 +33,8 @@ const (
 // clientName is the name in the certificate of the drill's clients, and of its file.
 const clientName = "drill"
 
-// prove makes the token of administrators, and what members prove themselves with.
-func (t prover) prove(ctx context.Context) error {
+// makeCredentials makes the token of administrators, and what members prove themselves with.
+func (t prover) makeCredentials(ctx context.Context) error {
 	if !t.program.rollcall || t.token != "" {
 		return nil
 	}
@@ -50,17 +50,17 @@ func (t prover) prove(ctx context.Context) error {
 	if !t.cfg.Certificates {
 		return nil
 	}
-	if err := os.Mkdir(filepath.Dir(t.client().config), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Dir(t.clientFiles().config), 0o700); err != nil {
 		return err
 	}
 	if err := t.newAuthority(ctx); err != nil {
 		return err
 	}
-	return errors.Join(t.installKey(t.client(), clientName), t.installTrust(t.client(), t.proofs.authorities))
+	return errors.Join(t.installKey(t.clientFiles(), clientName), t.installTrust(t.clientFiles(), t.proofs.authorities))
 }
 
-// client stands for the drill's clients, which have files as a member has.
-func (t prover) client() *member {
+// clientFiles stands for the drill's clients, which have files as a member has.
+func (t prover) clientFiles() *member {
 	return &member{config: filepath.Join(t.dir, clientName, "zoo.cfg")}
 }
 
@@ -70,32 +70,32 @@ func (t prover) proofLines(m *member) (string, error) {
 	case len(t.members) == 1:
 		return "", nil
 	case !t.cfg.Certificates:
-		return "ensembleSecretFile=" + m.file(secretFile) + "\n", m.write(secretFile, t.proofs.secret+"\n")
+		return "ensembleSecretFile=" + m.filePath(secretFile) + "\n", m.replaceFile(secretFile, t.proofs.secret+"\n")
 	}
 	m.Secure = net.JoinHostPort(m.ip.String(), strconv.Itoa(m.ports.secure))
 	lines := fmt.Sprintf("sslQuorum=true\nsecureClientPort=%d\nsecureClientPortAddress=%s\n", m.ports.secure, m.ip)
 	for _, prefix := range []string{"ssl.", "ssl.quorum."} {
-		lines += fmt.Sprintf("%skeyStore.location=%s\n%strustStore.location=%s\n", prefix, m.file(keyFile), prefix, m.file(trustFile))
+		lines += fmt.Sprintf("%skeyStore.location=%s\n%strustStore.location=%s\n", prefix, m.filePath(keyFile), prefix, m.filePath(trustFile))
 	}
 	return lines, errors.Join(t.installKey(m, m.ip.String()), t.installTrust(m, t.proofs.authorities))
 }
 
-// file returns the path of a file in a member's directory.
-func (m *member) file(name string) string { return filepath.Join(filepath.Dir(m.config), name) }
+// filePath returns the path of a file in a member's directory.
+func (m *member) filePath(name string) string { return filepath.Join(filepath.Dir(m.config), name) }
 
-// write replaces a file in a member's directory at once, as operators should: the member may read it at any time.
-func (m *member) write(name, text string) error {
-	next := m.file(name + ".next")
+// replaceFile replaces a file in a member's directory at once, as operators should: the member may read it at any time.
+func (m *member) replaceFile(name, text string) error {
+	next := m.filePath(name + ".next")
 	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(next, m.file(name))
+	return os.Rename(next, m.filePath(name))
 }
 
 // planSecret puts secrets into a member's file, and has it read them.
-func (t prover) planSecret(f Fault, _ int) (plan, error) {
-	m, p := t.member(f.Member), &t.proofs
-	return plan{make: func(ctx context.Context) error {
+func (t prover) planSecret(f Fault, _ int) (faultPlan, error) {
+	m, p := t.findMember(f.Member), &t.proofs
+	return faultPlan{make: func(ctx context.Context) error {
 		if p.next == "" {
 			p.next = rand.Text()
 		}
@@ -103,7 +103,7 @@ func (t prover) planSecret(f Fault, _ int) (plan, error) {
 		if f.Mode == Both {
 			text = p.secret + "\n" + text
 		}
-		err := t.reloads(ctx, m, func() error { return m.write(secretFile, text) }, "the ensemble's secrets were reloaded")
+		err := t.reloadAndWait(ctx, m, func() error { return m.replaceFile(secretFile, text) }, "the ensemble's secrets were reloaded")
 		if err == nil && f.Mode == New && m == t.members[len(t.members)-1] {
 			p.secret, p.next = p.next, ""
 		}
@@ -113,25 +113,25 @@ func (t prover) planSecret(f Fault, _ int) (plan, error) {
 
 // planKeys replaces certificates of a member, and has it read them. Those of the clients are replaced with those of the
 // first member.
-func (t prover) planKeys(f Fault, _ int) (plan, error) {
-	m := t.member(f.Member)
-	return plan{make: func(ctx context.Context) error {
+func (t prover) planKeys(f Fault, _ int) (faultPlan, error) {
+	m := t.findMember(f.Member)
+	return faultPlan{make: func(ctx context.Context) error {
 		if m == t.members[0] {
 			if f.Mode == Both {
 				if err := t.newAuthority(ctx); err != nil {
 					return err
 				}
 			}
-			if err := t.install(t.client(), clientName, f.Mode); err != nil {
+			if err := t.installFile(t.clientFiles(), clientName, f.Mode); err != nil {
 				return err
 			}
 		}
-		return t.reloads(ctx, m, func() error { return t.install(m, m.ip.String(), f.Mode) }, "keys reloaded")
+		return t.reloadAndWait(ctx, m, func() error { return t.installFile(m, m.ip.String(), f.Mode) }, "keys reloaded")
 	}}, nil
 }
 
-// install replaces what a step of a rotation replaces. name is that in the certificate.
-func (t prover) install(m *member, name, mode string) error {
+// installFile replaces what a step of a rotation replaces. name is that in the certificate.
+func (t prover) installFile(m *member, name, mode string) error {
 	newest := t.proofs.authorities
 	switch mode {
 	case Both:
@@ -146,38 +146,38 @@ func (t prover) install(m *member, name, mode string) error {
 // newAuthority makes an authority, and certificates for all members and for the drill's clients.
 func (t prover) newAuthority(ctx context.Context) error {
 	t.proofs.authorities++
-	args := []string{"certs", "--out", t.issued(t.proofs.authorities, "")}
+	args := []string{"certs", "--out", t.authorityFile(t.proofs.authorities, "")}
 	for _, m := range t.members {
 		args = append(args, m.ip.String())
 	}
-	return t.command(ctx, t.members[0], append(args, clientName)...)
+	return t.runCommand(ctx, t.members[0], append(args, clientName)...)
 }
 
-// issued returns the path of a file of an authority.
-func (t prover) issued(authority int, name string) string {
+// authorityFile returns the path of a file of an authority.
+func (t prover) authorityFile(authority int, name string) string {
 	return filepath.Join(t.dir, "certs-"+strconv.Itoa(authority), name)
 }
 
 // installKey gives a member the newest certificate with a name.
 func (t prover) installKey(m *member, name string) error {
-	text, err := os.ReadFile(t.issued(t.proofs.authorities, name+".pem"))
+	text, err := os.ReadFile(t.authorityFile(t.proofs.authorities, name+".pem"))
 	if err != nil {
 		return err
 	}
-	return m.write(keyFile, string(text))
+	return m.replaceFile(keyFile, string(text))
 }
 
 // installTrust lets a member believe authorities.
 func (t prover) installTrust(m *member, authorities ...int) error {
 	var all strings.Builder
 	for _, authority := range authorities {
-		text, err := os.ReadFile(t.issued(authority, trustFile))
+		text, err := os.ReadFile(t.authorityFile(authority, trustFile))
 		if err != nil {
 			return err
 		}
 		all.Write(text)
 	}
-	return m.write(trustFile, all.String())
+	return m.replaceFile(trustFile, all.String())
 }
 
 // ClientTLS returns the settings with which the drill's clients connect to Member.Secure: with the certificate and the authorities that are
@@ -186,16 +186,16 @@ func (t *Processes) ClientTLS() *tls.Config {
 	if !t.cfg.Certificates {
 		return nil
 	}
-	client := (prover{operators{t}}).client()
+	client := (prover{operators{t}}).clientFiles()
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(client.file(keyFile), client.file(keyFile))
+			pair, err := tls.LoadX509KeyPair(client.filePath(keyFile), client.filePath(keyFile))
 			return &pair, err
 		},
 		InsecureSkipVerify: true, // VerifyConnection verifies, with authorities that change
 		VerifyConnection: func(state tls.ConnectionState) error {
-			text, err := os.ReadFile(client.file(trustFile))
+			text, err := os.ReadFile(client.filePath(trustFile))
 			if err != nil {
 				return err
 			}

@@ -34,44 +34,44 @@ const (
 
 // canEnd returns an error if a member cannot be killed or stopped now.
 func (t *Processes) canEnd(f Fault) error {
-	m := t.member(f.Member)
+	m := t.findMember(f.Member)
 	switch {
 	case m.process == nil:
 		return fmt.Errorf("member %s is down already", m.Name)
-	case slices.ContainsFunc(t.has(f.Member, Disk), func(d Fault) bool { return d.Mode == Stall }):
+	case slices.ContainsFunc(t.brokenOf(f.Member, Disk), func(d Fault) bool { return d.Mode == Stall }):
 		return fmt.Errorf("the disk of member %s is stalled, so its process cannot end: repair that first", m.Name)
-	case f.Kind == Shut && len(t.has(f.Member, Stop)) > 0:
+	case f.Kind == Shut && len(t.brokenOf(f.Member, Stop)) > 0:
 		return fmt.Errorf("member %s is stopped, so it cannot shut down: repair that first, or kill it", m.Name)
 	}
 	return nil
 }
 
 // planEnd is for Kill and Shut. After the drill's own end no member is started again, so nothing is left to undo.
-func (t *Processes) planEnd(sig syscall.Signal) func(Fault, int) (plan, error) {
-	return func(f Fault, _ int) (plan, error) {
-		m := t.member(f.Member)
-		return plan{
-			make:  func(ctx context.Context) error { return t.end(ctx, m, sig) },
-			after: func(ctx context.Context) error { return restart(ctx, t, m) },
+func (t *Processes) planEnd(sig syscall.Signal) func(Fault, int) (faultPlan, error) {
+	return func(f Fault, _ int) (faultPlan, error) {
+		m := t.findMember(f.Member)
+		return faultPlan{
+			make:  func(ctx context.Context) error { return t.endMember(ctx, m, sig) },
+			after: func(ctx context.Context) error { return restartMember(ctx, t, m) },
 		}, nil
 	}
 }
 
-func (t *Processes) planWipe(f Fault, _ int) (plan, error) {
-	m := t.member(f.Member)
-	return plan{
+func (t *Processes) planWipe(f Fault, _ int) (faultPlan, error) {
+	m := t.findMember(f.Member)
+	return faultPlan{
 		make: func(ctx context.Context) error {
-			if err := t.end(ctx, m, syscall.SIGKILL); err != nil {
+			if err := t.endMember(ctx, m, syscall.SIGKILL); err != nil {
 				return err
 			}
-			return m.empty()
+			return m.emptyData()
 		},
-		after: func(ctx context.Context) error { return restart(ctx, t, m) },
+		after: func(ctx context.Context) error { return restartMember(ctx, t, m) },
 	}, nil
 }
 
-// empty removes everything but the id from the data directory.
-func (m *member) empty() error {
+// emptyData removes everything but the id from the data directory.
+func (m *member) emptyData() error {
 	entries, err := os.ReadDir(m.data)
 	if err != nil {
 		return err
@@ -80,23 +80,23 @@ func (m *member) empty() error {
 	for _, e := range entries {
 		failed = append(failed, os.RemoveAll(filepath.Join(m.data, e.Name())))
 	}
-	return errors.Join(append(failed, m.identify())...)
+	return errors.Join(append(failed, m.writeID())...)
 }
 
-func (t *Processes) planStop(f Fault, _ int) (plan, error) {
-	m := t.member(f.Member)
+func (t *Processes) planStop(f Fault, _ int) (faultPlan, error) {
+	m := t.findMember(f.Member)
 	if m.process == nil {
-		return plan{}, fmt.Errorf("member %s is down", m.Name)
+		return faultPlan{}, fmt.Errorf("member %s is down", m.Name)
 	}
 	pid := m.process.cmd.Process.Pid
 	started, err := startOf(pid)
 	switch {
 	case err != nil:
-		return plan{}, err
+		return faultPlan{}, err
 	case started == "":
-		return plan{}, fmt.Errorf("member %s has ended by itself; the end of %s: %s", m.Name, m.log, tail(m.log))
+		return faultPlan{}, fmt.Errorf("member %s has ended by itself; the end of %s: %s", m.Name, m.log, tailOfFile(m.log))
 	}
-	return plan{
+	return faultPlan{
 		undo: []Step{{Signal: syscall.SIGCONT, Pid: pid, Started: started}},
 		make: func(context.Context) error {
 			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -107,14 +107,14 @@ func (t *Processes) planStop(f Fault, _ int) (plan, error) {
 	}, nil
 }
 
-// revive starts a member again that has ended by itself, as an init system would.
-func (t *Processes) revive(ctx context.Context, m *member) error {
+// reviveMember starts a member again that has ended by itself, as an init system would.
+func (t *Processes) reviveMember(ctx context.Context, m *member) error {
 	if m.process == nil {
 		return nil // a drill has killed it
 	}
 	select {
 	case <-m.process.done:
-		return restart(ctx, t, m)
+		return restartMember(ctx, t, m)
 	default:
 		return nil
 	}

@@ -50,31 +50,31 @@ const (
 // runSteps does all steps in order, and returns the first error.
 func runSteps(ctx context.Context, steps []Step) error {
 	for _, s := range steps {
-		if err := s.do(ctx); err != nil {
+		if err := s.execute(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s Step) do(ctx context.Context) error {
+func (s Step) execute(ctx context.Context) error {
 	switch {
 	case s.Signal != 0:
-		return s.signal()
+		return s.sendSignal()
 	case len(s.Run) > 0:
-		return s.run(ctx)
+		return s.runProgram(ctx)
 	case s.Thaw != "":
-		return thaw(s.Thaw)
+		return thawWrites(s.Thaw)
 	case s.Unmount != "":
-		return unmount(s.Unmount)
+		return unmountLazily(s.Unmount)
 	case s.Remove != "":
-		return s.remove()
+		return s.removeFiles()
 	}
 	return errors.New("the journal has a step of an unknown kind: another version of rollcall wrote it; heal with that " +
 		"one")
 }
 
-func (s Step) signal() error {
+func (s Step) sendSignal() error {
 	started, err := startOf(s.Pid)
 	switch {
 	case err != nil:
@@ -88,9 +88,9 @@ func (s Step) signal() error {
 	return nil
 }
 
-// run runs a program until it ends, for at most Timeout. Its error has the end of what the program printed. At the limit
+// runProgram runs a program until it ends, for at most Timeout. Its error has the end of what the program printed. At the limit
 // the program and its children are killed.
-func (s Step) run(ctx context.Context) error {
+func (s Step) runProgram(ctx context.Context) error {
 	if s.Needs != "" {
 		if _, err := os.Lstat(s.Needs); errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -100,7 +100,7 @@ func (s Step) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than its limit of %v", limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.Run[0], s.Run[1:]...)
-	cmd.Env, cmd.Dir = s.environment(), s.Dir
+	cmd.Env, cmd.Dir = s.runEnvironment(), s.Dir
 	cmd.SysProcAttr = childAttributes() // a Ctrl-C at the terminal does not end a repair
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // a child of it may have left the group and still hold its output
@@ -120,8 +120,8 @@ func (s Step) run(ctx context.Context) error {
 	return fmt.Errorf("%s: %w%s", strings.Join(s.Run, " "), err, out)
 }
 
-// environment returns the variables of Run.
-func (s Step) environment() []string {
+// runEnvironment returns the variables of Run.
+func (s Step) runEnvironment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
 		return slices.Contains(s.Unset, name)
@@ -129,12 +129,12 @@ func (s Step) environment() []string {
 	return append(env, s.Env...)
 }
 
-// command runs a program as a Step does.
-func command(ctx context.Context, limit time.Duration, env []string, argv ...string) error {
-	return Step{Run: argv, Env: env, Timeout: limit}.run(ctx)
+// runCommand runs a program as a Step does.
+func runCommand(ctx context.Context, limit time.Duration, env []string, argv ...string) error {
+	return Step{Run: argv, Env: env, Timeout: limit}.runProgram(ctx)
 }
 
-func (s Step) remove() error {
+func (s Step) removeFiles() error {
 	info, err := os.Lstat(s.Remove)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

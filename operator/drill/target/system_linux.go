@@ -13,14 +13,14 @@ import (
 )
 
 // childAttributes are those of a member's process, and of a command that breaks or repairs. It ends with this process,
-// so that no command goes on to break something after Heal, and has a group of its own, so that a Ctrl-C at the
-// terminal ends the drill alone, which heals.
+// so that no command breaks something after Heal, and has a group of its own, so that a Ctrl-C at the terminal ends
+// the drill alone, which heals.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // startOf returns when a process started, as text that no other process with its number has, or "" if there is none. A
-// process that has ended and that nobody waited for counts as none.
+// process that has ended and was not waited for counts as none.
 func startOf(pid int) (string, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
@@ -62,17 +62,17 @@ const (
 	shutdownNoLog = 2 // no flush of the journal: what was not synced is lost
 )
 
-// freeze makes all writes to a mounted file system wait.
-func freeze(path string) error {
+// freezeWrites makes all writes to a mounted file system wait.
+func freezeWrites(path string) error {
 	if err := checkOwnDisk(path); err != nil {
 		return err
 	}
-	return control(path, "freeze", fifreeze)
+	return controlFileSystem(path, "freeze", fifreeze)
 }
 
-// thaw ends freeze. A file system that is not frozen, or not mounted, is right.
-func thaw(path string) error {
-	err := control(path, "thaw", fithaw)
+// thawWrites ends freeze. A file system that is not frozen, or not mounted, is right.
+func thawWrites(path string) error {
+	err := controlFileSystem(path, "thaw", fithaw)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EOPNOTSUPP) {
 		return nil
 	}
@@ -108,7 +108,7 @@ func checkOwnDisk(path string) error {
 	return nil
 }
 
-func control(path, what string, request uint) error {
+func controlFileSystem(path, what string, request uint) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return err
@@ -120,8 +120,8 @@ func control(path, what string, request uint) error {
 	return nil
 }
 
-// unmount unmounts a file system, also if files of it are open. If it is not mounted, there is nothing to do.
-func unmount(path string) error {
+// unmountLazily unmounts a file system, also if files of it are open. If it is not mounted, there is nothing to do.
+func unmountLazily(path string) error {
 	err := unix.Unmount(path, unix.MNT_DETACH)
 	if err == nil || errors.Is(err, syscall.EINVAL) || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -129,8 +129,8 @@ func unmount(path string) error {
 	return fmt.Errorf("unmount %s: %w", path, err)
 }
 
-// fill allocates all space of a file system for the new file path, without writing it.
-func fill(path string) error {
+// fillDisk allocates all space of a file system for the new file path, without writing it.
+func fillDisk(path string) error {
 	if err := checkOwnDisk(filepath.Dir(path)); err != nil {
 		return err
 	}

@@ -124,8 +124,8 @@ type Target interface {
 	// Repair ends one fault that Break made, and then takes it out of the journal. A member that was down has been
 	// started, and need not serve yet: see AwaitHealthy.
 	Repair(ctx context.Context, f Fault) error
-	// Heal ends all faults that Break made, the last one first, and goes on after an error. It is called after Ctrl-C too,
-	// and then with a context of its own. What it could not repair stays in the journal.
+	// Heal ends all faults that Break made, the last one first, and continues after an error. It is called after Ctrl-C
+	// too, and then with a context of its own. What it could not repair stays in the journal.
 	Heal(ctx context.Context) error
 	// Close heals, and ends an ensemble that it started itself. It does not close the journal.
 	Close(ctx context.Context) error
