@@ -47,21 +47,21 @@ var catalogue = []*Drill{
 	},
 	{
 		Name: "leader-pause", Title: "The leader stands still for less than a session timeout",
-		Does: "Stops the leader with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: pauses((*stage).leader, 1.0/3),
+		Does: "Stops the leader with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: pauseMember((*stage).awaitLeader, 1.0/3),
 	},
 	{
 		Name: "leader-long-pause", Title: "The leader stands still for longer than the session timeout",
 		Does: "Stops the leader with SIGSTOP for two session timeouts. It wakes up and believes for a moment that it leads.", Needs: stops, lasts: 2.2,
-		run: pauses((*stage).leader, 2),
+		run: pauseMember((*stage).awaitLeader, 2),
 	},
 	{
 		Name: "follower-pause", Title: "A follower stands still for less than a session timeout",
-		Does: "Stops a follower with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: pauses((*stage).follower, 1.0/3),
+		Does: "Stops a follower with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: pauseMember((*stage).pickFollower, 1.0/3),
 	},
 	{
 		Name: "follower-long-pause", Title: "A follower stands still for longer than the session timeout",
 		Does: "Stops a follower with SIGSTOP for two session timeouts. Its clients must have found another member.", Needs: stops, lasts: 2.2,
-		run: pauses((*stage).follower, 2),
+		run: pauseMember((*stage).pickFollower, 2),
 	},
 	{
 		Name: "rolling-restart", Title: "All members are restarted, one after the other",
@@ -81,27 +81,27 @@ var catalogue = []*Drill{
 	{
 		Name: "leader-cut", Title: "The leader is cut off",
 		Does: "Cuts the leader off from the other members and from clients, for two session timeouts.", Needs: cuts, lasts: 2.2,
-		run: cutsOff((*stage).leader, target.Fault{Client: true}, "cut off from all"),
+		run: cutsOff((*stage).awaitLeader, target.Fault{Client: true}, "cut off from all"),
 	},
 	{
 		Name: "leader-cut-peers", Title: "The leader keeps its clients and loses the other members",
 		Does: "Cuts the leader off from the other members alone. Its clients still reach it, and must not be told that it leads.", Needs: []target.Fault{{Kind: target.Cut}},
-		lasts: 2.2, run: cutsOff((*stage).leader, target.Fault{}, "cut off from the other members"),
+		lasts: 2.2, run: cutsOff((*stage).awaitLeader, target.Fault{}, "cut off from the other members"),
 	},
 	{
 		Name: "leader-cut-one-way", Title: "Only what the leader sends is lost",
 		Does: "Loses what the leader sends to the other members. It still hears them.", Needs: []target.Fault{{Kind: target.Cut, OneWay: true}}, lasts: 2.2,
-		run: cutsOff((*stage).leader, target.Fault{OneWay: true}, "is not heard by the other members"),
+		run: cutsOff((*stage).awaitLeader, target.Fault{OneWay: true}, "is not heard by the other members"),
 	},
 	{
 		Name: "follower-cut", Title: "A follower is cut off",
 		Does: "Cuts a follower off from the other members. Its clients still reach it.", Needs: []target.Fault{{Kind: target.Cut}}, lasts: 2.2,
-		run: cutsOff((*stage).follower, target.Fault{}, "cut off from the other members"),
+		run: cutsOff((*stage).pickFollower, target.Fault{}, "cut off from the other members"),
 	},
 	{
 		Name: "bridge", Title: "Two members do not hear each other, and both hear the third",
 		Does: "Cuts the leader off from one follower. The other follower still reaches both.", Needs: []target.Fault{{Kind: target.Cut, From: []string{anotherMember}}}, lasts: 2.2,
-		run: bridge,
+		run: bridgePartition,
 	},
 	{
 		Name: "slow-links", Title: "The links between members are slow",
@@ -140,7 +140,7 @@ var catalogue = []*Drill{
 	{
 		Name: "upgrade", Title: "Members are upgraded, and rolled back",
 		Does:  "Restarts all members but one with the binary of `--other`, the leader last, and rolls them back.",
-		Needs: []target.Fault{{Kind: target.Upgrade}}, lasts: 1, extra: 12 * time.Second, run: upgrade,
+		Needs: []target.Fault{{Kind: target.Upgrade}}, lasts: 1, extra: 12 * time.Second, run: upgradeMembers,
 	},
 	{
 		Name: "member-added", Title: "A member comes in, and goes again",
@@ -174,11 +174,11 @@ var catalogue = []*Drill{
 	{
 		Name: "silent-clients", Title: "Clients fall silent",
 		Does: fmt.Sprintf("Opens %d sessions with an ephemeral node each, which then send nothing. They must end in time, and no others.", silentSessions), lasts: 2.5,
-		run: silence,
+		run: silenceClients,
 	},
 	{
 		Name: "hostile-clients", Title: "Strangers send what no client sends",
-		Does: fmt.Sprintf("Opens %d connections that send garbage, frames that never end, and nothing.", hostileConnections), lasts: 1, extra: 2 * time.Second, run: hostile,
+		Does: fmt.Sprintf("Opens %d connections that send garbage, frames that never end, and nothing.", hostileConnections), lasts: 1, extra: 2 * time.Second, run: connectStrangers,
 	},
 	{
 		Name: "mass-expiry", Title: "Thousands of sessions expire at once", Tier: Heavy,
@@ -186,10 +186,10 @@ var catalogue = []*Drill{
 	},
 	{
 		Name: "reconnect-storm", Title: "15,000 clients reconnect at once", Tier: Heavy,
-		Does: fmt.Sprintf("Opens %d sessions, and kills the member that has a third of them.", stormSessions), Needs: kills, lasts: 2, extra: 60 * time.Second, run: storm,
+		Does: fmt.Sprintf("Opens %d sessions, and kills the member that has a third of them.", stormSessions), Needs: kills, lasts: 2, extra: 60 * time.Second, run: killWithManySessions,
 	},
 	{
 		Name: "many-ephemerals", Title: "One session has 100,000 ephemeral nodes", Tier: Heavy,
-		Does: fmt.Sprintf("Makes %d ephemeral nodes in one session, and lets it fall silent.", manyEphemerals), lasts: 3, extra: 60 * time.Second, run: ephemerals,
+		Does: fmt.Sprintf("Makes %d ephemeral nodes in one session, and lets it fall silent.", manyEphemerals), lasts: 3, extra: 60 * time.Second, run: abandonEphemerals,
 	},
 }

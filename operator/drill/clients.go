@@ -26,8 +26,8 @@ const (
 	crowdFolder = "/crowd"
 )
 
-func silence(s *stage) error    { return s.fallSilent(silentSessions) }
-func massExpiry(s *stage) error { return s.fallSilent(massSessions) }
+func silenceClients(s *stage) error { return s.fallSilent(silentSessions) }
+func massExpiry(s *stage) error     { return s.fallSilent(massSessions) }
 
 // fallSilent opens n sessions with an ephemeral node each, which then send nothing. Package judge judges when they end.
 func (s *stage) fallSilent(n int) error {
@@ -38,26 +38,26 @@ func (s *stage) fallSilent(n int) error {
 	if err := s.clients.load.Silence(opened, n); err != nil {
 		return err
 	}
-	return s.timeouts(2)
+	return s.waitTimeouts(2)
 }
 
 // clientFault shows and records something that clients do, until ends is called.
 func (s *stage) clientFault(kind, text string) (ends func()) {
-	fault := result.Fault{Kind: kind, Text: text, From: s.now(), To: -1}
+	fault := result.Fault{Kind: kind, Text: text, From: s.sinceStart(), To: -1}
 	s.live.Broke(fault)
 	at := len(s.faults)
 	s.faults = append(s.faults, fault)
-	return func() { s.healed(at) }
+	return func() { s.noteHealed(at) }
 }
 
-// ephemerals makes many ephemeral nodes in one session, which then falls silent.
-func ephemerals(s *stage) error {
+// abandonEphemerals makes many ephemeral nodes in one session, which then falls silent.
+func abandonEphemerals(s *stage) error {
 	return s.withObserver(func(observer *client.Client) error {
 		one, err := openCrowd(s.ctx, s.servers, s.timeout, 1, "")
 		if err != nil {
 			return err
 		}
-		defer one.abandon()
+		defer one.abandonAll()
 		for made := 0; made < manyEphemerals; {
 			var creates []client.Operation
 			for range ephemeralsPerMulti {
@@ -72,7 +72,7 @@ func ephemerals(s *stage) error {
 	})
 }
 
-// withObserver makes the folder of a crowd, and calls do with a session that sees it.
+// withObserver creates the parent node of a crowd, and calls do with a session that sees it.
 func (s *stage) withObserver(do func(*client.Client) error) error {
 	observer, err := client.Dial(s.ctx, s.servers, client.Config{Timeout: s.timeout})
 	if err != nil {
@@ -89,24 +89,24 @@ func (s *stage) withObserver(do func(*client.Client) error) error {
 func (s *stage) judgeSilence(c *crowd, observer *client.Client, nodes int, text string) error {
 	ends := s.clientFault("silence", text)
 	defer ends()
-	began := s.now()
+	began := s.sinceStart()
 	c.muted.Store(true)
 	v := result.Verdict{
 		Rule: "all-ephemerals-go", Promise: "All ephemeral nodes of a session that ends are deleted, however many there are.",
 		Page: "docs/sessions.md", Outcome: result.Pass, Judged: nodes, Slack: result.Since(wellLimit),
 	}
 	for left := nodes; left > 0; {
-		if err := s.wait(crowdInterval); err != nil {
+		if err := s.waitFor(crowdInterval); err != nil {
 			return err
 		}
 		if _, stat, err := observer.Get(s.ctx, crowdFolder); err == nil {
 			left = stat.NumChildren
 		}
-		took := s.now() - began
+		took := s.sinceStart() - began
 		v.Reason = fmt.Sprintf("they were gone %.1f s after the last request of the session, whose timeout is %v", float64(took)/1000, s.timeout)
 		if left > 0 && took > result.Since(s.timeout+wellLimit) {
 			v.Outcome, v.Reason = result.Fail, ""
-			v.Violations = []result.Violation{{At: s.now(), Text: fmt.Sprintf("%d of %d nodes are left %.1f s after the last request", left, nodes, float64(took)/1000)}}
+			v.Violations = []result.Violation{{At: s.sinceStart(), Text: fmt.Sprintf("%d of %d nodes are left %.1f s after the last request", left, nodes, float64(took)/1000)}}
 			break
 		}
 	}
@@ -114,8 +114,8 @@ func (s *stage) judgeSilence(c *crowd, observer *client.Client, nodes int, text 
 	return nil
 }
 
-// storm kills the member that has a third of many sessions. All must find another member.
-func storm(s *stage) error {
+// killWithManySessions kills the member that has a third of many sessions. All must find another member.
+func killWithManySessions(s *stage) error {
 	all, err := openCrowd(s.ctx, s.servers, s.timeout, stormSessions, "")
 	if err != nil {
 		return err
@@ -123,14 +123,14 @@ func storm(s *stage) error {
 	defer func() {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(s.ctx), wellLimit)
 		defer stop()
-		all.end(ctx)
+		all.closeAll(ctx)
 	}()
 	if err := killFollower(s); err != nil {
 		return err
 	}
-	began := s.now()
-	for all.connected.Load() < stormSessions && all.expired.Load() == 0 && s.now()-began < result.Since(2*s.timeout) {
-		if err := s.wait(crowdInterval); err != nil {
+	began := s.sinceStart()
+	for all.connected.Load() < stormSessions && all.expired.Load() == 0 && s.sinceStart()-began < result.Since(2*s.timeout) {
+		if err := s.waitFor(crowdInterval); err != nil {
 			return err
 		}
 	}
@@ -140,14 +140,14 @@ func storm(s *stage) error {
 	}
 	if up, lost := all.connected.Load(), all.expired.Load(); up < stormSessions {
 		v.Outcome = result.Fail
-		v.Violations = []result.Violation{{At: s.now(), Text: fmt.Sprintf("%d of %d sessions are connected, and %d have expired", up, stormSessions, lost)}}
+		v.Violations = []result.Violation{{At: s.sinceStart(), Text: fmt.Sprintf("%d of %d sessions are connected, and %d have expired", up, stormSessions, lost)}}
 	}
 	s.verdicts = append(s.verdicts, v)
 	return nil
 }
 
-// hostile opens connections of strangers to all members, and closes them after one session timeout.
-func hostile(s *stage) error {
+// connectStrangers opens connections of strangers to all members, and closes them after one session timeout.
+func connectStrangers(s *stage) error {
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()
 	ends := s.clientFault("strangers", fmt.Sprintf("%d connections of strangers", hostileConnections))
@@ -156,9 +156,9 @@ func hostile(s *stage) error {
 	members := s.target.Members()
 	for i := range hostileConnections {
 		rng := rand.New(rand.NewPCG(s.rng.Uint64(), uint64(i)))
-		all.Go(func() { stranger(ctx, members[i%len(members)].Clients, rng) })
+		all.Go(func() { connectStranger(ctx, members[i%len(members)].Clients, rng) })
 	}
-	err := s.timeouts(1)
+	err := s.waitTimeouts(1)
 	stop()
 	all.Wait()
 	return err

@@ -29,14 +29,14 @@ type crowd struct {
 // errMuted is the error of connections that a muted crowd makes.
 var errMuted = errors.New("the client is silent")
 
-// openCrowd opens n sessions. Each creates an ephemeral node in folder, unless that is "".
+// openCrowd opens n sessions. Each creates an ephemeral node below folder, unless that is "".
 func openCrowd(ctx context.Context, servers string, timeout time.Duration, n int, folder string) (*crowd, error) {
 	c := &crowd{clients: make([]*client.Client, n)}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(crowdParallel)
 	for i := range n {
 		g.Go(func() (err error) {
-			if c.clients[i], err = client.Dial(ctx, servers, c.config(timeout)); err != nil {
+			if c.clients[i], err = client.Dial(ctx, servers, c.clientConfig(timeout)); err != nil {
 				return fmt.Errorf("session %d of %d: %w", i+1, n, err)
 			}
 			if folder != "" {
@@ -46,13 +46,13 @@ func openCrowd(ctx context.Context, servers string, timeout time.Duration, n int
 		})
 	}
 	if err := g.Wait(); err != nil {
-		c.abandon()
+		c.abandonAll()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *crowd) config(timeout time.Duration) client.Config {
+func (c *crowd) clientConfig(timeout time.Duration) client.Config {
 	var is atomic.Bool // connected
 	return client.Config{
 		Timeout: timeout, GiveUpAfter: client.NeverGiveUp,
@@ -78,19 +78,19 @@ func (c *crowd) config(timeout time.Duration) client.Config {
 	}
 }
 
-// abandon leaves the sessions to expire.
-func (c *crowd) abandon() { c.each((*client.Client).Abandon) }
+// abandonAll leaves the sessions to expire.
+func (c *crowd) abandonAll() { c.forEach((*client.Client).Abandon) }
 
-// end ends the sessions. Those that do not answer are abandoned.
-func (c *crowd) end(ctx context.Context) {
-	c.each(func(one *client.Client) {
+// closeAll ends the sessions. Those that do not answer are abandoned.
+func (c *crowd) closeAll(ctx context.Context) {
+	c.forEach(func(one *client.Client) {
 		if one.Close(ctx) != nil {
 			one.Abandon()
 		}
 	})
 }
 
-func (c *crowd) each(do func(*client.Client)) {
+func (c *crowd) forEach(do func(*client.Client)) {
 	var all sync.WaitGroup
 	turns := make(chan struct{}, crowdParallel)
 	for _, one := range c.clients {
@@ -115,8 +115,8 @@ func (c *mutedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// stranger sends what no client sends to a server, or nothing, until ctx ends or the server closes the connection.
-func stranger(ctx context.Context, address string, rng *rand.Rand) {
+// connectStranger sends what no client sends to a server, or nothing, until ctx ends or the server closes the connection.
+func connectStranger(ctx context.Context, address string, rng *rand.Rand) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return

@@ -104,7 +104,7 @@ const (
 func Select(names []string) ([]*Drill, error) {
 	var chosen []*Drill
 	for _, name := range names {
-		if name != "all" && name != "full" && find(name) == nil {
+		if name != "all" && name != "full" && findDrill(name) == nil {
 			return nil, fmt.Errorf("there is no drill %.40q: the drills are %s, all and full", name, strings.Join(Names(), ", "))
 		}
 	}
@@ -124,7 +124,7 @@ func Names() (names []string) {
 	return names
 }
 
-func find(name string) *Drill {
+func findDrill(name string) *Drill {
 	for _, d := range All() {
 		if d.Name == name {
 			return d

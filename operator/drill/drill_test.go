@@ -57,10 +57,10 @@ func (f *fakeTarget) Close(context.Context) error { return nil }
 // newStage returns a stage on a fake target whose member 2 leads.
 func newStage(t *testing.T, f *fakeTarget) *stage {
 	return &stage{
-		ctx: t.Context(), target: f, apart: map[string][]string{}, timeout: 4 * time.Second, rng: rand.New(rand.NewPCG(1, 1)), began: time.Now(),
-		leads: func(context.Context) (string, error) { return "2", nil },
-		well:  func(context.Context) error { return nil },
-		live:  report.NewLive(io.Discard, report.LiveOptions{}),
+		ctx: t.Context(), target: f, apart: map[string][]string{}, timeout: 4 * time.Second, rng: rand.New(rand.NewPCG(1, 1)), startedAt: time.Now(),
+		currentLeader: func(context.Context) (string, error) { return "2", nil },
+		checkHealth:   func(context.Context) error { return nil },
+		live:          report.NewLive(io.Discard, report.LiveOptions{}),
 	}
 }
 
@@ -84,10 +84,10 @@ func TestSelect(t *testing.T) {
 // A drill says what it needs and why the target cannot do it.
 func TestFits(t *testing.T) {
 	f := &fakeTarget{cannot: map[target.Kind]error{target.Cut: errors.New("it needs root")}}
-	if err := find("leader-kill").Fits(Config{Target: f}); err != nil {
+	if err := findDrill("leader-kill").Fits(Config{Target: f}); err != nil {
 		t.Error(err)
 	}
-	if err := find("bridge").Fits(Config{Target: f}); err == nil || !strings.Contains(err.Error(), "root") {
+	if err := findDrill("bridge").Fits(Config{Target: f}); err == nil || !strings.Contains(err.Error(), "root") {
 		t.Errorf("%v", err)
 	}
 }
@@ -164,7 +164,7 @@ func TestMajorityIsStopped(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStage(t, &fakeTarget{})
-			if err := find(name).run(s); err != nil {
+			if err := findDrill(name).run(s); err != nil {
 				t.Fatal(err)
 			}
 			var took result.Millis
@@ -185,7 +185,7 @@ func TestMajorityIsStopped(t *testing.T) {
 func TestFaultsForJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, &fakeTarget{})
-		if err := bridge(s); err != nil {
+		if err := bridgePartition(s); err != nil {
 			t.Fatal(err)
 		}
 		s.clientFault("strangers", "connections of strangers")()
@@ -252,7 +252,7 @@ func TestRepairFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeTarget{fails: map[target.Kind]error{target.Stop: errors.New("no such process")}}
 		s := newStage(t, f)
-		if err := pauses((*stage).leader, 1)(s); err == nil || !strings.Contains(err.Error(), "no such process") {
+		if err := pauseMember((*stage).awaitLeader, 1)(s); err == nil || !strings.Contains(err.Error(), "no such process") {
 			t.Errorf("%v", err)
 		}
 		if err := s.healAll(t.Context()); err != nil {
@@ -266,7 +266,7 @@ func TestRepairFails(t *testing.T) {
 
 // The reason of a failure is one line, as the tables show it.
 func TestReasonIsOneLine(t *testing.T) {
-	found := new(Runner).failed(result.Drill{}, errors.Join(errors.New("no such host"), errors.New("it is not well")))
+	found := new(Runner).failedResult(result.Drill{}, errors.Join(errors.New("no such host"), errors.New("it is not well")))
 	if found.Outcome != result.Fail || found.Reason != "no such host; it is not well" {
 		t.Errorf("%+v", found)
 	}
@@ -332,7 +332,7 @@ func TestSeeds(t *testing.T) {
 	seen := map[uint64]bool{}
 	for _, d := range All() {
 		for repeat := 1; repeat <= 3; repeat++ {
-			seen[r.seed(d, repeat)] = true
+			seen[r.seedOf(d, repeat)] = true
 		}
 	}
 	if len(seen) != 3*len(All()) {

@@ -30,22 +30,22 @@ const (
 	deletesPerMulti = 200
 )
 
-// grounds are the part of the tree that a run may use, and its lock. One process at a time has them.
-type grounds struct {
+// testGrounds are the part of the tree that a run may use, and its lock. One process at a time has them.
+type testGrounds struct {
 	keeper  *client.Client
 	chroots []string
 }
 
 // takeGrounds takes the lock of an ensemble, within connectLimit.
-func takeGrounds(ctx context.Context, servers string) (*grounds, error) {
+func takeGrounds(ctx context.Context, servers string) (*testGrounds, error) {
 	ctx, stop := context.WithTimeout(ctx, connectLimit)
 	defer stop()
 	keeper, err := client.Dial(ctx, servers, client.Config{Timeout: lockTimeout, GiveUpAfter: client.NeverGiveUp})
 	if err != nil {
 		return nil, connectError(ctx, servers, err)
 	}
-	g := &grounds{keeper: keeper}
-	if err := g.lock(ctx); err != nil {
+	g := &testGrounds{keeper: keeper}
+	if err := g.createLock(ctx); err != nil {
 		err = connectError(ctx, servers, err)
 		if keeper.Close(ctx) != nil {
 			keeper.Abandon()
@@ -55,8 +55,7 @@ func takeGrounds(ctx context.Context, servers string) (*grounds, error) {
 	return g, nil
 }
 
-// connectError says at the end of connectLimit which ensemble did not do what it was asked for, and returns other errors as
-// they are.
+// connectError names the ensemble that did not reply within connectLimit, and returns other errors as they are.
 func connectError(ctx context.Context, servers string, err error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
@@ -65,8 +64,8 @@ func connectError(ctx context.Context, servers string, err error) error {
 		servers, connectLimit, err)
 }
 
-// lock creates the lock's node.
-func (g *grounds) lock(ctx context.Context) error {
+// createLock creates the lock's node.
+func (g *testGrounds) createLock(ctx context.Context) error {
 	if err := g.keeper.CreateAll(ctx, home, client.Container); err != nil && !errors.Is(err, client.ErrNodeExists) {
 		return err
 	}
@@ -85,7 +84,7 @@ func (g *grounds) lock(ctx context.Context) error {
 }
 
 // isHeld returns an error if the lock may be another process's by now.
-func (g *grounds) isHeld() error {
+func (g *testGrounds) isHeld() error {
 	if !g.keeper.State().State.IsFinal() {
 		return nil
 	}
@@ -93,7 +92,7 @@ func (g *grounds) isHeld() error {
 }
 
 // newChroot makes a chroot for a drill.
-func (g *grounds) newChroot(ctx context.Context, name string) (string, error) {
+func (g *testGrounds) newChroot(ctx context.Context, name string) (string, error) {
 	root := groundsPrefix + name
 	if err := g.keeper.CreateAll(ctx, root, client.Container); err != nil {
 		return "", err
@@ -102,8 +101,8 @@ func (g *grounds) newChroot(ctx context.Context, name string) (string, error) {
 	return root, nil
 }
 
-// clear removes the chroots of this run. Those that it cannot remove stay in g.chroots.
-func (g *grounds) clear(ctx context.Context) error {
+// removeChroots removes the chroots of this run. Those that it cannot remove stay in g.chroots.
+func (g *testGrounds) removeChroots(ctx context.Context) error {
 	var errs []error
 	g.chroots = slices.DeleteFunc(g.chroots, func(root string) bool {
 		err := removeTree(ctx, g.keeper, root)
@@ -115,8 +114,8 @@ func (g *grounds) clear(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// leftovers returns the chroots that earlier runs have left.
-func (g *grounds) leftovers(ctx context.Context) (roots []string, err error) {
+// listLeftovers returns the chroots that earlier runs have left.
+func (g *testGrounds) listLeftovers(ctx context.Context) (roots []string, err error) {
 	names, _, err := g.keeper.Children(ctx, home)
 	for _, name := range names {
 		if root := path.Join(home, name); strings.HasPrefix(root, groundsPrefix) {
@@ -136,17 +135,17 @@ func RemoveLeftovers(ctx context.Context, servers string) (removed []string, err
 	}
 	listed, stop := context.WithTimeout(ctx, connectLimit)
 	defer stop()
-	found, err := g.leftovers(listed)
+	found, err := g.listLeftovers(listed)
 	g.chroots = slices.Clone(found)
-	err = errors.Join(err, g.leave(context.WithoutCancel(ctx)))
+	err = errors.Join(err, g.removeAll(context.WithoutCancel(ctx)))
 	return slices.DeleteFunc(found, func(root string) bool { return slices.Contains(g.chroots, root) }), err
 }
 
-// leave clears the grounds, removes home if it is empty, and gives up the lock.
-func (g *grounds) leave(ctx context.Context) error {
+// removeAll clears the grounds, removes home if it is empty, and gives up the lock.
+func (g *testGrounds) removeAll(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, cleanLimit)
 	defer stop()
-	err := g.clear(ctx)
+	err := g.removeChroots(ctx)
 	if held := g.keeper.Delete(ctx, lockPath, client.AnyVersion); held != nil && !errors.Is(held, client.ErrNoNode) {
 		err = errors.Join(err, held)
 	}

@@ -35,10 +35,10 @@ func TestGrounds(t *testing.T) {
 		}
 	}
 	user.Abandon()
-	if roots, err := g.leftovers(ctx); err != nil || len(roots) != 1 || roots[0] != "/rollcall-drills/run-leader-kill-1" {
+	if roots, err := g.listLeftovers(ctx); err != nil || len(roots) != 1 || roots[0] != "/rollcall-drills/run-leader-kill-1" {
 		t.Errorf("%q, %v", roots, err)
 	}
-	if err := g.leave(ctx); err != nil {
+	if err := g.removeAll(ctx); err != nil {
 		t.Fatal(err)
 	}
 	all, err := client.Dial(ctx, srv.ConnectString(), client.Config{})
@@ -53,7 +53,7 @@ func TestGrounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := again.leave(ctx); err != nil {
+	if err := again.removeAll(ctx); err != nil {
 		t.Error(err)
 	}
 }
@@ -70,7 +70,7 @@ func TestLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	crashed.chroots = nil
-	if err := crashed.leave(ctx); err != nil {
+	if err := crashed.removeAll(ctx); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Config{Target: &fakeTarget{server: servers}, AmongOthers: true}.Check(ctx)

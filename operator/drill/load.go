@@ -13,8 +13,8 @@ import (
 	"rollcall/operator/drill/witness"
 )
 
-// clients are the load of one drill, and where its members stood when it began.
-type clients struct {
+// drillClients are the load of one drill, and where its members stood when it began.
+type drillClients struct {
 	load  *load.Load
 	began time.Time
 	mark  uint64 // of package witness
@@ -28,7 +28,7 @@ const (
 )
 
 // startClients starts the load of a drill below a chroot.
-func (r *Runner) startClients(ctx context.Context, used target.Target, chroot string, seed uint64) (*clients, error) {
+func (r *Runner) startClients(ctx context.Context, used target.Target, chroot string, seed uint64) (*drillClients, error) {
 	cfg := load.Config{Chroot: chroot, Timeout: r.cfg.Timeout, Tick: r.cfg.Tick, Seed: seed}
 	if own, ok := used.(*target.Processes); ok {
 		cfg.TLS = own.ClientTLS()
@@ -48,12 +48,11 @@ func (r *Runner) startClients(ctx context.Context, used target.Target, chroot st
 	if err != nil {
 		return nil, err
 	}
-	return &clients{l, began, mark}, nil
+	return &drillClients{l, began, mark}, nil
 }
 
-// finish stops the load, asks the members what they know, and writes into found what was seen and whether the promises
-// were kept.
-func (c *clients) finish(ctx context.Context, s *stage, limits judge.Limits, found *result.Drill) {
+// stopAndJudge stops the load, collects the members' testimonies, and writes the observations and verdicts into found.
+func (c *drillClients) stopAndJudge(ctx context.Context, s *stage, limits judge.Limits, found *result.Drill) {
 	stopped, stop := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer stop()
 	evidence := c.load.Stop(stopped)
@@ -90,8 +89,8 @@ var harmless = []target.Kind{target.Add, target.Secret, target.Keys, target.Back
 // showEvery is the time between two numbers on the display.
 const showEvery = 250 * time.Millisecond
 
-// show updates the display until ctx ends.
-func (c *clients) show(ctx context.Context, live report.Live, ends time.Time) {
+// updateDisplay updates the display until ctx ends.
+func (c *drillClients) updateDisplay(ctx context.Context, live report.Live, ends time.Time) {
 	var shown report.Numbers
 	ticker := time.NewTicker(showEvery)
 	defer ticker.Stop()

@@ -16,27 +16,27 @@ import (
 
 // The steps of this file do what operators do, by the commands that the docs name.
 
-// upgrade upgrades all members but one, as docs/upgrade.md advises to those who want to go back, and rolls them back.
-func upgrade(s *stage) error {
-	names, err := s.followers()
+// upgradeMembers upgrades all members but one, as docs/upgrade.md advises to those who want to go back, and rolls them back.
+func upgradeMembers(s *stage) error {
+	names, err := s.listFollowers()
 	if err != nil {
 		return err
 	}
-	leader, err := s.leader()
+	leader, err := s.awaitLeader()
 	if err != nil {
 		return err
 	}
 	names = append(names[1:], leader) // the first one stays
 	for _, name := range names {
-		if err := s.changes(target.Fault{Kind: target.Upgrade, Member: name}, "upgrade of "+s.describe(name)); err != nil {
+		if err := s.changeMember(target.Fault{Kind: target.Upgrade, Member: name}, "upgrade of "+s.describeMember(name)); err != nil {
 			return err
 		}
 	}
-	if err := s.timeouts(1); err != nil {
+	if err := s.waitTimeouts(1); err != nil {
 		return err
 	}
 	for _, name := range slices.Backward(names) {
-		if err := s.undoes("rollback of " + s.describe(name)); err != nil {
+		if err := s.undoChange("rollback of " + s.describeMember(name)); err != nil {
 			return err
 		}
 	}
@@ -44,46 +44,46 @@ func upgrade(s *stage) error {
 }
 
 func addMember(s *stage) error {
-	host, err := s.follower()
+	host, err := s.pickFollower()
 	if err != nil {
 		return err
 	}
 	before := memberNames(s.target)
-	if err := s.changes(target.Fault{Kind: target.Add, Member: host}, "a member is added, at member "+host); err != nil {
+	if err := s.changeMember(target.Fault{Kind: target.Add, Member: host}, "a member is added, at member "+host); err != nil {
 		return err
 	}
 	if err := s.readNew(before); err != nil {
 		return err
 	}
-	return s.undoes("the member is removed, at member " + host)
+	return s.undoChange("the member is removed, at member " + host)
 }
 
 func replaceMember(s *stage) error {
-	name, err := s.follower()
+	name, err := s.pickFollower()
 	if err != nil {
 		return err
 	}
 	before := memberNames(s.target)
-	if err := s.changes(target.Fault{Kind: target.Replace, Member: name}, "member "+name+" is replaced by another one"); err != nil {
+	if err := s.changeMember(target.Fault{Kind: target.Replace, Member: name}, "member "+name+" is replaced by another one"); err != nil {
 		return err
 	}
 	if err := s.readNew(before); err != nil {
 		return err
 	}
-	return s.undoes("member " + name + " comes back without its data, in place of the other one")
+	return s.undoChange("member " + name + " comes back without its data, in place of the other one")
 }
 
-// readNew lets the clients go on for a session timeout, and reads what they have written from the members that are not
+// readNew lets the clients run for a session timeout, and reads what they have written from the members that are not
 // among those before.
 func (s *stage) readNew(before []string) error {
-	if err := s.timeouts(1); err != nil {
+	if err := s.waitTimeouts(1); err != nil {
 		return err
 	}
 	for _, m := range s.target.Members() {
 		if slices.Contains(before, m.Name) {
 			continue
 		}
-		if err := s.clients.load.ReadCopy(s.ctx, result.Member{Name: m.Name, Clients: m.Clients}, judge.Copy{Kind: judge.Joined, From: s.now()}); err != nil {
+		if err := s.clients.load.ReadCopy(s.ctx, result.Member{Name: m.Name, Clients: m.Clients}, judge.Copy{Kind: judge.Joined, From: s.sinceStart()}); err != nil {
 			return err
 		}
 	}
@@ -92,17 +92,17 @@ func (s *stage) readNew(before []string) error {
 
 // restoreBackup makes a backup, begins another ensemble with it, and reads it from each of its members.
 func restoreBackup(s *stage) (err error) {
-	name, err := s.follower()
+	name, err := s.pickFollower()
 	if err != nil {
 		return err
 	}
 	file := filepath.Join(os.TempDir(), "rollcall-drill-"+rand.Text()[:8]+".backup")
-	made := judge.Copy{Kind: judge.Restored, From: s.now()}
-	if err := s.breaks(target.Fault{Kind: target.Backup, Member: name, File: file}, "backup at "+s.describe(name)); err != nil {
+	made := judge.Copy{Kind: judge.Restored, From: s.sinceStart()}
+	if err := s.breakMember(target.Fault{Kind: target.Backup, Member: name, File: file}, "backup at "+s.describeMember(name)); err != nil {
 		return err
 	}
-	made.To = s.now()
-	s.healed(s.open[len(s.open)-1].at)
+	made.To = s.sinceStart()
+	s.noteHealed(s.openFaults[len(s.openFaults)-1].at)
 	ends := s.clientFault("restore", "another ensemble begins with the backup")
 	defer ends()
 	restored, err := s.own(s.ctx, target.ProcessConfig{Restore: file})
@@ -114,58 +114,58 @@ func restoreBackup(s *stage) (err error) {
 		read := result.Member{Name: "restored-" + m.Name, Clients: m.Clients}
 		err = errors.Join(err, s.clients.load.ReadCopy(s.ctx, read, made))
 	}
-	return errors.Join(err, s.repairs())
+	return errors.Join(err, s.repairAll())
 }
 
 func rotateSecret(s *stage) error {
-	return s.rotate(target.Secret, "the secret is rotated", map[string]string{
+	return s.rotateSteps(target.Secret, "the secret is rotated", map[string]string{
 		target.Both: "gets a second secret", target.New: "has the new secret alone",
 	})
 }
 
 func rotateKeys(s *stage) error {
-	return s.rotate(target.Keys, "the certificates are rotated", map[string]string{
+	return s.rotateSteps(target.Keys, "the certificates are rotated", map[string]string{
 		target.Both: "believes both authorities", target.Own: "gets a new certificate", target.New: "believes the new authority alone",
 	})
 }
 
-// rotate makes the steps of a rotation, each at one member after the other. No client may lose its connection meanwhile.
-func (s *stage) rotate(kind target.Kind, text string, steps map[string]string) error {
-	began := s.now()
+// rotateSteps makes the steps of a rotation, each at one member after the other. No client may lose its connection meanwhile.
+func (s *stage) rotateSteps(kind target.Kind, text string, steps map[string]string) error {
+	began := s.sinceStart()
 	for _, mode := range []string{target.Both, target.Own, target.New} {
 		if steps[mode] == "" {
 			continue
 		}
 		for _, name := range memberNames(s.target) {
-			if err := s.changes(target.Fault{Kind: kind, Member: name, Mode: mode}, "member "+name+" "+steps[mode]); err != nil {
+			if err := s.changeMember(target.Fault{Kind: kind, Member: name, Mode: mode}, "member "+name+" "+steps[mode]); err != nil {
 				return err
 			}
 		}
 	}
-	if err := s.wait(settleTime); err != nil {
+	if err := s.waitFor(settleTime); err != nil {
 		return err
 	}
-	s.windows = append(s.windows, judge.Window{Kind: judge.Calm, From: began, To: s.now(), Text: text})
-	return s.repairs()
+	s.windows = append(s.windows, judge.Window{Kind: judge.Calm, From: began, To: s.sinceStart(), Text: text})
+	return s.repairAll()
 }
 
 // moveIn has Rollcall take the place of ZooKeeper.
 func moveIn(s *stage) error {
-	window := judge.Window{Kind: judge.Moved, From: s.now(), Text: "Rollcall takes the place of ZooKeeper"}
-	if err := s.breaks(target.Fault{Kind: target.MoveIn, Member: memberNames(s.target)[0]}, window.Text); err != nil {
+	window := judge.Window{Kind: judge.Moved, From: s.sinceStart(), Text: "Rollcall takes the place of ZooKeeper"}
+	if err := s.breakMember(target.Fault{Kind: target.MoveIn, Member: memberNames(s.target)[0]}, window.Text); err != nil {
 		return err
 	}
-	leads := func(ctx context.Context) error { _, err := s.leads(ctx); return err }
+	leads := func(ctx context.Context) error { _, err := s.currentLeader(ctx); return err }
 	if err := awaitWell(s.ctx, leads, wellLimit); err != nil {
 		return err
 	}
-	window.To = s.now()
+	window.To = s.sinceStart()
 	s.windows = append(s.windows, window)
 	if err := s.awaitWell(wellLimit); err != nil {
 		return err
 	}
-	if err := s.repairs(); err != nil {
+	if err := s.repairAll(); err != nil {
 		return err
 	}
-	return s.timeouts(1)
+	return s.waitTimeouts(1)
 }

@@ -26,7 +26,7 @@ func PrintPlan(w io.Writer, c Config, drills []*Drill) error {
 		}
 		fits++
 		lasts += d.Lasts(c.Timeout) * time.Duration(c.Repeat)
-		fmt.Fprintf(&b, "%3d. %s%s: %s\n", i+1, d.Name, times(c.Repeat), d.Does)
+		fmt.Fprintf(&b, "%3d. %s%s: %s\n", i+1, d.Name, timesText(c.Repeat), d.Does)
 	}
 	fmt.Fprintf(&b, "\n%d of %d drills run, for about %v. What they break is written down first and healed at the end, on Ctrl-C too;\n"+
 		"after a crash, \"rollcall drill heal\" heals it.\n", fits, len(drills), lasts.Round(time.Second))
@@ -34,7 +34,7 @@ func PrintPlan(w io.Writer, c Config, drills []*Drill) error {
 	return err
 }
 
-func times(n int) string {
+func timesText(n int) string {
 	if n == 1 {
 		return ""
 	}

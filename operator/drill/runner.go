@@ -43,12 +43,12 @@ const MaxRepeat = 100
 type Runner struct {
 	cfg     Config
 	servers string
-	grounds *grounds
+	grounds *testGrounds
 	ends    time.Time // when all drills are done, about
 }
 
 // Check returns nil if the ensemble may be drilled: it is well, nothing of an earlier run is broken or left, and no
-// sessions of others exist. It takes the lock, so nobody else drills until Close.
+// sessions of others exist. It takes the lock, so no other drill runs until Close.
 func (c Config) Check(ctx context.Context) (*Runner, error) {
 	if err := target.Healthy(ctx, c.Target.Members()); err != nil {
 		return nil, fmt.Errorf("the ensemble is not well, and a drill would make it worse: %w", err)
@@ -64,17 +64,17 @@ func (c Config) Check(ctx context.Context) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	left, err := g.leftovers(ctx)
+	left, err := g.listLeftovers(ctx)
 	if err == nil && len(left) > 0 {
 		err = leftError(left, servers)
 	}
 	if err != nil {
-		return nil, errors.Join(err, g.leave(ctx))
+		return nil, errors.Join(err, g.removeAll(ctx))
 	}
 	return &Runner{cfg: c, servers: servers, grounds: g}, nil
 }
 
-// othersLimit is how long a run waits for the sessions of others to end. Those of an earlier run, or of a client that has
+// othersLimit bounds the wait for the end of other clients' sessions. Those of an earlier run, or of a client that has
 // just crashed, end within about their timeout and two ticks.
 const othersLimit = 10 * time.Second
 
@@ -129,11 +129,11 @@ func (r *Runner) Run(ctx context.Context, drills []*Drill) (result.Run, error) {
 	}
 	for i, d := range drills {
 		for repeat := 1; repeat <= r.cfg.Repeat; repeat++ {
-			r.ends = time.Now().Add(r.left(drills[i:], repeat))
+			r.ends = time.Now().Add(r.timeLeft(drills[i:], repeat))
 			r.cfg.Live.Began(report.Current{
 				Name: d.Name, Title: d.Title, Repeat: repeat, Of: r.cfg.Repeat, Number: i + 1, All: len(drills),
 			})
-			found, err := r.one(ctx, d, repeat)
+			found, err := r.runOnce(ctx, d, repeat)
 			run.Drills = append(run.Drills, found)
 			run.Ended = time.Now()
 			r.cfg.Live.Ended(found)
@@ -148,8 +148,8 @@ func (r *Runner) Run(ctx context.Context, drills []*Drill) (result.Run, error) {
 	return run, nil
 }
 
-// left returns about how long the drills take, if the first one is at a repeat.
-func (r *Runner) left(drills []*Drill, repeat int) (left time.Duration) {
+// timeLeft returns about how long the drills take, if the first one is at a repeat.
+func (r *Runner) timeLeft(drills []*Drill, repeat int) (left time.Duration) {
 	for _, d := range drills {
 		left += d.Lasts(r.cfg.Timeout) * time.Duration(r.cfg.Repeat)
 	}
@@ -159,24 +159,24 @@ func (r *Runner) left(drills []*Drill, repeat int) (left time.Duration) {
 // healLimit bounds the repair of everything after ctx has ended.
 const healLimit = time.Minute
 
-// one runs one drill once. Its error means that no other drill may follow.
-func (r *Runner) one(ctx context.Context, d *Drill, repeat int) (found result.Drill, err error) {
-	found = result.Drill{Name: d.Name, Title: d.Title, Repeat: repeat, Seed: r.seed(d, repeat), Began: time.Now(), Outcome: result.Pass}
+// runOnce runs one drill once. Its error means that no other drill may follow.
+func (r *Runner) runOnce(ctx context.Context, d *Drill, repeat int) (found result.Drill, err error) {
+	found = result.Drill{Name: d.Name, Title: d.Title, Repeat: repeat, Seed: r.seedOf(d, repeat), Began: time.Now(), Outcome: result.Pass}
 	defer func() { found.Took = result.Since(time.Since(found.Began)) }()
 	if err := d.Fits(r.cfg); err != nil {
 		found.Outcome, found.Reason = result.NotRun, err.Error()
 		return found, nil
 	}
 	if err := r.grounds.isHeld(); err != nil {
-		return r.failed(found, err), err
+		return r.failedResult(found, err), err
 	}
 	root, err := r.grounds.newChroot(ctx, chrootName(d, repeat))
 	if err != nil {
-		return r.failed(found, err), err
+		return r.failedResult(found, err), err
 	}
-	stepsErr, healErr := r.perform(ctx, d, root, &found)
+	stepsErr, healErr := r.performSteps(ctx, d, root, &found)
 	if err := errors.Join(stepsErr, healErr); err != nil {
-		found = r.failed(found, err)
+		found = r.failedResult(found, err)
 	}
 	if healErr != nil {
 		return found, healErr
@@ -186,7 +186,7 @@ func (r *Runner) one(ctx context.Context, d *Drill, repeat int) (found result.Dr
 	}
 	clean, stop := context.WithTimeout(ctx, cleanLimit)
 	defer stop()
-	return found, r.grounds.clear(clean)
+	return found, r.grounds.removeChroots(clean)
 }
 
 // chrootName returns a name for the chroot of a drill that no other one has. It does not depend on the clock, which may be
@@ -196,13 +196,13 @@ func chrootName(d *Drill, repeat int) string {
 	return fmt.Sprintf("%s-%d-%s", d.Name, repeat, crand.Text()[:letters])
 }
 
-func (r *Runner) failed(found result.Drill, err error) result.Drill {
+func (r *Runner) failedResult(found result.Drill, err error) result.Drill {
 	found.Outcome, found.Reason = result.Fail, strings.ReplaceAll(err.Error(), "\n", "; ") // it is shown in one line
 	return found
 }
 
-// seed returns the seed of a repeat of a drill. It does not depend on the drills before it.
-func (r *Runner) seed(d *Drill, repeat int) uint64 {
+// seedOf returns the seed of a repeat of a drill. It does not depend on the drills before it.
+func (r *Runner) seedOf(d *Drill, repeat int) uint64 {
 	seed := r.cfg.Seed<<8 + uint64(repeat)
 	for _, letter := range []byte(d.Name) {
 		seed = seed*1099511628211 ^ uint64(letter) // FNV's prime
@@ -210,9 +210,9 @@ func (r *Runner) seed(d *Drill, repeat int) uint64 {
 	return seed
 }
 
-// perform runs the steps of a drill beside the load, and has the evidence judged. stepsErr says why the drill did not
-// go as planned, and healErr that the ensemble is not as it was.
-func (r *Runner) perform(ctx context.Context, d *Drill, root string, found *result.Drill) (stepsErr, healErr error) {
+// performSteps runs the steps of a drill beside the load, and has the evidence judged. stepsErr is the reason why the
+// drill did not go as planned, and healErr means that the ensemble is not as it was.
+func (r *Runner) performSteps(ctx context.Context, d *Drill, root string, found *result.Drill) (stepsErr, healErr error) {
 	used := r.cfg.Target
 	if d.own != nil {
 		own, err := r.cfg.Own(ctx, *d.own)
@@ -225,30 +225,30 @@ func (r *Runner) perform(ctx context.Context, d *Drill, root string, found *resu
 	members := used.Members()
 	s := &stage{
 		ctx: ctx, target: used, own: r.cfg.Own, servers: connectString(members) + root, apart: map[string][]string{}, timeout: r.cfg.Timeout, live: r.cfg.Live,
-		rng:   rand.New(rand.NewPCG(found.Seed, 1)),
-		leads: func(ctx context.Context) (string, error) { return leader(ctx, used.Members()) }, // they may change
-		well:  func(ctx context.Context) error { return target.Healthy(ctx, used.Members()) },
+		rng:           rand.New(rand.NewPCG(found.Seed, 1)),
+		currentLeader: func(ctx context.Context) (string, error) { return findLeader(ctx, used.Members()) }, // they may change
+		checkHealth:   func(ctx context.Context) error { return target.Healthy(ctx, used.Members()) },
 	}
 	load, err := r.startClients(ctx, used, root, found.Seed)
 	if err != nil {
 		return err, nil
 	}
-	s.began, s.clients = load.began, load
+	s.startedAt, s.clients = load.began, load
 	shown, stopShowing := context.WithCancel(context.WithoutCancel(ctx))
 	var showing sync.WaitGroup
-	showing.Go(func() { load.show(shown, r.cfg.Live, r.ends) })
+	showing.Go(func() { load.updateDisplay(shown, r.cfg.Live, r.ends) })
 	showing.Go(func() { found.Leaders = s.followLeaders(shown, members) })
-	if stepsErr = s.wait(settleTime); stepsErr == nil {
+	if stepsErr = s.waitFor(settleTime); stepsErr == nil {
 		load.load.Abandon(abandonedHolders)
 		stepsErr = d.run(s)
 	}
 	healErr = s.healAll(ctx)
 	if stepsErr == nil && healErr == nil {
-		stepsErr = s.settle()
+		stepsErr = s.settleClients()
 	}
 	stopShowing()
 	showing.Wait()
-	load.finish(ctx, s, judge.Limits{Gap: result.Since(r.cfg.MaxPause)}, found)
+	load.stopAndJudge(ctx, s, judge.Limits{Gap: result.Since(r.cfg.MaxPause)}, found)
 	return stepsErr, healErr
 }
 
@@ -267,22 +267,22 @@ const (
 	// abandonedHolders is the number of sessions that lose their clients when each drill begins: theirs must end in time, whatever
 	// is broken.
 	abandonedHolders = 2
-	// leaderInterval is the time between two looks for the leader, and leaderLimit bounds each of them: a member
-	// that stands still does not answer.
+	// leaderInterval is the time between two queries for the leader, and leaderLimit bounds each of them: a
+	// member that stands still does not answer.
 	leaderInterval = 250 * time.Millisecond
 	leaderLimit    = 200 * time.Millisecond
 )
 
-// settle waits until the clients have run for settleTime, and until sessions that were abandoned must have ended: while a new
+// settleClients waits until the clients have run for settleTime, and until sessions that were abandoned must have ended: while a new
 // leader gives them a full timeout, nothing would be judged of them.
-func (s *stage) settle() error {
-	err := s.wait(settleTime)
+func (s *stage) settleClients() error {
+	err := s.waitFor(settleTime)
 	for range maxStayedWaits {
 		left := s.clients.load.StayedFor(s.forJudge())
 		if err != nil || left == 0 {
 			break
 		}
-		err = s.wait(min(left+stayedMargin, s.timeout+maxStayedWait))
+		err = s.waitFor(min(left+stayedMargin, s.timeout+maxStayedWait))
 	}
 	return err
 }
@@ -304,7 +304,7 @@ func (s *stage) followLeaders(ctx context.Context, members []target.Member) (lea
 		name := target.Leader(asked, members)
 		stop()
 		if ctx.Err() == nil && name != last && len(leaders) < maxLeaders {
-			last, leaders = name, append(leaders, result.Leader{At: s.now(), Member: name})
+			last, leaders = name, append(leaders, result.Leader{At: s.sinceStart(), Member: name})
 		}
 		select {
 		case <-ctx.Done():
@@ -319,8 +319,8 @@ func (s *stage) followLeaders(ctx context.Context, members []target.Member) (lea
 // to do so.
 const maxLeaders = 1000
 
-// leader returns the member that leads. While there is none, or two say that they do, it is an error.
-func leader(ctx context.Context, members []target.Member) (string, error) {
+// findLeader returns the member that leads. While there is none, or two say that they do, it is an error.
+func findLeader(ctx context.Context, members []target.Member) (string, error) {
 	if name := target.Leader(ctx, members); name != "" {
 		return name, nil
 	}
@@ -332,14 +332,14 @@ func (s *stage) healAll(ctx context.Context) error {
 	heal, stop := context.WithTimeout(context.WithoutCancel(ctx), healLimit+wellLimit)
 	defer stop()
 	s.ctx = heal
-	err := s.repairs()
+	err := s.repairAll()
 	if all := s.target.Heal(heal); all != nil { // it has tried again what could not be repaired
 		return errors.Join(err, all)
 	}
-	for _, f := range s.open { // Heal has ended them, although Repair could not
-		s.healed(f.at)
+	for _, f := range s.openFaults { // Heal has ended them, although Repair could not
+		s.noteHealed(f.at)
 	}
-	s.open = nil
+	s.openFaults = nil
 	if err := s.awaitWell(wellLimit); err != nil {
 		return err
 	}
@@ -348,4 +348,6 @@ func (s *stage) healAll(ctx context.Context) error {
 }
 
 // Close removes what the drills made in the tree and gives up the lock. It does not close the target.
-func (r *Runner) Close(ctx context.Context) error { return r.grounds.leave(context.WithoutCancel(ctx)) }
+func (r *Runner) Close(ctx context.Context) error {
+	return r.grounds.removeAll(context.WithoutCancel(ctx))
+}

@@ -20,23 +20,23 @@ const settleTime = 2 * time.Second
 
 // stage is one run of one drill: what its steps can do, and what they did.
 type stage struct {
-	ctx     context.Context
-	target  target.Target
-	leads   func(context.Context) (string, error) // the name of the member that leads
-	well    func(context.Context) error           // nil if the ensemble is well
-	timeout time.Duration                         // of the clients' sessions
-	servers string                                // the connect string of all members, with the drill's chroot
-	rng     *rand.Rand
-	began   time.Time
-	live    report.Live
-	clients *clients
-	own     func(context.Context, target.ProcessConfig) (target.Target, error) // Config.Own
+	ctx           context.Context
+	target        target.Target
+	currentLeader func(context.Context) (string, error) // the name of the member that leads
+	checkHealth   func(context.Context) error           // nil if the ensemble is well
+	timeout       time.Duration                         // of the clients' sessions
+	servers       string                                // the connect string of all members, with the drill's chroot
+	rng           *rand.Rand
+	startedAt     time.Time
+	live          report.Live
+	clients       *drillClients
+	own           func(context.Context, target.ProcessConfig) (target.Target, error) // Config.Own
 
-	open     []openFault
-	apart    map[string][]string // by the text of a cut: the members at its other side, if not all
-	faults   []result.Fault
-	windows  []judge.Window
-	verdicts []result.Verdict
+	openFaults []openFault
+	apart      map[string][]string // by the text of a cut: the members at its other side, if not all
+	faults     []result.Fault
+	windows    []judge.Window
+	verdicts   []result.Verdict
 }
 
 // openFault is a fault that has not been repaired.
@@ -45,10 +45,10 @@ type openFault struct {
 	at    int // its place in faults
 }
 
-func (s *stage) now() result.Millis { return result.Since(time.Since(s.began)) }
+func (s *stage) sinceStart() result.Millis { return result.Since(time.Since(s.startedAt)) }
 
-// wait lets the clients go on for d.
-func (s *stage) wait(d time.Duration) error {
+// waitFor lets the clients run for d.
+func (s *stage) waitFor(d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -59,25 +59,27 @@ func (s *stage) wait(d time.Duration) error {
 	}
 }
 
-// timeouts waits for so many session timeouts.
-func (s *stage) timeouts(n float64) error { return s.wait(time.Duration(n * float64(s.timeout))) }
+// waitTimeouts waits for so many session timeouts.
+func (s *stage) waitTimeouts(n float64) error {
+	return s.waitFor(time.Duration(n * float64(s.timeout)))
+}
 
-// leader returns the member that leads. It waits for one: a busy machine may answer too late that one leads.
-func (s *stage) leader() (string, error) {
+// awaitLeader returns the member that leads. It waits for one: a busy machine may answer too late that one leads.
+func (s *stage) awaitLeader() (string, error) {
 	for left := wellLimit; ; left -= wellInterval {
-		name, err := s.leads(s.ctx)
+		name, err := s.currentLeader(s.ctx)
 		if err == nil || left <= 0 {
 			return name, err
 		}
-		if err := s.wait(wellInterval); err != nil {
+		if err := s.waitFor(wellInterval); err != nil {
 			return "", err
 		}
 	}
 }
 
-// followers returns the members that do not lead, in an order drawn by the seed.
-func (s *stage) followers() ([]string, error) {
-	leader, err := s.leader()
+// listFollowers returns the members that do not lead, in an order drawn by the seed.
+func (s *stage) listFollowers() ([]string, error) {
+	leader, err := s.awaitLeader()
 	if err != nil {
 		return nil, err
 	}
@@ -94,23 +96,23 @@ func (s *stage) followers() ([]string, error) {
 	return names, nil
 }
 
-// follower returns a member that does not lead.
-func (s *stage) follower() (string, error) {
-	names, err := s.followers()
+// pickFollower returns a member that does not lead.
+func (s *stage) pickFollower() (string, error) {
+	names, err := s.listFollowers()
 	if err != nil {
 		return "", err
 	}
 	return names[0], nil
 }
 
-// breaks makes a fault. text says for people what it does.
-func (s *stage) breaks(f target.Fault, text string) error {
-	shown := result.Fault{Kind: string(f.Kind), Member: f.Member, Text: text, From: s.now(), To: -1}
+// breakMember makes a fault. text says for people what it does.
+func (s *stage) breakMember(f target.Fault, text string) error {
+	shown := result.Fault{Kind: string(f.Kind), Member: f.Member, Text: text, From: s.sinceStart(), To: -1}
 	if f.From != nil {
 		s.apart[text] = f.From
 	}
 	s.live.Broke(shown)
-	s.open = append(s.open, openFault{f, len(s.faults)}) // after an error, a part of it may be there
+	s.openFaults = append(s.openFaults, openFault{f, len(s.faults)}) // after an error, a part of it may be there
 	s.faults = append(s.faults, shown)
 	if err := s.target.Break(s.ctx, f); err != nil {
 		return fmt.Errorf("%s: %w", text, err)
@@ -118,91 +120,91 @@ func (s *stage) breaks(f target.Fault, text string) error {
 	return nil
 }
 
-// repairs ends all faults, the latest first.
-func (s *stage) repairs() error {
-	for len(s.open) > 0 {
-		last := s.open[len(s.open)-1]
+// repairAll ends all faults, the latest first.
+func (s *stage) repairAll() error {
+	for len(s.openFaults) > 0 {
+		last := s.openFaults[len(s.openFaults)-1]
 		if err := s.target.Repair(s.ctx, last.fault); err != nil {
 			return fmt.Errorf("the end of %q: %w", s.faults[last.at].Text, err)
 		}
-		s.open = s.open[:len(s.open)-1]
-		s.healed(last.at)
+		s.openFaults = s.openFaults[:len(s.openFaults)-1]
+		s.noteHealed(last.at)
 	}
 	return nil
 }
 
-// repair ends the fault of a member.
-func (s *stage) repair(member string) error {
-	at := slices.IndexFunc(s.open, func(o openFault) bool { return o.fault.Member == member })
+// repairMember ends the fault of a member.
+func (s *stage) repairMember(member string) error {
+	at := slices.IndexFunc(s.openFaults, func(o openFault) bool { return o.fault.Member == member })
 	if at < 0 {
 		return fmt.Errorf("member %s has no fault", member)
 	}
-	o := s.open[at]
+	o := s.openFaults[at]
 	if err := s.target.Repair(s.ctx, o.fault); err != nil {
 		return fmt.Errorf("the end of %q: %w", s.faults[o.at].Text, err)
 	}
-	s.open = slices.Delete(s.open, at, at+1)
-	s.healed(o.at)
+	s.openFaults = slices.Delete(s.openFaults, at, at+1)
+	s.noteHealed(o.at)
 	return nil
 }
 
-// changes does what an operator does to a member, and waits until the ensemble is well. It stays until repairs or undoes.
-func (s *stage) changes(f target.Fault, text string) error {
-	if err := s.breaks(f, text); err != nil {
+// changeMember does what an operator does to a member, and waits until the ensemble is well. It stays until repairs or undoes.
+func (s *stage) changeMember(f target.Fault, text string) error {
+	if err := s.breakMember(f, text); err != nil {
 		return err
 	}
 	if err := s.awaitWell(wellLimit); err != nil {
 		return err
 	}
-	s.healed(s.open[len(s.open)-1].at)
+	s.noteHealed(s.openFaults[len(s.openFaults)-1].at)
 	return nil
 }
 
-// undoes takes back what changes did last, and waits until the ensemble is well. text says for people what it does.
-func (s *stage) undoes(text string) error {
-	last := &s.open[len(s.open)-1]
-	shown := result.Fault{Kind: string(last.fault.Kind), Member: last.fault.Member, Text: text, From: s.now(), To: -1}
+// undoChange takes back what changes did last, and waits until the ensemble is well. text says for people what it does.
+func (s *stage) undoChange(text string) error {
+	last := &s.openFaults[len(s.openFaults)-1]
+	shown := result.Fault{Kind: string(last.fault.Kind), Member: last.fault.Member, Text: text, From: s.sinceStart(), To: -1}
 	s.live.Broke(shown)
 	last.at, s.faults = len(s.faults), append(s.faults, shown)
 	at := last.at
 	if err := s.target.Repair(s.ctx, last.fault); err != nil {
 		return fmt.Errorf("%s: %w", text, err)
 	}
-	s.open = s.open[:len(s.open)-1]
+	s.openFaults = s.openFaults[:len(s.openFaults)-1]
 	if err := s.awaitWell(wellLimit); err != nil {
 		return err
 	}
-	s.healed(at)
+	s.noteHealed(at)
 	return nil
 }
 
-// healed records that the fault at a place has ended, unless that is known.
-func (s *stage) healed(at int) {
+// noteHealed records that the fault at a place has ended, unless that is known.
+func (s *stage) noteHealed(at int) {
 	if s.faults[at].To >= 0 {
 		return
 	}
-	s.faults[at].To = s.now()
+	s.faults[at].To = s.sinceStart()
 	s.live.Healed(s.faults[at])
 }
 
-// during makes the faults, waits for so many session timeouts, and repairs them.
-func (s *stage) during(n float64, faults ...textFault) error {
+// breakFor makes the faults, waits for so many session timeouts, and repairs them.
+func (s *stage) breakFor(n float64, faults ...textFault) error {
 	for _, f := range faults {
-		if err := s.breaks(f.Fault, f.text); err != nil {
+		if err := s.breakMember(f.Fault, f.text); err != nil {
 			return err
 		}
 	}
-	if err := s.timeouts(n); err != nil {
+	if err := s.waitTimeouts(n); err != nil {
 		return err
 	}
-	return s.repairs()
+	return s.repairAll()
 }
 
 // stopsMajority runs steps that keep a majority from working until they end, and notes that time for the judge.
 func (s *stage) stopsMajority(steps func() error) error {
-	from := s.now()
+	from := s.sinceStart()
 	err := steps()
-	s.windows = append(s.windows, judge.Window{Kind: judge.Stopped, From: from, To: s.now(), Text: "the drill stops a majority"})
+	s.windows = append(s.windows, judge.Window{Kind: judge.Stopped, From: from, To: s.sinceStart(), Text: "the drill stops a majority"})
 	return err
 }
 
@@ -213,7 +215,7 @@ type textFault struct {
 }
 
 // awaitWell waits until the ensemble is well, for at most limit.
-func (s *stage) awaitWell(limit time.Duration) error { return awaitWell(s.ctx, s.well, limit) }
+func (s *stage) awaitWell(limit time.Duration) error { return awaitWell(s.ctx, s.checkHealth, limit) }
 
 // wellInterval is the time between two checks of an ensemble that is not well yet.
 const wellInterval = 200 * time.Millisecond
@@ -245,9 +247,9 @@ func awaitWell(ctx context.Context, well func(context.Context) error, limit time
 	}
 }
 
-// describe names a member and what it is: "member 2, the leader".
-func (s *stage) describe(name string) string {
-	if leader, err := s.leads(s.ctx); err == nil && leader == name {
+// describeMember names a member and what it is: "member 2, the leader".
+func (s *stage) describeMember(name string) string {
+	if leader, err := s.currentLeader(s.ctx); err == nil && leader == name {
 		return "member " + name + ", the leader"
 	}
 	return "member " + name

@@ -12,36 +12,36 @@ import (
 const wellLimit = time.Minute
 
 func killLeader(s *stage) error {
-	name, err := s.leader()
+	name, err := s.awaitLeader()
 	if err != nil {
 		return err
 	}
-	return s.during(1, textFault{target.Fault{Kind: target.Kill, Member: name}, "kill -9 of member " + name + ", the leader"})
+	return s.breakFor(1, textFault{target.Fault{Kind: target.Kill, Member: name}, "kill -9 of member " + name + ", the leader"})
 }
 
 func killFollower(s *stage) error {
-	name, err := s.follower()
+	name, err := s.pickFollower()
 	if err != nil {
 		return err
 	}
-	return s.during(1, textFault{target.Fault{Kind: target.Kill, Member: name}, "kill -9 of member " + name + ", a follower"})
+	return s.breakFor(1, textFault{target.Fault{Kind: target.Kill, Member: name}, "kill -9 of member " + name + ", a follower"})
 }
 
 func killMajority(s *stage) error {
-	leader, err := s.leader()
+	leader, err := s.awaitLeader()
 	if err != nil {
 		return err
 	}
-	others, err := s.followers()
+	others, err := s.listFollowers()
 	if err != nil {
 		return err
 	}
 	down := append([]string{leader}, others[:len(s.target.Members())/2]...)
-	return s.stopsMajority(func() error { return s.during(1.5, killsOf(down)...) })
+	return s.stopsMajority(func() error { return s.breakFor(1.5, killsOf(down)...) })
 }
 
 func killAll(s *stage) error {
-	return s.stopsMajority(func() error { return s.during(0.25, killsOf(memberNames(s.target))...) })
+	return s.stopsMajority(func() error { return s.breakFor(0.25, killsOf(memberNames(s.target))...) })
 }
 
 func killsOf(names []string) (faults []textFault) {
@@ -51,32 +51,32 @@ func killsOf(names []string) (faults []textFault) {
 	return faults
 }
 
-// pauses returns steps that stop a member for so many session timeouts.
-func pauses(which func(*stage) (string, error), n float64) func(*stage) error {
+// pauseMember returns steps that stop a member for so many session timeouts.
+func pauseMember(which func(*stage) (string, error), n float64) func(*stage) error {
 	return func(s *stage) error {
 		name, err := which(s)
 		if err != nil {
 			return err
 		}
-		return s.during(n, textFault{target.Fault{Kind: target.Stop, Member: name}, "SIGSTOP of " + s.describe(name)})
+		return s.breakFor(n, textFault{target.Fault{Kind: target.Stop, Member: name}, "SIGSTOP of " + s.describeMember(name)})
 	}
 }
 
 // restartEach ends the followers and then the leader, and starts each before the next one.
 func restartEach(s *stage) error {
-	names, err := s.followers()
+	names, err := s.listFollowers()
 	if err != nil {
 		return err
 	}
-	leader, err := s.leader()
+	leader, err := s.awaitLeader()
 	if err != nil {
 		return err
 	}
 	for _, name := range append(names, leader) {
-		if err := s.breaks(target.Fault{Kind: target.Shut, Member: name}, "restart of "+s.describe(name)); err != nil {
+		if err := s.breakMember(target.Fault{Kind: target.Shut, Member: name}, "restart of "+s.describeMember(name)); err != nil {
 			return err
 		}
-		if err := s.repairs(); err != nil {
+		if err := s.repairAll(); err != nil {
 			return err
 		}
 		if err := s.awaitWell(wellLimit); err != nil {
@@ -87,12 +87,12 @@ func restartEach(s *stage) error {
 }
 
 func wipeFollower(s *stage) error {
-	name, err := s.follower()
+	name, err := s.pickFollower()
 	if err != nil {
 		return err
 	}
 	wipe := textFault{target.Fault{Kind: target.Wipe, Member: name}, "the data of member " + name + " is gone"}
-	if err := s.during(0.5, wipe); err != nil {
+	if err := s.breakFor(0.5, wipe); err != nil {
 		return err
 	}
 	return s.awaitWell(wellLimit)
@@ -101,11 +101,11 @@ func wipeFollower(s *stage) error {
 // wipeMajority leaves a member that is behind and one that is empty alone, and then brings the leader back. Together the
 // two are a majority by number, but neither has what was acknowledged last.
 func wipeMajority(s *stage) error {
-	leader, err := s.leader()
+	leader, err := s.awaitLeader()
 	if err != nil {
 		return err
 	}
-	others, err := s.followers()
+	others, err := s.listFollowers()
 	if err != nil {
 		return err
 	}
@@ -121,13 +121,13 @@ func wipeMajority(s *stage) error {
 		); err != nil {
 			return err
 		}
-		if err := errors.Join(s.repair(behind), s.repair(empty)); err != nil {
+		if err := errors.Join(s.repairMember(behind), s.repairMember(empty)); err != nil {
 			return err
 		}
-		if err := s.timeouts(1.5); err != nil {
+		if err := s.waitTimeouts(1.5); err != nil {
 			return err
 		}
-		return s.repairs()
+		return s.repairAll()
 	})
 	if err != nil {
 		return err
@@ -138,10 +138,10 @@ func wipeMajority(s *stage) error {
 // breakEach makes the faults, and waits for half of a session timeout after each.
 func (s *stage) breakEach(faults ...textFault) error {
 	for _, f := range faults {
-		if err := s.breaks(f.Fault, f.text); err != nil {
+		if err := s.breakMember(f.Fault, f.text); err != nil {
 			return err
 		}
-		if err := s.timeouts(0.5); err != nil {
+		if err := s.waitTimeouts(0.5); err != nil {
 			return err
 		}
 	}
@@ -157,21 +157,21 @@ func cutsOff(which func(*stage) (string, error), f target.Fault, text string) fu
 		}
 		f := f
 		f.Kind, f.Member = target.Cut, name
-		return s.during(2, textFault{f, s.describe(name) + ": " + text})
+		return s.breakFor(2, textFault{f, s.describeMember(name) + ": " + text})
 	}
 }
 
-func bridge(s *stage) error {
-	leader, err := s.leader()
+func bridgePartition(s *stage) error {
+	leader, err := s.awaitLeader()
 	if err != nil {
 		return err
 	}
-	name, err := s.follower()
+	name, err := s.pickFollower()
 	if err != nil {
 		return err
 	}
 	cut := target.Fault{Kind: target.Cut, Member: leader, From: []string{name}}
-	return s.during(2, textFault{cut, "members " + leader + " and " + name + " do not reach each other"})
+	return s.breakFor(2, textFault{cut, "members " + leader + " and " + name + " do not reach each other"})
 }
 
 func slowLinks(s *stage) error {
@@ -183,11 +183,11 @@ func lossyLinks(s *stage) error {
 }
 
 func forgetFlows(s *stage) error {
-	name, err := s.leader()
+	name, err := s.awaitLeader()
 	if err != nil {
 		return err
 	}
-	return s.during(2, textFault{target.Fault{Kind: target.Forget, Member: name}, "the connections of member " + name + ", the leader, are forgotten"})
+	return s.breakFor(2, textFault{target.Fault{Kind: target.Forget, Member: name}, "the connections of member " + name + ", the leader, are forgotten"})
 }
 
 func narrowLinks(s *stage) error {
@@ -201,36 +201,36 @@ func (s *stage) onEachLink(f target.Fault, text string) error {
 		f.Member = m.Name
 		faults = append(faults, textFault{f, text + m.Name})
 	}
-	return s.during(2, faults...)
+	return s.breakFor(2, faults...)
 }
 
 // breaksDisk returns steps that break the leader's disk.
 func breaksDisk(mode string) func(*stage) error {
 	n := map[string]float64{"stall": 1.5, "fail": 1}[mode]
 	return func(s *stage) error {
-		name, err := s.leader()
+		name, err := s.awaitLeader()
 		if err != nil {
 			return err
 		}
-		return s.during(n, textFault{target.Fault{Kind: target.Disk, Member: name, Mode: mode}, "disk " + mode + " at member " + name + ", the leader"})
+		return s.breakFor(n, textFault{target.Fault{Kind: target.Disk, Member: name, Mode: mode}, "disk " + mode + " at member " + name + ", the leader"})
 	}
 }
 
 func fillsDisk(s *stage) error {
-	name, err := s.leader()
+	name, err := s.awaitLeader()
 	if err != nil {
 		return err
 	}
-	return s.during(1, textFault{target.Fault{Kind: target.Fill, Member: name}, "the disk of member " + name + ", the leader, is full"})
+	return s.breakFor(1, textFault{target.Fault{Kind: target.Fill, Member: name}, "the disk of member " + name + ", the leader, is full"})
 }
 
 func stepsClock(s *stage) error {
-	name, err := s.leader()
+	name, err := s.awaitLeader()
 	if err != nil {
 		return err
 	}
 	ahead := target.Fault{Kind: target.Clock, Member: name, Delay: time.Hour}
-	return s.during(1, textFault{ahead, "the clock of member " + name + ", the leader, is an hour ahead"})
+	return s.breakFor(1, textFault{ahead, "the clock of member " + name + ", the leader, is an hour ahead"})
 }
 
 // memberNames returns the names of all members, sorted.
