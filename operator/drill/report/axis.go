@@ -38,8 +38,8 @@ type px float64
 // String implements fmt.Stringer.
 func (p px) String() string { return strconv.FormatFloat(math.Round(float64(p)*10)/10, 'f', -1, 64) }
 
-// axis is the picture of one run of a drill: one time axis, and lanes.
-type axis struct {
+// timeAxis is the picture of one run of a drill: one time axis, and lanes.
+type timeAxis struct {
 	Title, Desc string
 	Width       px
 	Height      px
@@ -95,12 +95,12 @@ type mark struct {
 }
 
 // axisOf draws a run of a drill on an ensemble.
-func axisOf(d result.Drill, members []string) *axis {
-	a := &axis{
+func axisOf(d result.Drill, members []string) *timeAxis {
+	a := &timeAxis{
 		Title: "What happened in " + screentext.Escape(d.Name), Width: axisWidth, PlotLeft: plotLeft, PlotRight: plotRight,
 		span: spanOf(d), y: 4,
 	}
-	a.Desc = a.describe(d)
+	a.Desc = a.describeDrill(d)
 	a.PlotTop = a.y
 	a.addFaults(d.Faults)
 	a.addLeaders(d.Leaders)
@@ -130,32 +130,32 @@ func spanOf(d result.Drill) result.Millis {
 	return span
 }
 
-func (a *axis) describe(d result.Drill) string {
+func (a *timeAxis) describeDrill(d result.Drill) string {
 	var parts []string
 	for _, f := range d.Faults {
-		parts = append(parts, fmt.Sprintf("%s, from %s to %s", screentext.Escape(f.Text), moment(f.From), healedText(f)))
+		parts = append(parts, fmt.Sprintf("%s, from %s to %s", screentext.Escape(f.Text), formatMoment(f.From), healedText(f)))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, "nothing was broken")
 	}
-	return fmt.Sprintf("A time axis of %s. Faults: %s.%s The tables below have the same numbers.", duration(a.span),
+	return fmt.Sprintf("A time axis of %s. Faults: %s.%s The tables below have the same numbers.", formatDuration(a.span),
 		strings.Join(parts, "; "), pausesSentence([]result.Drill{d}))
 }
 
-// x returns the place of a time.
-func (a *axis) x(at result.Millis) px {
+// xOf returns the place of a time.
+func (a *timeAxis) xOf(at result.Millis) px {
 	at = min(max(at, 0), a.span)
 	return plotLeft + px(float64(at)/float64(a.span)*(plotRight-plotLeft))
 }
 
 // addHead begins a group of lanes.
-func (a *axis) addHead(text string) {
+func (a *timeAxis) addHead(text string) {
 	a.Heads = append(a.Heads, label{a.y + 14, text})
 	a.y += headHeight
 }
 
 // addLane adds a lane of the given height.
-func (a *axis) addLane(l lane, height px) {
+func (a *timeAxis) addLane(l lane, height px) {
 	if screentext.Columns(l.Name) > nameColumns {
 		l.Title, l.Name = l.Name, screentext.Truncate(l.Name, nameColumns-1)+"…"
 	}
@@ -164,17 +164,17 @@ func (a *axis) addLane(l lane, height px) {
 	a.y += height + laneGap
 }
 
-// bar returns a bar in the lane that is added next.
-func (a *axis) bar(from, to result.Millis, class, text, title string) bar {
-	x := a.x(from)
-	b := bar{X: x, Y: a.y, Width: max(minBar, a.x(to)-x), Height: barHeight, Title: screentext.Escape(title), Class: class}
-	b.place(screentext.Escape(text))
+// newBar returns a bar in the lane that is added next.
+func (a *timeAxis) newBar(from, to result.Millis, class, text, title string) bar {
+	x := a.xOf(from)
+	b := bar{X: x, Y: a.y, Width: max(minBar, a.xOf(to)-x), Height: barHeight, Title: screentext.Escape(title), Class: class}
+	b.placeText(screentext.Escape(text))
 	return b
 }
 
-// place puts the text into the bar if it fits, and else right of it, or left of it at the end of the axis. Text that
+// placeText puts the text into the bar if it fits, and else right of it, or left of it at the end of the axis. Text that
 // has no room is cut, or left out of a short bar. Tables have it in full.
-func (b *bar) place(text string) {
+func (b *bar) placeText(text string) {
 	wide := px(charWidth * float64(screentext.Columns(text)))
 	b.Text, b.TextY = text, b.Y+barHeight/2+4
 	switch {
@@ -194,25 +194,25 @@ func (b *bar) place(text string) {
 	}
 }
 
-// holds reports whether the text is in the bar.
-func (b *bar) holds() bool { return strings.HasSuffix(b.Class, " holds") }
+// holdsText reports whether the text is in the bar.
+func (b *bar) holdsText() bool { return strings.HasSuffix(b.Class, " holds") }
 
-// end returns the right end of a bar and its text.
-func (b *bar) end() px {
+// rightEnd returns the right end of a bar and its text.
+func (b *bar) rightEnd() px {
 	return max(b.X+b.Width, b.TextX+px(charWidth*float64(screentext.Columns(b.Text))))
 }
 
-func healed(f result.Fault) bool { return f.To >= f.From && f.To > 0 }
+func isHealed(f result.Fault) bool { return f.To >= f.From && f.To > 0 }
 
 func healedText(f result.Fault) string {
-	if healed(f) {
-		return moment(f.To)
+	if isHealed(f) {
+		return formatMoment(f.To)
 	}
 	return "the end"
 }
 
 // addFaults adds a row for each fault that overlaps others.
-func (a *axis) addFaults(faults []result.Fault) {
+func (a *timeAxis) addFaults(faults []result.Fault) {
 	if len(faults) == 0 {
 		return
 	}
@@ -222,10 +222,10 @@ func (a *axis) addFaults(faults []result.Fault) {
 	earlier := func(x, y result.Fault) int { return cmp.Compare(x.From, y.From) }
 	for _, f := range slices.SortedStableFunc(slices.Values(faults), earlier) {
 		to := f.To
-		if !healed(f) {
+		if !isHealed(f) {
 			to = a.span
 		}
-		b := a.bar(f.From, to, "fault", f.Text, fmt.Sprintf("%s: from %s to %s", f.Text, moment(f.From), healedText(f)))
+		b := a.newBar(f.From, to, "fault", f.Text, fmt.Sprintf("%s: from %s to %s", f.Text, formatMoment(f.From), healedText(f)))
 		a.Bands = append(a.Bands, bar{X: b.X, Width: b.Width})
 		row := slices.IndexFunc(rows, func(end px) bool { return end+6 < min(b.X, cmp.Or(b.TextX, b.X)) })
 		switch {
@@ -237,11 +237,11 @@ func (a *axis) addFaults(faults []result.Fault) {
 		}
 		shift := px(row * (barHeight + 3))
 		b.Y, b.TextY = b.Y+shift, b.TextY+shift
-		rows[row] = b.end()
+		rows[row] = b.rightEnd()
 		bars = append(bars, b)
 	}
 	a.y = top
-	l := lane{Name: "broken", Bars: bars, Value: count(len(faults), "fault", "faults")}
+	l := lane{Name: "broken", Bars: bars, Value: countText(len(faults), "fault", "faults")}
 	if left > 0 {
 		l.Value = fmt.Sprintf("%s, %d in the table", l.Value, left)
 	}
@@ -249,12 +249,12 @@ func (a *axis) addFaults(faults []result.Fault) {
 }
 
 // addLeaders adds one lane with the leaders and their terms.
-func (a *axis) addLeaders(leaders []result.Leader) {
+func (a *timeAxis) addLeaders(leaders []result.Leader) {
 	if len(leaders) == 0 {
 		return
 	}
 	a.addHead("Leader")
-	l := lane{Name: "leader, term", Value: count(changes(leaders), "change", "changes")}
+	l := lane{Name: "leader, term", Value: countText(countLeaderChanges(leaders), "change", "changes")}
 	for i, at := range leaders {
 		to := a.span
 		if i+1 < len(leaders) {
@@ -264,15 +264,15 @@ func (a *axis) addLeaders(leaders []result.Leader) {
 		if at.Member == "" {
 			class = "nobody"
 		}
-		title := fmt.Sprintf("%s: from %s to %s", text, moment(at.At), moment(to))
-		b := a.bar(at.At, to, class, text, title)
-		if short := strings.TrimPrefix(text, "member "); !b.holds() { // there is no room beside it
-			b = a.bar(at.At, to, class, short, title)
+		title := fmt.Sprintf("%s: from %s to %s", text, formatMoment(at.At), formatMoment(to))
+		b := a.newBar(at.At, to, class, text, title)
+		if short := strings.TrimPrefix(text, "member "); !b.holdsText() { // there is no room beside it
+			b = a.newBar(at.At, to, class, short, title)
 		}
-		if !b.holds() {
-			b = a.bar(at.At, to, class, at.Member, title)
+		if !b.holdsText() {
+			b = a.newBar(at.At, to, class, at.Member, title)
 		}
-		if !b.holds() {
+		if !b.holdsText() {
 			b.Text = ""
 		}
 		l.Bars = append(l.Bars, b)
@@ -290,8 +290,8 @@ func leaderText(l result.Leader) string {
 	return fmt.Sprintf("member %s, term %d", l.Member, l.Term)
 }
 
-// changes counts how often another member began to lead.
-func changes(leaders []result.Leader) int {
+// countLeaderChanges counts how often another member began to lead.
+func countLeaderChanges(leaders []result.Leader) int {
 	n, last := 0, ""
 	for _, l := range leaders {
 		if l.Member == "" || l.Member == last {
@@ -306,7 +306,7 @@ func changes(leaders []result.Leader) int {
 }
 
 // addGaps adds a lane for each member that was written to or read from.
-func (a *axis) addGaps(head, kind string, gaps []result.Gap) {
+func (a *timeAxis) addGaps(head, kind string, gaps []result.Gap) {
 	begun := false
 	for _, g := range gaps {
 		if g.Kind != kind {
@@ -316,23 +316,23 @@ func (a *axis) addGaps(head, kind string, gaps []result.Gap) {
 			a.addHead(head + " without an answer")
 			begun = true
 		}
-		l := lane{Name: memberName(g.Member), Value: "longest " + duration(length(g.Longest)), Baseline: true}
-		for _, p := range drawn(g) {
+		l := lane{Name: memberName(g.Member), Value: "longest " + formatDuration(lengthOf(g.Longest)), Baseline: true}
+		for _, p := range drawnPauses(g) {
 			text := ""
 			if p == g.Longest {
-				text = duration(length(p))
+				text = formatDuration(lengthOf(p))
 			}
-			title := fmt.Sprintf("no %s was answered from %s to %s, for %s", kind, moment(p.From), moment(p.To),
-				duration(length(p)))
-			l.Bars = append(l.Bars, a.bar(p.From, p.To, "pause", text, title))
+			title := fmt.Sprintf("no %s was answered from %s to %s, for %s", kind, formatMoment(p.From), formatMoment(p.To),
+				formatDuration(lengthOf(p)))
+			l.Bars = append(l.Bars, a.newBar(p.From, p.To, "pause", text, title))
 		}
 		a.addLane(l, barHeight)
 	}
 }
 
-// drawn returns the pauses of a gap's lane: those that are listed, and the longest one, however short it is.
-func drawn(g result.Gap) []result.Interval {
-	if length(g.Longest) == 0 || slices.Contains(g.Pauses, g.Longest) {
+// drawnPauses returns the pauses of a gap's lane: those that are listed, and the longest one, however short it is.
+func drawnPauses(g result.Gap) []result.Interval {
+	if lengthOf(g.Longest) == 0 || slices.Contains(g.Pauses, g.Longest) {
 		return g.Pauses
 	}
 	return append(slices.Clone(g.Pauses), g.Longest)
@@ -346,7 +346,7 @@ func memberName(name string) string {
 }
 
 // addSessions adds a lane for each member, and those of the suspended and expired sessions.
-func (a *axis) addSessions(counts []result.SessionCount, members []string) {
+func (a *timeAxis) addSessions(counts []result.SessionCount, members []string) {
 	if len(counts) == 0 {
 		return
 	}
@@ -359,29 +359,29 @@ func (a *axis) addSessions(counts []result.SessionCount, members []string) {
 }
 
 // addSteps adds a lane with a line of steps.
-func (a *axis) addSteps(name string, counts []result.SessionCount, of func(result.SessionCount) int) {
+func (a *timeAxis) addSteps(name string, counts []result.SessionCount, of func(result.SessionCount) int) {
 	least, most := of(counts[0]), of(counts[0])
 	for _, c := range counts {
 		least, most = min(least, of(c)), max(most, of(c))
 	}
-	l := lane{Name: name, Value: number(most), Baseline: true}
+	l := lane{Name: name, Value: formatNumber(most), Baseline: true}
 	if least != most {
-		l.Value = number(least) + " to " + number(most)
+		l.Value = formatNumber(least) + " to " + formatNumber(most)
 	}
 	bottom := a.y + stepsHeight
 	height := func(n int) px { return bottom - px(n)*(stepsHeight-2)/px(max(1, most)) }
-	s := steps{}
+	s := stepPath{}
 	for _, c := range counts {
-		s.to(a.x(c.At), height(of(c)))
+		s.addStep(a.xOf(c.At), height(of(c)))
 	}
-	l.Line = s.end(plotRight)
+	l.Line = s.finishPath(plotRight)
 	l.Area = fmt.Sprintf("%sV%sH%sZ", l.Line, bottom, s.first)
 	a.addLane(l, stepsHeight)
 }
 
-// steps makes the path of a line of steps. Steps within half a unit are drawn as one, over their whole range, so that
+// stepPath makes the path of a line of steps. Steps within half a unit are drawn as one, over their whole range, so that
 // the path has a bound.
-type steps struct {
+type stepPath struct {
 	path  strings.Builder
 	first px
 	begun bool
@@ -390,8 +390,8 @@ type steps struct {
 	x, top, bottom, last px
 }
 
-// to adds a step at x to y. The steps must come in the order of x.
-func (s *steps) to(x, y px) {
+// addStep adds a step at x to y. The steps must come in the order of x.
+func (s *stepPath) addStep(x, y px) {
 	switch {
 	case !s.begun:
 		s.begun, s.first, s.x, s.y, s.top, s.bottom, s.last = true, x, x, y, y, y, y
@@ -400,14 +400,14 @@ func (s *steps) to(x, y px) {
 	case y == s.last: // no step
 		return
 	case x-s.x >= .5:
-		s.flush()
+		s.flushStep()
 		s.x, s.top, s.bottom = x, s.y, s.y
 	}
 	s.top, s.bottom, s.last = min(s.top, y), max(s.bottom, y), y
 }
 
-// flush adds the steps at s.x to the path.
-func (s *steps) flush() {
+// flushStep adds the steps at s.x to the path.
+func (s *stepPath) flushStep() {
 	if s.top == s.y && s.bottom == s.y {
 		return
 	}
@@ -420,40 +420,40 @@ func (s *steps) flush() {
 	}
 }
 
-// end returns the path, as far as x.
-func (s *steps) end(x px) string {
-	s.flush()
+// finishPath returns the path, as far as x.
+func (s *stepPath) finishPath(x px) string {
+	s.flushStep()
 	fmt.Fprintf(&s.path, "H%s", x)
 	return s.path.String()
 }
 
 // addViolations marks when promises were broken.
-func (a *axis) addViolations(verdicts []result.Verdict) {
+func (a *timeAxis) addViolations(verdicts []result.Verdict) {
 	l, n := lane{Name: "violations"}, 0
 	for _, v := range verdicts {
-		n += violations(v)
+		n += countViolations(v)
 		for _, at := range v.Violations {
-			title := screentext.Escape(fmt.Sprintf("%s: %s at %s", v.Rule, at.Text, moment(at.At)))
-			l.Marks = append(l.Marks, mark{a.x(at.At), a.y + headHeight + barHeight/2, title})
+			title := screentext.Escape(fmt.Sprintf("%s: %s at %s", v.Rule, at.Text, formatMoment(at.At)))
+			l.Marks = append(l.Marks, mark{a.xOf(at.At), a.y + headHeight + barHeight/2, title})
 		}
 	}
 	if n == 0 {
 		return
 	}
 	a.addHead("Broken promises")
-	l.Value, l.Baseline = number(n), true
+	l.Value, l.Baseline = formatNumber(n), true
 	a.addLane(l, barHeight)
 }
 
 // addTicks ends the picture with the marks of time.
-func (a *axis) addTicks() {
+func (a *timeAxis) addTicks() {
 	a.PlotBottom = a.y
 	for i := range a.Bands {
 		a.Bands[i].Y, a.Bands[i].Height = a.PlotTop, a.PlotBottom-a.PlotTop
 	}
 	step := tickStep(a.span)
 	for at := result.Millis(0); at <= a.span; at += step {
-		a.Ticks = append(a.Ticks, tick{a.x(at), tickText(at, step)})
+		a.Ticks = append(a.Ticks, tick{a.xOf(at), tickText(at, step)})
 	}
 	a.Height = a.y + 24
 }

@@ -48,14 +48,14 @@ type ComparedOutcome struct {
 
 // Compare puts two runs side by side: the drills and rules of a, and then those that only b has.
 func Compare(a, b result.Run) Comparison {
-	c := Comparison{Differences: differences(a, b)}
-	c.Sides = [2]Side{{sideName(a), headline(a), a}, {sideName(b), headline(b), b}}
+	c := Comparison{Differences: listDifferences(a, b)}
+	c.Sides = [2]Side{{sideName(a), headlineText(a), a}, {sideName(b), headlineText(b), b}}
 	if c.Sides[0].Name == c.Sides[1].Name {
 		c.Sides[0].Name, c.Sides[1].Name = "A: "+c.Sides[0].Name, "B: "+c.Sides[1].Name
 	}
-	groups := [2][]group{grouped(a.Drills), grouped(b.Drills)}
-	for _, name := range names(groups, func(g group) string { return g.name }) {
-		c.Drills = append(c.Drills, compareDrill([2]group{find(groups[0], name), find(groups[1], name)}))
+	groups := [2][]drillGroup{groupByName(a.Drills), groupByName(b.Drills)}
+	for _, name := range unionOfNames(groups, func(g drillGroup) string { return g.name }) {
+		c.Drills = append(c.Drills, compareDrill([2]drillGroup{findGroup(groups[0], name), findGroup(groups[1], name)}))
 	}
 	return c
 }
@@ -64,8 +64,8 @@ func sideName(r result.Run) string {
 	return screentext.Escape(cmp.Or(r.Ensemble.Software, "unknown"))
 }
 
-// names returns the names of the things of both sides, each once.
-func names[T any](sides [2][]T, name func(T) string) []string {
+// unionOfNames returns the names of the things of both sides, each once.
+func unionOfNames[T any](sides [2][]T, name func(T) string) []string {
 	var all []string
 	for _, side := range sides {
 		for _, t := range side {
@@ -77,15 +77,15 @@ func names[T any](sides [2][]T, name func(T) string) []string {
 	return all
 }
 
-// find returns the group of a drill, or one without runs.
-func find(groups []group, name string) group {
-	if i := slices.IndexFunc(groups, func(g group) bool { return g.name == name }); i >= 0 {
+// findGroup returns the group of a drill, or one without runs.
+func findGroup(groups []drillGroup, name string) drillGroup {
+	if i := slices.IndexFunc(groups, func(g drillGroup) bool { return g.name == name }); i >= 0 {
 		return groups[i]
 	}
-	return group{name: name}
+	return drillGroup{name: name}
 }
 
-func compareDrill(sides [2]group) ComparedDrill {
+func compareDrill(sides [2]drillGroup) ComparedDrill {
 	d := ComparedDrill{Name: sides[0].name, Title: cmp.Or(sides[0].title, sides[1].title)}
 	var verdicts [2][]result.Verdict
 	for i, g := range sides {
@@ -94,7 +94,7 @@ func compareDrill(sides [2]group) ComparedDrill {
 		}
 		d.Sides[i] = comparedRuns(g)
 	}
-	for _, rule := range names(verdicts, func(v result.Verdict) string { return v.Rule }) {
+	for _, rule := range unionOfNames(verdicts, func(v result.Verdict) string { return v.Rule }) {
 		r := ComparedRule{Rule: rule}
 		for i, all := range verdicts {
 			of := slices.DeleteFunc(slices.Clone(all), func(v result.Verdict) bool { return v.Rule != rule })
@@ -108,13 +108,13 @@ func compareDrill(sides [2]group) ComparedDrill {
 	return d
 }
 
-func comparedRuns(g group) ComparedOutcome {
+func comparedRuns(g drillGroup) ComparedOutcome {
 	if len(g.runs) == 0 {
 		return ComparedOutcome{}
 	}
 	c := ComparedOutcome{
-		Outcome: tallyOfRuns(g.runs).outcome(), Text: outcomeText(g),
-		Writes: distributionOf(g.runs, writes).max(), Reads: distributionOf(g.runs, reads).max(),
+		Outcome: tallyOfRuns(g.runs).overallOutcome(), Text: outcomeText(g),
+		Writes: distributionOf(g.runs, writes).maxText(), Reads: distributionOf(g.runs, reads).maxText(),
 	}
 	for _, d := range g.runs {
 		c.Detail = cmp.Or(c.Detail, d.Reason)
@@ -124,24 +124,24 @@ func comparedRuns(g group) ComparedOutcome {
 
 // comparedVerdicts joins the verdicts of one rule.
 func comparedVerdicts(verdicts []result.Verdict) ComparedOutcome {
-	var t tally
+	var t outcomeCounts
 	broken, reason := 0, ""
 	for _, v := range verdicts {
-		t.add(v.Outcome)
-		broken, reason = broken+violations(v), cmp.Or(reason, v.Reason)
+		t.countOutcome(v.Outcome)
+		broken, reason = broken+countViolations(v), cmp.Or(reason, v.Reason)
 	}
-	c := ComparedOutcome{Outcome: t.outcome(), Text: string(t.outcome()), Detail: reason}
+	c := ComparedOutcome{Outcome: t.overallOutcome(), Text: string(t.overallOutcome()), Detail: reason}
 	if len(verdicts) > 1 {
 		c.Text = fmt.Sprintf("%s (%d of %d passed)", c.Outcome, t.passed, len(verdicts))
 	}
 	if broken > 0 {
-		c.Detail = count(broken, "violation", "violations")
+		c.Detail = countText(broken, "violation", "violations")
 	}
 	return c
 }
 
-// differences returns the differences between the conditions of two runs.
-func differences(a, b result.Run) []string {
+// listDifferences returns the differences between the conditions of two runs.
+func listDifferences(a, b result.Run) []string {
 	var all []string
 	differ := func(what string, x, y any) {
 		if x != y {
@@ -157,8 +157,8 @@ func differences(a, b result.Run) []string {
 	return all
 }
 
-// both returns the numbers of both sides.
-func both(x, y string) string {
+// bothNumbers returns the numbers of both sides.
+func bothNumbers(x, y string) string {
 	if x == "" && y == "" {
 		return ""
 	}
@@ -171,17 +171,17 @@ func keptOrMissing(o result.Outcome) bool { return o == result.Pass || o == "" }
 // that failed or was not judged on one side.
 func (c Comparison) WriteText(w io.Writer, o TextOptions) error {
 	var b strings.Builder
-	t := &table{heads: []string{"drill", c.Sides[0].Name, c.Sides[1].Name, "writes paused", "reads paused"}}
+	t := &textTable{heads: []string{"drill", c.Sides[0].Name, c.Sides[1].Name, "writes paused", "reads paused"}}
 	for _, d := range c.Drills {
 		x, y := d.Sides[0], d.Sides[1]
-		t.add(d.Name, x.Text, y.Text, both(x.Writes, y.Writes), both(x.Reads, y.Reads))
+		t.addRow(d.Name, x.Text, y.Text, bothNumbers(x.Writes, y.Writes), bothNumbers(x.Reads, y.Reads))
 		for _, r := range d.Rules {
 			if !keptOrMissing(r.Sides[0].Outcome) || !keptOrMissing(r.Sides[1].Outcome) {
-				t.add("  "+r.Rule, r.Sides[0].Text, r.Sides[1].Text, " ", " ")
+				t.addRow("  "+r.Rule, r.Sides[0].Text, r.Sides[1].Text, " ", " ")
 			}
 		}
 	}
-	t.write(&b, o)
+	t.writeTo(&b, o)
 	b.WriteString("\n")
 	for _, s := range c.Sides {
 		fmt.Fprintf(&b, "%s: %s\n", s.Name, s.Headline)

@@ -36,20 +36,20 @@ type dot struct {
 }
 
 // dotsOf draws the longest pauses of a kind, or returns nil if none was measured.
-func dotsOf(g group, kind string) *dots {
+func dotsOf(g drillGroup, kind string) *dots {
 	all := distributionOf(g.runs, kind)
-	if all.n() == 0 {
+	if all.sampleCount() == 0 {
 		return nil
 	}
-	most := max(1, all.sorted[all.n()-1])
+	most := max(1, all.sorted[all.sampleCount()-1])
 	rows := map[int]int{} // dots by column
 	height := px(dotsTop + dotRows*2*dotRadius)
 	s := &dots{
-		Title: fmt.Sprintf("The longest pause of %ss in each run", kind), Name: kind + "s", Value: "longest " + all.max(),
+		Title: fmt.Sprintf("The longest pause of %ss in each run", kind), Name: kind + "s", Value: "longest " + all.maxText(),
 		Width: axisWidth, Height: height + 24, PlotLeft: plotLeft, PlotRight: plotRight, Bottom: height, Middle: height/2 + 4,
 	}
-	s.Desc = fmt.Sprintf("%s, from %s to %s. The table has the numbers.", count(all.n(), "run", "runs"),
-		duration(all.sorted[0]), all.max())
+	s.Desc = fmt.Sprintf("%s, from %s to %s. The table has the numbers.", countText(all.sampleCount(), "run", "runs"),
+		formatDuration(all.sorted[0]), all.maxText())
 	for _, d := range failedLast(g.runs) {
 		pause, ok := longestPause(d, kind)
 		if !ok {
@@ -57,7 +57,7 @@ func dotsOf(g group, kind string) *dots {
 		}
 		x := plotLeft + px(float64(pause)/float64(most)*(plotRight-plotLeft))
 		column := int(x / (2 * dotRadius))
-		title := fmt.Sprintf("run %d, %s: %s", d.Repeat, d.Outcome, duration(pause))
+		title := fmt.Sprintf("run %d, %s: %s", d.Repeat, d.Outcome, formatDuration(pause))
 		s.Dots = append(s.Dots, dot{x, px(rows[column]), d.Outcome == result.Fail, title})
 		rows[column]++
 	}

@@ -22,18 +22,18 @@ var files embed.FS
 
 // pages escapes every name for its place in the page (html/template), and e also escapes what would be invisible.
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"e": screentext.Escape, "style": style, "badge": badge,
-	"duration": duration, "moment": moment, "number": number, "wallTime": wallTime,
+	"e": screentext.Escape, "style": styleSheet, "badge": badgeClass,
+	"duration": formatDuration, "moment": formatMoment, "number": formatNumber, "wallTime": wallTime,
 }).ParseFS(files, "*.html"))
 
-// style returns the style sheet, which is ours.
-func style() (template.CSS, error) {
+// styleSheet returns the style sheet, which is ours.
+func styleSheet() (template.CSS, error) {
 	text, err := files.ReadFile("style.css")
 	return template.CSS(text), err
 }
 
-// badge returns the class of an outcome.
-func badge(o result.Outcome) string {
+// badgeClass returns the class of an outcome.
+func badgeClass(o result.Outcome) string {
 	switch o {
 	case result.Pass:
 		return "good"
@@ -85,8 +85,8 @@ type repeatedRow struct {
 type runView struct {
 	result.Drill
 	ID      string
-	Heading string // "" if the drill ran once
-	Axis    *axis  // nil if it did not run
+	Heading string    // "" if the drill ran once
+	Axis    *timeAxis // nil if it did not run
 	Broken  []result.Verdict
 	Expired int
 }
@@ -94,8 +94,8 @@ type runView struct {
 // WriteHTML writes r as one HTML page, which needs no network and no script.
 func WriteHTML(w io.Writer, r result.Run) error {
 	verdicts := tallyOfVerdicts(r.Drills)
-	p := page{Run: r, Headline: headline(r), Outcome: tallyOfRuns(r.Drills).outcome(), Unjudged: verdicts.notRun}
-	for i, g := range grouped(r.Drills) {
+	p := page{Run: r, Headline: headlineText(r), Outcome: tallyOfRuns(r.Drills).overallOutcome(), Unjudged: verdicts.notRun}
+	for i, g := range groupByName(r.Drills) {
 		p.Drills = append(p.Drills, drillViewOf(g, fmt.Sprintf("drill-%d", i+1), membersOf(r)))
 	}
 	if err := pages.ExecuteTemplate(w, "page.html", p); err != nil {
@@ -123,36 +123,36 @@ func membersOf(r result.Run) []string {
 	return append(names, others...)
 }
 
-func drillViewOf(g group, id string, members []string) drillView {
+func drillViewOf(g drillGroup, id string, members []string) drillView {
 	v := drillView{
 		ID: id, Name: g.name, Title: g.title,
-		Outcome: tallyOfRuns(g.runs).outcome(), OutcomeText: outcomeText(g), Sentence: g.sentence(),
+		Outcome: tallyOfRuns(g.runs).overallOutcome(), OutcomeText: outcomeText(g), Sentence: g.outcomeSentence(),
 	}
 	shown := g.runs
-	if g.repeated() {
+	if g.isRepeated() {
 		v.Repeated = repeatedViewOf(g)
-		shown = detailed(g.runs)
+		shown = detailedRuns(g.runs)
 		v.Others = len(g.runs) - len(shown)
 	}
 	for _, d := range shown {
-		v.Runs = append(v.Runs, runViewOf(d, id, g.repeated(), members))
+		v.Runs = append(v.Runs, runViewOf(d, id, g.isRepeated(), members))
 	}
 	return v
 }
 
-func repeatedViewOf(g group) *repeatedView {
+func repeatedViewOf(g drillGroup) *repeatedView {
 	v := &repeatedView{Heads: distributionHeads(), Note: fewRuns(len(g.runs)), Runs: g.runs}
 	for _, kind := range []string{writes, reads} {
 		if d := dotsOf(g, kind); d != nil {
 			v.Dots = append(v.Dots, d)
-			v.Rows = append(v.Rows, repeatedRow{kind + "s", distributionOf(g.runs, kind).cells()})
+			v.Rows = append(v.Rows, repeatedRow{kind + "s", distributionOf(g.runs, kind).tableCells()})
 		}
 	}
 	return v
 }
 
-// detailed returns the runs that are shown in full, in the order in which they ran.
-func detailed(runs []result.Drill) []result.Drill {
+// detailedRuns returns the runs that are shown in full, in the order in which they ran.
+func detailedRuns(runs []result.Drill) []result.Drill {
 	if len(runs) <= maxDetailedRuns {
 		return runs
 	}
@@ -181,7 +181,7 @@ func detailed(runs []result.Drill) []result.Drill {
 }
 
 func runViewOf(d result.Drill, id string, repeated bool, members []string) runView {
-	v := runView{Drill: d, ID: id, Expired: expired(d)}
+	v := runView{Drill: d, ID: id, Expired: expiredSessions(d)}
 	if repeated {
 		v.ID = fmt.Sprintf("%s-run-%d", id, d.Repeat)
 		v.Heading = fmt.Sprintf("Run %d", d.Repeat)
@@ -210,27 +210,27 @@ func (v runView) MemberName(name string) string { return memberName(name) }
 func (v runView) Pauses(g result.Gap) string {
 	n := len(g.Pauses)
 	if n >= result.MaxPauses {
-		return "at least " + number(n)
+		return "at least " + formatNumber(n)
 	}
-	return number(n)
+	return formatNumber(n)
 }
 
 // Longest returns a gap's longest time without an answer.
 func (v runView) Longest(g result.Gap) string {
-	return fmt.Sprintf("%s, from %s", duration(length(g.Longest)), moment(g.Longest.From))
+	return fmt.Sprintf("%s, from %s", formatDuration(lengthOf(g.Longest)), formatMoment(g.Longest.From))
 }
 
 // Did returns the work of the drill's clients.
 func (v runView) Did() string {
 	l := v.Load
 	parts := []string{
-		count(l.Sessions, "session", "sessions"), count(l.Writes, "write", "writes"), count(l.Reads, "read", "reads"),
+		countText(l.Sessions, "session", "sessions"), countText(l.Writes, "write", "writes"), countText(l.Reads, "read", "reads"),
 	}
 	if l.Events > 0 {
-		parts = append(parts, count(l.Events, "event", "events"))
+		parts = append(parts, countText(l.Events, "event", "events"))
 	}
 	if l.Locks > 0 {
-		parts = append(parts, "locks held "+count(l.Locks, "time", "times"))
+		parts = append(parts, "locks held "+countText(l.Locks, "time", "times"))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -246,5 +246,5 @@ func (v runView) HistoryOf(of result.Violation) string {
 
 // Count returns the number of violations of a verdict.
 func (v runView) Count(of result.Verdict) string {
-	return count(violations(of), "violation", "violations")
+	return countText(countViolations(of), "violation", "violations")
 }

@@ -85,7 +85,7 @@ func TestLeadersAreNamed(t *testing.T) {
 func TestManyRunsAreBounded(t *testing.T) {
 	run := repeated(100)
 	run.Drills[3].Outcome = result.Fail
-	d := drillViewOf(grouped(run.Drills)[0], "x", membersOf(run))
+	d := drillViewOf(groupByName(run.Drills)[0], "x", membersOf(run))
 	var shown []int
 	for _, r := range d.Runs {
 		shown = append(shown, r.Repeat)

@@ -48,7 +48,7 @@ func printableJSON(text []byte) []byte {
 	return out
 }
 
-// withoutNulls returns r with empty lists and objects instead of null, so that scripts need not tell them apart.
+// withoutNulls returns r with empty lists and objects instead of null, so that scripts need not distinguish them.
 func withoutNulls(r result.Run) result.Run {
 	r.Format = result.Format
 	r.Ensemble.Members = orEmpty(r.Ensemble.Members)
@@ -130,11 +130,11 @@ func notResults(text []byte, err error) error {
 // checkOutcomes rejects outcomes that the reports would not show.
 func checkOutcomes(r result.Run) error {
 	for _, d := range r.Drills {
-		if !known(d.Outcome) {
+		if !isKnownOutcome(d.Outcome) {
 			return unknownOutcome(d.Outcome, fmt.Sprintf("drill %q", d.Name))
 		}
 		for _, v := range d.Verdicts {
-			if !known(v.Outcome) {
+			if !isKnownOutcome(v.Outcome) {
 				return unknownOutcome(v.Outcome, fmt.Sprintf("rule %q of drill %q", v.Rule, d.Name))
 			}
 		}
@@ -144,7 +144,7 @@ func checkOutcomes(r result.Run) error {
 
 var outcomes = []result.Outcome{result.Pass, result.Fail, result.NotRun}
 
-func known(o result.Outcome) bool { return slices.Contains(outcomes, o) }
+func isKnownOutcome(o result.Outcome) bool { return slices.Contains(outcomes, o) }
 
 func unknownOutcome(o result.Outcome, of string) error {
 	return fmt.Errorf("%s has the outcome %q; there are %q", of, o, outcomes)

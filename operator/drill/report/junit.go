@@ -59,10 +59,10 @@ const wholeDrill = "the drill as a whole"
 // WriteJUnit writes r as JUnit XML: a test suite for each drill, and a test case for each verdict. NOT RUN is a
 // skipped case. FAIL is a failure, with the history of its violations.
 func WriteJUnit(w io.Writer, r result.Run) error {
-	all := junitSuites{Name: "rollcall drill", Time: seconds(result.Since(r.Ended.Sub(r.Began)))}
+	all := junitSuites{Name: "rollcall drill", Time: formatSeconds(result.Since(r.Ended.Sub(r.Began)))}
 	repeats := map[string]bool{}
-	for _, g := range grouped(r.Drills) {
-		repeats[g.name] = g.repeated()
+	for _, g := range groupByName(r.Drills) {
+		repeats[g.name] = g.isRepeated()
 	}
 	for _, d := range r.Drills {
 		s := suiteOf(r, d, repeats[d.Name])
@@ -86,7 +86,7 @@ func suiteOf(r result.Run, d result.Drill, repeated bool) junitSuite {
 	if repeated {
 		name = fmt.Sprintf("%s, run %d", name, d.Repeat)
 	}
-	s := junitSuite{Name: name, Time: seconds(d.Took), Properties: []junitProperty{
+	s := junitSuite{Name: name, Time: formatSeconds(d.Took), Properties: []junitProperty{
 		{"title", screentext.Escape(d.Title)},
 		{"seed", strconv.FormatUint(d.Seed, 10)},
 		{"ensemble", screentext.Escape(r.Ensemble.Software + ", " + r.Ensemble.Kind)},
@@ -95,7 +95,7 @@ func suiteOf(r result.Run, d result.Drill, repeated bool) junitSuite {
 	if !d.Began.IsZero() {
 		s.Timestamp = d.Began.UTC().Format("2006-01-02T15:04:05") // without a zone, which some schemas reject
 	}
-	if tallyOfVerdicts([]result.Drill{d}).outcome() != d.Outcome || len(d.Verdicts) == 0 {
+	if tallyOfVerdicts([]result.Drill{d}).overallOutcome() != d.Outcome || len(d.Verdicts) == 0 {
 		s.addCase(name, wholeDrill, d.Outcome, d.Reason, "")
 	}
 	for _, v := range d.Verdicts {
@@ -108,7 +108,7 @@ func suiteOf(r result.Run, d result.Drill, repeated bool) junitSuite {
 }
 
 func (s *junitSuite) addCase(drill, name string, o result.Outcome, message, text string) {
-	c := junitCase{Name: screentext.Escape(name), Classname: "drill." + drill, Time: seconds(0)}
+	c := junitCase{Name: screentext.Escape(name), Classname: "drill." + drill, Time: formatSeconds(0)}
 	switch o {
 	case result.Pass:
 	case result.Fail:
@@ -127,8 +127,8 @@ func messageOf(v result.Verdict) string {
 	switch {
 	case v.Outcome == result.Fail && len(v.Violations) > 0:
 		first := v.Violations[0]
-		return fmt.Sprintf("%s of %s judged; the first at %s: %s", count(violations(v), "violation", "violations"),
-			number(v.Judged), moment(first.At), first.Text)
+		return fmt.Sprintf("%s of %s judged; the first at %s: %s", countText(countViolations(v), "violation", "violations"),
+			formatNumber(v.Judged), formatMoment(first.At), first.Text)
 	case v.Reason != "":
 		return v.Reason
 	}
@@ -142,10 +142,10 @@ func historyOf(v result.Verdict) string {
 		lines = append(lines, "reason: "+v.Reason)
 	}
 	for _, violation := range v.Violations {
-		lines = append(append(lines, moment(violation.At)+": "+violation.Text), indented(violation.History)...)
+		lines = append(append(lines, formatMoment(violation.At)+": "+violation.Text), indentLines(violation.History)...)
 	}
 	if v.More > 0 {
-		lines = append(lines, count(v.More, "more violation", "more violations")+", not listed")
+		lines = append(lines, countText(v.More, "more violation", "more violations")+", not listed")
 	}
 	for i := range lines {
 		lines[i] = screentext.Escape(lines[i])
@@ -153,7 +153,7 @@ func historyOf(v result.Verdict) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-func indented(lines []string) []string {
+func indentLines(lines []string) []string {
 	out := make([]string, len(lines))
 	for i, line := range lines {
 		out[i] = "    " + line
@@ -161,6 +161,6 @@ func indented(lines []string) []string {
 	return out
 }
 
-func seconds(m result.Millis) string {
+func formatSeconds(m result.Millis) string {
 	return strconv.FormatFloat(float64(max(0, m))/1000, 'f', 3, 64)
 }

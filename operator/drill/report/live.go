@@ -19,7 +19,8 @@ import (
 type Live interface {
 	// Began begins a drill.
 	Began(d Current)
-	// Broke tells that a fault is there, and Healed that it was repaired. Healed takes the same Kind, Member and Text.
+	// Broke reports that a fault was made, and Healed that it was repaired. Healed takes the same Kind, Member and
+	// Text.
 	Broke(f result.Fault)
 	Healed(f result.Fault)
 	// Now updates the numbers. Call it a few times in each second.
@@ -57,23 +58,23 @@ type LiveOptions struct {
 	Colours  bool
 }
 
-// defaultColumns is the width of a terminal that does not tell it.
+// defaultColumns is the width of a terminal whose width is unknown.
 const defaultColumns = 80
 
-// longPause is the time without an answer from which on a line tells about it. An election takes less.
-const longPause = result.Millis(1000)
+// longPauseAfter is the time without a reply after which a line reports it. An election takes less.
+const longPauseAfter = result.Millis(1000)
 
 // NewLive returns a Live that writes to w.
 func NewLive(w io.Writer, o LiveOptions) Live {
 	if o.Columns == nil {
 		o.Columns = func() int { return defaultColumns }
 	}
-	l := &live{out: w, options: o}
-	l.pauses = [2]pause{{kind: writes}, {kind: reads}}
+	l := &liveDisplay{out: w, options: o}
+	l.pauses = [2]longPause{{kind: writes}, {kind: reads}}
 	return l
 }
 
-type live struct {
+type liveDisplay struct {
 	out     io.Writer
 	options LiveOptions
 
@@ -83,139 +84,139 @@ type live struct {
 	closed  bool
 	broken  []result.Fault
 	last    Numbers
-	pauses  [2]pause // of writes and reads
-	below   []string // the lines that are redrawn
+	pauses  [2]longPause // of writes and reads
+	below   []string     // the lines that are redrawn
 }
 
-// pause is a time without an answer that lines tell about.
-type pause struct {
+// longPause is a time without a reply that lines report.
+type longPause struct {
 	kind   string
 	told   bool
-	length result.Millis // when last told of by Now
+	length result.Millis // as last passed to Now
 }
 
-// redraws reports whether lines are kept below the others.
-func (l *live) redraws() bool { return l.options.Terminal && !l.closed }
+// keepsLines reports whether lines are kept below the others.
+func (l *liveDisplay) keepsLines() bool { return l.options.Terminal && !l.closed }
 
 // Began implements Live.
-func (l *live) Began(d Current) {
+func (l *liveDisplay) Began(d Current) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drill, l.running, l.broken, l.last = d, true, nil, Numbers{}
-	l.pauses = [2]pause{{kind: writes}, {kind: reads}}
-	if !l.redraws() {
-		l.print(l.drillText() + ": " + d.Title)
+	l.pauses = [2]longPause{{kind: writes}, {kind: reads}}
+	if !l.keepsLines() {
+		l.printLine(l.drillText() + ": " + d.Title)
 	}
-	l.draw()
+	l.redrawLines()
 }
 
 // Broke implements Live.
-func (l *live) Broke(f result.Fault) {
+func (l *liveDisplay) Broke(f result.Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.broken = append(l.broken, f)
-	if !l.redraws() {
-		l.print("broken: " + f.Text)
+	if !l.keepsLines() {
+		l.printLine("broken: " + f.Text)
 	}
-	l.draw()
+	l.redrawLines()
 }
 
 // Healed implements Live.
-func (l *live) Healed(f result.Fault) {
+func (l *liveDisplay) Healed(f result.Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	same := func(b result.Fault) bool { return b.Kind == f.Kind && b.Member == f.Member && b.Text == f.Text }
 	if i := slices.IndexFunc(l.broken, same); i >= 0 {
 		l.broken = slices.Delete(l.broken, i, i+1)
 	}
-	if !l.redraws() {
-		l.print("healed: " + f.Text)
+	if !l.keepsLines() {
+		l.printLine("healed: " + f.Text)
 	}
-	l.draw()
+	l.redrawLines()
 }
 
 // Now implements Live.
-func (l *live) Now(n Numbers) {
+func (l *liveDisplay) Now(n Numbers) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.last
 	l.last = n
-	if !l.redraws() {
-		l.pauses[0].tell(l, n.WritePause)
-		l.pauses[1].tell(l, n.ReadPause)
+	if !l.keepsLines() {
+		l.pauses[0].printChange(l, n.WritePause)
+		l.pauses[1].printChange(l, n.ReadPause)
 		if n.Expired != before.Expired || (n.Suspended == 0) != (before.Suspended == 0) {
-			l.print(sessionsNow(n))
+			l.printLine(sessionsNow(n))
 		}
 	}
-	l.draw()
+	l.redrawLines()
 }
 
-// tell prints when a long pause begins and ends.
-func (p *pause) tell(l *live, length result.Millis) {
+// printChange prints when a long pause begins and ends.
+func (p *longPause) printChange(l *liveDisplay, length result.Millis) {
 	switch {
-	case length >= longPause && !p.told:
+	case length >= longPauseAfter && !p.told:
 		p.told = true
-		l.print(fmt.Sprintf("no %s has been answered for %s", p.kind, duration(length)))
+		l.printLine(fmt.Sprintf("no %s has been answered for %s", p.kind, formatDuration(length)))
 	case p.told && length < p.length: // it is another one, or none
 		p.told = false
-		l.print(fmt.Sprintf("%ss are answered again, after about %s", p.kind, duration(p.length)))
+		l.printLine(fmt.Sprintf("%ss are answered again, after about %s", p.kind, formatDuration(p.length)))
 	}
 	p.length = length
 }
 
 // Ended implements Live.
-func (l *live) Ended(d result.Drill) {
+func (l *liveDisplay) Ended(d result.Drill) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running = false
-	g := group{name: d.Name, title: d.Title, runs: []result.Drill{d}}
+	g := drillGroup{name: d.Name, title: d.Title, runs: []result.Drill{d}}
 	outcome := fmt.Sprintf("%-*s", len(result.NotRun), d.Outcome)
 	if tint := outcomeTint(string(d.Outcome)); l.options.Colours {
 		outcome = tint + outcome + tintReset
 	}
-	l.printRaw(outcome + "  " + screentext.Escape(d.Name+": "+g.sentence()))
-	l.draw()
+	l.printRaw(outcome + "  " + screentext.Escape(d.Name+": "+g.outcomeSentence()))
+	l.redrawLines()
 }
 
 // Say implements Live.
-func (l *live) Say(line string) {
+func (l *liveDisplay) Say(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.print(line)
-	l.draw()
+	l.printLine(line)
+	l.redrawLines()
 }
 
 // Close implements Live.
-func (l *live) Close() {
+func (l *liveDisplay) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.erase()
+	l.eraseLines()
 	l.closed = true
 }
 
-func (l *live) print(line string) { l.printRaw(screentext.Escape(line)) }
+func (l *liveDisplay) printLine(line string) { l.printRaw(screentext.Escape(line)) }
 
 // printRaw prints an escaped line above the lines that are redrawn.
-func (l *live) printRaw(line string) {
-	l.erase()
+func (l *liveDisplay) printRaw(line string) {
+	l.eraseLines()
 	_, _ = io.WriteString(l.out, line+"\n") // nothing can be done about an error
 }
 
-func (l *live) erase() {
+func (l *liveDisplay) eraseLines() {
 	if n := len(l.below); n > 0 {
 		_, _ = fmt.Fprintf(l.out, "\x1b[%dF\x1b[0J", n) // to the start of the first of them, and delete what follows
 	}
 	l.below = nil
 }
 
-// draw redraws the lines below, if they changed.
-func (l *live) draw() {
-	if !l.redraws() {
+// redrawLines redraws the lines below, if they changed.
+func (l *liveDisplay) redrawLines() {
+	if !l.keepsLines() {
 		return
 	}
 	var lines []string
 	if l.running {
-		lines = l.lines()
+		lines = l.liveLines()
 	}
 	if columns := l.options.Columns(); columns > 1 {
 		for i := range lines { // a longer line would wrap, and erasing would leave its rest
@@ -225,15 +226,15 @@ func (l *live) draw() {
 	if slices.Equal(lines, l.below) {
 		return
 	}
-	l.erase()
+	l.eraseLines()
 	if len(lines) > 0 {
 		_, _ = io.WriteString(l.out, strings.Join(lines, "\n")+"\n")
 	}
 	l.below = lines
 }
 
-// lines returns the lines that are redrawn, escaped and without colours.
-func (l *live) lines() []string {
+// liveLines returns the lines that are redrawn, escaped and without colours.
+func (l *liveDisplay) liveLines() []string {
 	n := l.last
 	head := l.drillText()
 	if n.Left > 0 {
@@ -249,7 +250,7 @@ func (l *live) lines() []string {
 	return lines
 }
 
-func (l *live) drillText() string {
+func (l *liveDisplay) drillText() string {
 	text := fmt.Sprintf("drill %d of %d: %s", l.drill.Number, l.drill.All, l.drill.Name)
 	if l.drill.Of > 1 {
 		text += fmt.Sprintf(", run %d of %d", l.drill.Repeat, l.drill.Of)
@@ -258,23 +259,23 @@ func (l *live) drillText() string {
 }
 
 // brokenText names what is broken now, and for how long.
-func (l *live) brokenText() string {
+func (l *liveDisplay) brokenText() string {
 	var parts []string
 	for _, f := range l.broken {
-		parts = append(parts, fmt.Sprintf("%s (%s)", f.Text, duration(max(0, l.last.At-f.From))))
+		parts = append(parts, fmt.Sprintf("%s (%s)", f.Text, formatDuration(max(0, l.last.At-f.From))))
 	}
 	return cmp.Or(strings.Join(parts, "; "), "nothing")
 }
 
 func pauseNow(now, longest result.Millis) string {
-	text := "longest pause " + duration(longest)
+	text := "longest pause " + formatDuration(longest)
 	if now > result.PauseAfter {
-		text += ", none answered for " + duration(now)
+		text += ", none answered for " + formatDuration(now)
 	}
 	return text
 }
 
 func sessionsNow(n Numbers) string {
 	return fmt.Sprintf("sessions: %s held, %s suspended, %s expired",
-		number(n.Held), number(n.Suspended), number(n.Expired))
+		formatNumber(n.Held), formatNumber(n.Suspended), formatNumber(n.Expired))
 }

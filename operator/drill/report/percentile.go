@@ -36,28 +36,28 @@ func distributionOf(runs []result.Drill, kind string) distribution {
 	return distribution{slices.Sorted(slices.Values(longestPauses(runs, kind)))}
 }
 
-func (d distribution) n() int { return len(d.sorted) }
+func (d distribution) sampleCount() int { return len(d.sorted) }
 
-// max returns the largest value, or "" if there is none.
-func (d distribution) max() string {
-	if d.n() == 0 {
+// maxText returns the largest value, or "" if there is none.
+func (d distribution) maxText() string {
+	if d.sampleCount() == 0 {
 		return ""
 	}
-	return duration(d.sorted[d.n()-1])
+	return formatDuration(d.sorted[d.sampleCount()-1])
 }
 
-// cells returns n, each percentile, and the maximum.
-func (d distribution) cells() []string {
-	cells := []string{number(d.n())}
+// tableCells returns n, each percentile, and the maximum.
+func (d distribution) tableCells() []string {
+	cells := []string{formatNumber(d.sampleCount())}
 	for _, p := range percentiles {
 		value, shown := percentile(d.sorted, p)
 		if shown {
-			cells = append(cells, duration(value))
+			cells = append(cells, formatDuration(value))
 		} else {
-			cells = append(cells, "n < "+number(max(minRuns, 100/(100-p))))
+			cells = append(cells, "n < "+formatNumber(max(minRuns, 100/(100-p))))
 		}
 	}
-	return append(cells, d.max())
+	return append(cells, d.maxText())
 }
 
 // distributionHeads are the headings of cells.

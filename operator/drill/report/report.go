@@ -25,31 +25,31 @@ const (
 	reads  = "read"
 )
 
-// group has the runs of one drill. A drill that was not repeated has one.
-type group struct {
+// drillGroup has the runs of one drill. A drill that was not repeated has one.
+type drillGroup struct {
 	name, title string
 	runs        []result.Drill
 }
 
-// grouped returns the drills by name, in the order in which each of them ran first.
-func grouped(drills []result.Drill) []group {
-	var groups []group
+// groupByName returns the drills by name, in the order in which each of them ran first.
+func groupByName(drills []result.Drill) []drillGroup {
+	var groups []drillGroup
 	for _, d := range drills {
-		i := slices.IndexFunc(groups, func(g group) bool { return g.name == d.Name })
+		i := slices.IndexFunc(groups, func(g drillGroup) bool { return g.name == d.Name })
 		if i < 0 {
-			i, groups = len(groups), append(groups, group{name: d.Name, title: d.Title})
+			i, groups = len(groups), append(groups, drillGroup{name: d.Name, title: d.Title})
 		}
 		groups[i].runs = append(groups[i].runs, d)
 	}
 	return groups
 }
 
-func (g group) repeated() bool { return len(g.runs) > 1 }
+func (g drillGroup) isRepeated() bool { return len(g.runs) > 1 }
 
-// tally counts outcomes.
-type tally struct{ passed, failed, notRun int }
+// outcomeCounts counts outcomes.
+type outcomeCounts struct{ passed, failed, notRun int }
 
-func (t *tally) add(o result.Outcome) {
+func (t *outcomeCounts) countOutcome(o result.Outcome) {
 	switch o {
 	case result.Pass:
 		t.passed++
@@ -60,10 +60,10 @@ func (t *tally) add(o result.Outcome) {
 	}
 }
 
-func (t tally) judged() int { return t.passed + t.failed }
+func (t outcomeCounts) judgedCount() int { return t.passed + t.failed }
 
-// outcome returns FAIL if anything failed, and NOT RUN if nothing ran.
-func (t tally) outcome() result.Outcome {
+// overallOutcome returns FAIL if anything failed, and NOT RUN if nothing ran.
+func (t outcomeCounts) overallOutcome() result.Outcome {
 	switch {
 	case t.failed > 0:
 		return result.Fail
@@ -73,32 +73,32 @@ func (t tally) outcome() result.Outcome {
 	return result.NotRun
 }
 
-func tallyOfRuns(drills []result.Drill) (t tally) {
+func tallyOfRuns(drills []result.Drill) (t outcomeCounts) {
 	for _, d := range drills {
-		t.add(d.Outcome)
+		t.countOutcome(d.Outcome)
 	}
 	return t
 }
 
-func tallyOfVerdicts(drills []result.Drill) (t tally) {
+func tallyOfVerdicts(drills []result.Drill) (t outcomeCounts) {
 	for _, d := range drills {
 		for _, v := range d.Verdicts {
-			t.add(v.Outcome)
+			t.countOutcome(v.Outcome)
 		}
 	}
 	return t
 }
 
-// headline returns the sentences that a manager reads first. Drills that did not run come before everything else, because
+// headlineText returns the sentences that a manager reads first. Drills that did not run come before everything else, because
 // nothing is known of what they try.
-func headline(r result.Run) string {
+func headlineText(r result.Run) string {
 	t := tallyOfVerdicts(r.Drills)
-	text := fmt.Sprintf("Of %s judged, %s kept.", count(t.judged(), "promise", "promises"), countOf(t.passed))
-	if t.judged() == 0 {
+	text := fmt.Sprintf("Of %s judged, %s kept.", countText(t.judgedCount(), "promise", "promises"), countOf(t.passed))
+	if t.judgedCount() == 0 {
 		text = "No promise was judged."
 	}
 	if runs := tallyOfRuns(r.Drills); runs.notRun > 0 {
-		text = fmt.Sprintf("Of %s, %s did not run. ", count(len(r.Drills), "drill", "drills"), number(runs.notRun)) + text
+		text = fmt.Sprintf("Of %s, %s did not run. ", countText(len(r.Drills), "drill", "drills"), formatNumber(runs.notRun)) + text
 	}
 	return text
 }
@@ -108,50 +108,50 @@ func countOf(n int) string {
 	if n == 1 {
 		return "1 was"
 	}
-	return number(n) + " were"
+	return formatNumber(n) + " were"
 }
 
-// sentence returns the outcome of a drill in one or two sentences.
-func (g group) sentence() string {
-	if g.repeated() {
+// outcomeSentence returns the outcome of a drill in one or two sentences.
+func (g drillGroup) outcomeSentence() string {
+	if g.isRepeated() {
 		return g.repeatedSentence()
 	}
 	d := g.runs[0]
 	if d.Outcome == result.NotRun {
-		return "It did not run: " + stop(cmp.Or(d.Reason, "no reason is known"))
+		return "It did not run: " + endSentence(cmp.Or(d.Reason, "no reason is known"))
 	}
 	t, broken := tallyOfVerdicts(g.runs), brokenRules(g.runs)
 	var text string
 	switch {
 	case len(broken) > 0:
-		text = fmt.Sprintf("Of %s, %s broken: %s.", count(t.judged(), "promise", "promises"), countOf(t.failed),
+		text = fmt.Sprintf("Of %s, %s broken: %s.", countText(t.judgedCount(), "promise", "promises"), countOf(t.failed),
 			strings.Join(broken, ", "))
-	case t.judged() == 0:
+	case t.judgedCount() == 0:
 		text = "No promise was judged."
-	case t.judged() == 1:
+	case t.judgedCount() == 1:
 		text = "The only promise that was judged was kept."
-	case t.judged() == 2:
+	case t.judgedCount() == 2:
 		text = "Both promises were kept."
 	default:
-		text = fmt.Sprintf("All %s promises were kept.", number(t.judged()))
+		text = fmt.Sprintf("All %s promises were kept.", formatNumber(t.judgedCount()))
 	}
 	if d.Reason != "" {
-		text += " " + stop(upper(d.Reason))
+		text += " " + endSentence(upperFirst(d.Reason))
 	}
 	return text + pausesSentence(g.runs)
 }
 
-func (g group) repeatedSentence() string {
-	t, runs := tallyOfRuns(g.runs), count(len(g.runs), "run", "runs")
-	text := fmt.Sprintf("Of %s, %s passed and %s failed.", runs, number(t.passed), number(t.failed))
+func (g drillGroup) repeatedSentence() string {
+	t, runs := tallyOfRuns(g.runs), countText(len(g.runs), "run", "runs")
+	text := fmt.Sprintf("Of %s, %s passed and %s failed.", runs, formatNumber(t.passed), formatNumber(t.failed))
 	switch {
 	case t.passed == len(g.runs):
 		text = fmt.Sprintf("All %s passed.", runs)
 	case t.notRun == len(g.runs):
-		text = fmt.Sprintf("None of the %s took place: %s", runs, stop(cmp.Or(g.runs[0].Reason, "no reason is known")))
+		text = fmt.Sprintf("None of the %s took place: %s", runs, endSentence(cmp.Or(g.runs[0].Reason, "no reason is known")))
 	case t.notRun > 0:
-		text = fmt.Sprintf("Of %s, %s passed, %s failed and %s did not run.", runs, number(t.passed), number(t.failed),
-			number(t.notRun))
+		text = fmt.Sprintf("Of %s, %s passed, %s failed and %s did not run.", runs, formatNumber(t.passed), formatNumber(t.failed),
+			formatNumber(t.notRun))
 	}
 	if broken := brokenRules(g.runs); len(broken) > 0 {
 		text += fmt.Sprintf(" Broken: %s.", strings.Join(broken, ", "))
@@ -177,12 +177,12 @@ func pausesSentence(drills []result.Drill) string {
 	w, r := longestPauses(drills, writes), longestPauses(drills, reads)
 	switch {
 	case len(w) > 0 && len(r) > 0:
-		return fmt.Sprintf(" The longest pause of writes was %s, that of reads %s.", duration(slices.Max(w)),
-			duration(slices.Max(r)))
+		return fmt.Sprintf(" The longest pause of writes was %s, that of reads %s.", formatDuration(slices.Max(w)),
+			formatDuration(slices.Max(r)))
 	case len(w) > 0:
-		return fmt.Sprintf(" The longest pause of writes was %s.", duration(slices.Max(w)))
+		return fmt.Sprintf(" The longest pause of writes was %s.", formatDuration(slices.Max(w)))
 	case len(r) > 0:
-		return fmt.Sprintf(" The longest pause of reads was %s.", duration(slices.Max(r)))
+		return fmt.Sprintf(" The longest pause of reads was %s.", formatDuration(slices.Max(r)))
 	}
 	return ""
 }
@@ -192,7 +192,7 @@ func pausesSentence(drills []result.Drill) string {
 func longestPause(d result.Drill, kind string) (result.Millis, bool) {
 	for _, g := range d.Gaps {
 		if g.Member == anyMember && g.Kind == kind {
-			return length(g.Longest), true
+			return lengthOf(g.Longest), true
 		}
 	}
 	return 0, false
@@ -209,21 +209,21 @@ func longestPauses(drills []result.Drill, kind string) []result.Millis {
 	return all
 }
 
-func length(i result.Interval) result.Millis { return max(0, i.To-i.From) }
+func lengthOf(i result.Interval) result.Millis { return max(0, i.To-i.From) }
 
-// expired returns the sessions that had expired at the end of a drill.
-func expired(d result.Drill) int {
+// expiredSessions returns the sessions that had expired at the end of a drill.
+func expiredSessions(d result.Drill) int {
 	if len(d.Sessions) == 0 {
 		return 0
 	}
 	return d.Sessions[len(d.Sessions)-1].Expired
 }
 
-// violations returns the number of violations, with those that are not listed.
-func violations(v result.Verdict) int { return len(v.Violations) + v.More }
+// countViolations returns the number of violations, with those that are not listed.
+func countViolations(v result.Verdict) int { return len(v.Violations) + v.More }
 
-// duration formats a duration: 3.2 ms, 412 ms, 1.20 s, 12.3 s, 2 min 3 s.
-func duration(m result.Millis) string {
+// formatDuration formats a duration: 3.2 ms, 412 ms, 1.20 s, 12.3 s, 2 min 3 s.
+func formatDuration(m result.Millis) string {
 	switch ms := float64(m); {
 	case ms == 0:
 		return "0 ms"
@@ -240,8 +240,8 @@ func duration(m result.Millis) string {
 	return fmt.Sprintf("%d min %d s", seconds/60, seconds%60)
 }
 
-// moment formats a time since the beginning of a drill, in seconds with milliseconds.
-func moment(m result.Millis) string { return fmt.Sprintf("%.3f s", float64(m)/1000) }
+// formatMoment formats a time since the beginning of a drill, in seconds with milliseconds.
+func formatMoment(m result.Millis) string { return fmt.Sprintf("%.3f s", float64(m)/1000) }
 
 // wallTime formats a time of the wall clock. The zone is that of the time.
 func wallTime(t time.Time) string {
@@ -251,8 +251,8 @@ func wallTime(t time.Time) string {
 	return t.Format("2006-01-02 15:04:05 MST")
 }
 
-// number formats a number with a comma before each group of three digits.
-func number(n int) string {
+// formatNumber formats a number with a comma before each group of three digits.
+func formatNumber(n int) string {
 	text := strconv.Itoa(n)
 	first := len(text) % 3
 	if n < 0 || len(text) <= 3 {
@@ -268,18 +268,18 @@ func number(n int) string {
 	return strings.Join(parts, ",")
 }
 
-func count(n int, one, many string) string {
+func countText(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return number(n) + " " + many
+	return formatNumber(n) + " " + many
 }
 
-// stop ends a sentence.
-func stop(text string) string { return strings.TrimRight(text, ". ") + "." }
+// endSentence ends a sentence.
+func endSentence(text string) string { return strings.TrimRight(text, ". ") + "." }
 
-// upper begins a sentence.
-func upper(text string) string {
+// upperFirst begins a sentence.
+func upperFirst(text string) string {
 	if text == "" || text[0] < 'a' || text[0] > 'z' {
 		return text
 	}

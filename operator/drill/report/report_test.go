@@ -71,7 +71,7 @@ func TestSentence(t *testing.T) {
 		{[]result.Drill{notRun, notRun}, "None of the 2 runs took place: needs root."},
 	}
 	for _, tt := range tests {
-		if got := (group{runs: tt.runs}).sentence(); got != tt.want {
+		if got := (drillGroup{runs: tt.runs}).outcomeSentence(); got != tt.want {
 			t.Errorf("the sentence is %q, want %q", got, tt.want)
 		}
 	}
@@ -114,7 +114,7 @@ func TestDuration(t *testing.T) {
 		119_960: "2 min 0 s", 123_400: "2 min 3 s",
 	}
 	for m, want := range tests {
-		if got := duration(m); got != want {
+		if got := formatDuration(m); got != want {
 			t.Errorf("duration(%v) = %q, want %q", float64(m), got, want)
 		}
 	}
@@ -123,7 +123,7 @@ func TestDuration(t *testing.T) {
 func TestNumber(t *testing.T) {
 	tests := map[int]string{0: "0", 999: "999", 1000: "1,000", 12345: "12,345", 123456: "123,456", 1234567: "1,234,567"}
 	for n, want := range tests {
-		if got := number(n); got != want {
+		if got := formatNumber(n); got != want {
 			t.Errorf("number(%d) = %q", n, got)
 		}
 	}

@@ -28,16 +28,16 @@ const (
 // WriteText writes the outcome as a whole, a table of the drills, the violations of broken promises, and how repeated drills varied.
 func WriteText(w io.Writer, r result.Run, o TextOptions) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", headline(r))
-	groups := grouped(r.Drills)
-	drillTable(groups).write(&b, o)
+	fmt.Fprintf(&b, "%s\n\n", headlineText(r))
+	groups := groupByName(r.Drills)
+	drillTable(groups).writeTo(&b, o)
 	writeNotRun(&b, groups)
 	if repeats := repeatTable(groups); len(repeats.rows) > 0 {
 		b.WriteString("\n")
-		repeats.write(&b, o)
+		repeats.writeTo(&b, o)
 	}
 	for _, g := range groups {
-		if note := fewRuns(len(g.runs)); g.repeated() && note != "" {
+		if note := fewRuns(len(g.runs)); g.isRepeated() && note != "" {
 			fmt.Fprintf(&b, "%s: %s\n", screentext.Escape(g.name), note)
 		}
 	}
@@ -46,58 +46,58 @@ func WriteText(w io.Writer, r result.Run, o TextOptions) error {
 }
 
 // drillTable has a row for each drill, and below it a line for each rule that failed.
-func drillTable(groups []group) *table {
-	t := &table{heads: []string{"drill", "outcome", "writes paused", "reads paused", "sessions"}}
+func drillTable(groups []drillGroup) *textTable {
+	t := &textTable{heads: []string{"drill", "outcome", "writes paused", "reads paused", "sessions"}}
 	for _, g := range groups {
-		t.add(g.name, outcomeText(g), distributionOf(g.runs, writes).max(), distributionOf(g.runs, reads).max(),
+		t.addRow(g.name, outcomeText(g), distributionOf(g.runs, writes).maxText(), distributionOf(g.runs, reads).maxText(),
 			sessionsText(g.runs))
 		for _, d := range g.runs {
 			for _, v := range d.Verdicts {
 				if v.Outcome == result.Fail {
-					t.note("  " + runPrefix(g, d) + v.Rule + ": " + messageOf(v))
+					t.addNote("  " + runPrefix(g, d) + v.Rule + ": " + messageOf(v))
 				}
 			}
 			if d.Outcome == result.Fail && d.Reason != "" {
-				t.note("  " + runPrefix(g, d) + d.Reason)
+				t.addNote("  " + runPrefix(g, d) + d.Reason)
 			}
 		}
 	}
 	return t
 }
 
-func runPrefix(g group, d result.Drill) string {
-	if !g.repeated() {
+func runPrefix(g drillGroup, d result.Drill) string {
+	if !g.isRepeated() {
 		return ""
 	}
 	return fmt.Sprintf("run %d: ", d.Repeat)
 }
 
 // outcomeText returns the outcome of a drill, and for a repeated one how often it passed.
-func outcomeText(g group) string {
+func outcomeText(g drillGroup) string {
 	t := tallyOfRuns(g.runs)
-	if !g.repeated() {
-		return string(t.outcome())
+	if !g.isRepeated() {
+		return string(t.overallOutcome())
 	}
-	return fmt.Sprintf("%s (%d of %d passed)", t.outcome(), t.passed, len(g.runs))
+	return fmt.Sprintf("%s (%d of %d passed)", t.overallOutcome(), t.passed, len(g.runs))
 }
 
 // sessionsText returns the sessions of one run, and those that expired in all runs.
 func sessionsText(drills []result.Drill) string {
 	sessions, ended := 0, 0
 	for _, d := range drills {
-		sessions, ended = max(sessions, d.Load.Sessions), ended+expired(d)
+		sessions, ended = max(sessions, d.Load.Sessions), ended+expiredSessions(d)
 	}
 	switch {
 	case sessions == 0:
 		return ""
 	case ended == 0:
-		return number(sessions)
+		return formatNumber(sessions)
 	}
-	return fmt.Sprintf("%s, %s expired", number(sessions), number(ended))
+	return fmt.Sprintf("%s, %s expired", formatNumber(sessions), formatNumber(ended))
 }
 
 // writeNotRun lists what was not run or judged, and why.
-func writeNotRun(b *strings.Builder, groups []group) {
+func writeNotRun(b *strings.Builder, groups []drillGroup) {
 	var order []string
 	runs := map[string]int{} // with the same reason
 	for _, g := range groups {
@@ -116,7 +116,7 @@ func writeNotRun(b *strings.Builder, groups []group) {
 	for _, line := range order {
 		text := screentext.Escape(line)
 		if n := runs[line]; n > 1 {
-			text += fmt.Sprintf(" (%s)", count(n, "run", "runs"))
+			text += fmt.Sprintf(" (%s)", countText(n, "run", "runs"))
 		}
 		b.WriteString(text + "\n")
 	}
@@ -138,23 +138,23 @@ func notRun(d result.Drill) iter.Seq2[string, string] {
 }
 
 // repeatTable has the distribution of the pauses of each repeated drill.
-func repeatTable(groups []group) *table {
-	t := &table{heads: append([]string{"repeated drill", "pause of"}, distributionHeads()...)}
+func repeatTable(groups []drillGroup) *textTable {
+	t := &textTable{heads: append([]string{"repeated drill", "pause of"}, distributionHeads()...)}
 	for _, g := range groups {
-		if !g.repeated() {
+		if !g.isRepeated() {
 			continue
 		}
 		for _, kind := range []string{writes, reads} {
-			if d := distributionOf(g.runs, kind); d.n() > 0 {
-				t.add(append([]string{g.name, kind + "s"}, d.cells()...)...)
+			if d := distributionOf(g.runs, kind); d.sampleCount() > 0 {
+				t.addRow(append([]string{g.name, kind + "s"}, d.tableCells()...)...)
 			}
 		}
 	}
 	return t
 }
 
-// table is a table for a terminal.
-type table struct {
+// textTable is a table for a terminal.
+type textTable struct {
 	heads []string
 	rows  []tableRow
 }
@@ -164,16 +164,18 @@ type tableRow struct {
 	note  string // instead of cells: a line below the row before
 }
 
-func (t *table) add(cells ...string) {
+func (t *textTable) addRow(cells ...string) {
 	for i := range cells {
 		cells[i] = cmp.Or(screentext.Escape(cells[i]), "-")
 	}
 	t.rows = append(t.rows, tableRow{cells: cells})
 }
 
-func (t *table) note(text string) { t.rows = append(t.rows, tableRow{note: screentext.Escape(text)}) }
+func (t *textTable) addNote(text string) {
+	t.rows = append(t.rows, tableRow{note: screentext.Escape(text)})
+}
 
-func (t *table) write(b *strings.Builder, o TextOptions) {
+func (t *textTable) writeTo(b *strings.Builder, o TextOptions) {
 	widths := make([]int, len(t.heads))
 	heads := make([]string, len(t.heads))
 	for i, head := range t.heads {
