@@ -32,11 +32,11 @@ type Servers struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Close ends what Fresh has begun. It is called once, after the program has ended.
 	Close func(ctx context.Context) error
-	// Outlive means that the servers go on after Close, so sessions that the program leaves must be ended.
+	// Outlive means that the servers keep running after Close, so sessions that the program leaves must be ended.
 	Outlive bool
 }
 
-func (s Servers) dial(ctx context.Context, address string) (net.Conn, error) {
+func (s Servers) dialServer(ctx context.Context, address string) (net.Conn, error) {
 	if s.Dial != nil {
 		return s.Dial(ctx, "tcp", address)
 	}
@@ -81,9 +81,9 @@ func (e Existing) Fresh(ctx context.Context) (Servers, error) {
 		return servers, nil
 	}
 	servers.Chroot = e.Base + chrootPrefix + strings.ToLower(rand.Text())
-	servers.Close = func(ctx context.Context) error { return e.remove(ctx, servers.Chroot) }
-	err := e.manage(ctx, func(ctx context.Context, c *client.Client) error {
-		return limited(ctx, func(ctx context.Context) error {
+	servers.Close = func(ctx context.Context) error { return e.removeNode(ctx, servers.Chroot) }
+	err := e.withClient(ctx, func(ctx context.Context, c *client.Client) error {
+		return withinLimit(ctx, func(ctx context.Context) error {
 			_, _, err := c.Create(ctx, servers.Chroot, nil, client.Persistent)
 			return err
 		})
@@ -97,9 +97,9 @@ func (e Existing) Fresh(ctx context.Context) (Servers, error) {
 	return Servers{}, fmt.Errorf("make %s on %s: %w", servers.Chroot, e.Describe(), err)
 }
 
-// remove removes the node of a run, and all below it.
-func (e Existing) remove(ctx context.Context, path string) error {
-	err := e.manage(ctx, func(ctx context.Context, c *client.Client) error { return removeAll(ctx, c, path) })
+// removeNode removes the node of a run, and all below it.
+func (e Existing) removeNode(ctx context.Context, path string) error {
+	err := e.withClient(ctx, func(ctx context.Context, c *client.Client) error { return removeAll(ctx, c, path) })
 	if err != nil {
 		return fmt.Errorf("remove %s: %w; %s removes it", path, err, e.RemoveLine(path))
 	}
@@ -117,7 +117,7 @@ func (e Existing) Leftovers(ctx context.Context) (paths []string, err error) {
 	if e.WholeTree {
 		return nil, nil
 	}
-	err = e.manage(ctx, func(ctx context.Context, c *client.Client) error {
+	err = e.withClient(ctx, func(ctx context.Context, c *client.Client) error {
 		names, err := childrenOf(ctx, c, cmp.Or(e.Base, "/"))
 		for _, name := range names {
 			if path := "/" + name; chrootForm.MatchString(path) {
@@ -136,26 +136,26 @@ func (e Existing) Leftovers(ctx context.Context) (paths []string, err error) {
 	return paths, nil
 }
 
-// manage calls do with a client of the ensemble.
-func (e Existing) manage(ctx context.Context, do func(context.Context, *client.Client) error) error {
+// withClient calls do with a client of the ensemble.
+func (e Existing) withClient(ctx context.Context, do func(context.Context, *client.Client) error) error {
 	cfg := client.Config{Timeout: manageTimeout}
 	if e.Dial != nil {
 		cfg.DialConn = e.Dial
 	}
 	var c *client.Client
-	err := limited(ctx, func(ctx context.Context) (err error) {
+	err := withinLimit(ctx, func(ctx context.Context) (err error) {
 		c, err = client.Dial(ctx, strings.Join(e.Addresses, ","), cfg)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = limited(context.WithoutCancel(ctx), c.Close) }() // if it fails, the session expires
+	defer func() { _ = withinLimit(context.WithoutCancel(ctx), c.Close) }() // if it fails, the session expires
 	return do(ctx, c)
 }
 
-// limited calls do, which waits for manageTimeout at most.
-func limited(ctx context.Context, do func(context.Context) error) error {
+// withinLimit calls do, which waits for manageTimeout at most.
+func withinLimit(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, manageTimeout)
 	defer cancel()
 	return do(ctx)
@@ -181,7 +181,7 @@ func removeAll(ctx context.Context, c *client.Client, path string) error {
 			}
 		}
 	}
-	err = limited(ctx, func(ctx context.Context) error { return c.Delete(ctx, path, client.AnyVersion) })
+	err = withinLimit(ctx, func(ctx context.Context) error { return c.Delete(ctx, path, client.AnyVersion) })
 	if errors.Is(err, client.ErrNoNode) {
 		return nil
 	}
@@ -190,7 +190,7 @@ func removeAll(ctx context.Context, c *client.Client, path string) error {
 
 // childrenOf returns the names of a node's children.
 func childrenOf(ctx context.Context, c *client.Client, path string) (names []string, err error) {
-	err = limited(ctx, func(ctx context.Context) (err error) {
+	err = withinLimit(ctx, func(ctx context.Context) (err error) {
 		names, _, err = c.Children(ctx, path)
 		return err
 	})
@@ -205,7 +205,7 @@ func deleteTogether(ctx context.Context, c *client.Client, parent string, names 
 		err  error
 	}
 	replies := make(chan reply, len(names)) // late ones find room, too
-	err = limited(ctx, func(ctx context.Context) error {
+	err = withinLimit(ctx, func(ctx context.Context) error {
 		for _, name := range names {
 			path := parent + "/" + name
 			done := func(err error) { replies <- reply{path, err} }

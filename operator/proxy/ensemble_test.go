@@ -242,7 +242,7 @@ func TestAllThatIsLeftIsNamed(t *testing.T) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
 	}
-	s := new(survey)
+	s := new(surveyRun)
 	for range maxCloseErrors + 5 {
 		s.noteClosed(errors.New("stuck"))
 	}

@@ -13,28 +13,28 @@ import (
 // endTimeout limits the time in which a session is ended by closeSession, and that for all sessions that a run leaves.
 const endTimeout = 10 * time.Second
 
-// unended are the sessions of programs that could not be ended. They expire.
-type unended struct {
+// unendedSessions are the sessions of programs that could not be ended. They expire.
+type unendedSessions struct {
 	sessions int
 	err      error // of the first one
 }
 
-// add adds those of another run.
-func (u *unended) add(other unended) {
+// addFrom adds those of another run.
+func (u *unendedSessions) addFrom(other unendedSessions) {
 	u.sessions += other.sessions
 	u.err = cmp.Or(u.err, other.err)
 }
 
-// unended returns the sessions that the relay could not keep until the end of the run.
-func (r *record) unended() unended {
+// unendedOf returns the sessions that the relay could not keep until the end of the run.
+func (r *runRecord) unendedOf() unendedSessions {
 	if r.dropped == 0 {
-		return unended{}
+		return unendedSessions{}
 	}
-	return unended{r.dropped, fmt.Errorf("the program left more than %d sessions, and the proxy keeps no more of them", maxSessions)}
+	return unendedSessions{r.dropped, fmt.Errorf("the program left more than %d sessions, and the proxy keeps no more of them", maxSessions)}
 }
 
 // endAll ends the sessions that a program has left. It blocks for endTimeout at most.
-func endAll(ctx context.Context, servers Servers, left []*session) (failed unended) {
+func endAll(ctx context.Context, servers Servers, left []*session) (failed unendedSessions) {
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	n := len(servers.Addresses)
@@ -48,7 +48,7 @@ func endAll(ctx context.Context, servers Servers, left []*session) (failed unend
 			at = (at + 1) % n
 		}
 		if err != nil {
-			failed.add(unended{1, err})
+			failed.addFrom(unendedSessions{1, err})
 		}
 	}
 	return failed
@@ -66,7 +66,7 @@ func (s *session) endAt(ctx context.Context, servers Servers, address string, li
 func endSession(
 	ctx context.Context, servers Servers, address string, id jute.SessionID, password []byte, timeout time.Duration,
 ) error {
-	conn, err := servers.dial(ctx, address)
+	conn, err := servers.dialServer(ctx, address)
 	if err != nil {
 		return fmt.Errorf("end session %s: %w", id, err)
 	}

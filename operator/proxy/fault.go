@@ -23,8 +23,8 @@ const (
 	// Late holds the reply, and everything that follows it on the connection, for the session's timeout. Requests and
 	// pings still reach the server, so the session lives.
 	Late Fault = "late"
-	// Pause stops the program when it has sent the request, until the server has ended the session. The reply is on its
-	// way by then: the program goes on with it as if no time had passed.
+	// Pause stops the program when it has sent the request, until the server has ended the session. The reply is on
+	// its way by then: the program continues with it as if no time had passed.
 	Pause Fault = "pause"
 )
 
@@ -67,8 +67,8 @@ func JoinFaults(faults []Fault) string {
 	return strings.Join(words, ",")
 }
 
-// impossible returns the reason why a fault cannot happen at a request, or "" if it can.
-func impossible(f Fault, op string, opens bool, servers int) string {
+// impossibleReason returns the reason why a fault cannot happen at a request, or "" if it can.
+func impossibleReason(f Fault, op string, opens bool, servers int) string {
 	switch {
 	case f == Move && servers < 2:
 		return "there is only one server"

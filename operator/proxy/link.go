@@ -15,9 +15,9 @@ import (
 // maxFrame limits a frame in either direction. ZooKeeper's servers take 1 MiB by default, and its clients 4 MiB.
 const maxFrame = 64 << 20
 
-// link is one connection of the program, and its connection to a server.
-type link struct {
-	*tap.Link[sent]
+// proxyLink is one connection of the program, and its connection to a server.
+type proxyLink struct {
+	*tap.Link[pendingRequest]
 	relay   *relay
 	number  int
 	address string                  // of the server
@@ -25,24 +25,24 @@ type link struct {
 	expiry  chan struct{}           // full while the program must not notice that the connection to the server is closed
 }
 
-// sent is what is kept of a request that waits for its reply.
-type sent struct {
+// pendingRequest is what is kept of a request that waits for its reply.
+type pendingRequest struct {
 	fault  Fault // After, Move, Late, or "" if the reply passes
 	closes bool  // a closeSession
 }
 
-func newLink(r *relay, client net.Conn, number int, address string) *link {
-	return &link{
-		Link: tap.New[sent](client), relay: r, number: number, address: address, expiry: make(chan struct{}, 1),
+func newLink(r *relay, client net.Conn, number int, address string) *proxyLink {
+	return &proxyLink{
+		Link: tap.New[pendingRequest](client), relay: r, number: number, address: address, expiry: make(chan struct{}, 1),
 	}
 }
 
-// run forwards requests and replies until one side closes its connection or a fault breaks it.
-func (l *link) run() {
+// forward forwards requests and replies until one side closes its connection or a fault breaks it.
+func (l *proxyLink) forward() {
 	defer func() { _ = l.Client.Close() }()
-	server, err := l.relay.dial(l.address)
+	server, err := l.relay.dialServer(l.address)
 	if err != nil {
-		return // as from a server that is down: the program goes on to connect
+		return // as from a server that is down: the program keeps connecting
 	}
 	l.Run(server, func() bool { return l.forwardRequests(server) }, func() {
 		l.forwardReplies(server)
@@ -53,7 +53,7 @@ func (l *link) run() {
 
 // forwardRequests reads the program's requests until it closes the connection, or the link ends. It reports whether the
 // link must end now.
-func (l *link) forwardRequests(server net.Conn) (end bool) {
+func (l *proxyLink) forwardRequests(server net.Conn) (end bool) {
 	in := bufio.NewReader(l.Client)
 	if isCommand, end := l.ForwardCommand(in, server); isCommand {
 		return end
@@ -64,7 +64,7 @@ func (l *link) forwardRequests(server net.Conn) (end bool) {
 			l.checkLength("the program", err)
 			return true
 		}
-		if l.fails(l.read(frame, first), frame, server) {
+		if l.forwardOrFail(l.noteRequest(frame, first), frame, server) {
 			return true
 		}
 		if first && !l.AwaitOpened() {
@@ -80,8 +80,8 @@ type request struct {
 	closes bool
 }
 
-// read notes a request.
-func (l *link) read(frame []byte, first bool) request {
+// noteRequest notes a request.
+func (l *proxyLink) noteRequest(frame []byte, first bool) request {
 	if first {
 		var connect jute.ConnectRequest
 		d := jute.NewDecoder(frame)
@@ -98,20 +98,20 @@ func (l *link) read(frame []byte, first bool) request {
 	return r
 }
 
-// fails forwards a request, or lets its fault happen. It reports whether no other request of the connection may follow.
-func (l *link) fails(r request, frame []byte, server net.Conn) (last bool) {
+// forwardOrFail forwards a request, or lets its fault happen. It reports whether no other request of the connection may follow.
+func (l *proxyLink) forwardOrFail(r request, frame []byte, server net.Conn) (last bool) {
 	switch r.fault {
 	case Before:
 		l.AwaitReplies()
 		return true
 	case Expire:
 		l.AwaitReplies()
-		l.expire(server)
+		l.expireSession(server)
 		return true
 	case Pause:
 		return l.pauseProgram(r, frame, server)
 	}
-	l.Expect(r.xid, sent{r.fault, r.closes})
+	l.Expect(r.xid, pendingRequest{r.fault, r.closes})
 	if jute.WriteFrame(server, frame) != nil {
 		return true
 	}
@@ -122,54 +122,54 @@ func (l *link) fails(r request, frame []byte, server net.Conn) (last bool) {
 	return false
 }
 
-// expire ends the session. The program's connection stays open meanwhile, so that it cannot come back before that.
-func (l *link) expire(server net.Conn) {
+// expireSession ends the session. The program's connection stays open meanwhile, so that it cannot come back before that.
+func (l *proxyLink) expireSession(server net.Conn) {
 	l.expiry <- struct{}{}
 	defer func() { <-l.expiry }()
 	_ = server.Close() // two connections of one session would fight for it
-	if err := l.relay.expire(l.session.Load(), l.address); err != nil {
-		l.relay.fail(err)
+	if err := l.relay.expireSession(l.session.Load(), l.address); err != nil {
+		l.relay.noteFailure(err)
 	}
 }
 
 // pauseProgram stops the program, carries out its request, and lets the program continue when the server has ended the
 // session. It reports whether the connection must end.
-func (l *link) pauseProgram(r request, frame []byte, server net.Conn) (last bool) {
+func (l *proxyLink) pauseProgram(r request, frame []byte, server net.Conn) (last bool) {
 	if err := l.relay.program.Stop(); err != nil {
-		l.relay.fail(err)
+		l.relay.noteFailure(err)
 		return true
 	}
-	l.Expect(r.xid, sent{closes: r.closes})
+	l.Expect(r.xid, pendingRequest{closes: r.closes})
 	limit := pauseLimit(l.relay.timeoutOf(l.session.Load()))
 	err := jute.WriteFrame(server, frame)
 	if err == nil && l.Hold(limit) {
 		err = fmt.Errorf("the server did not end the session of the program, which was stopped for %v", limit)
 	}
 	if err != nil {
-		l.relay.fail(err)
+		l.relay.noteFailure(err)
 	}
 	if err := l.relay.program.Continue(); err != nil {
-		l.relay.fail(err)
+		l.relay.noteFailure(err)
 	}
 	return true
 }
 
-// pauseLimit returns how long a program is stopped at most. ZooKeeper ends a session up to a tick after its timeout,
-// and a tick is at most half of the shortest timeout.
+// pauseLimit returns the longest time for which a program is stopped. ZooKeeper ends a session up to a tick after
+// its timeout, and a tick is at most half of the shortest timeout.
 func pauseLimit(timeout time.Duration) time.Duration { return 2*timeout + pauseSlack }
 
 // pauseSlack is for an ensemble that is slow to end a session.
 const pauseSlack = 5 * time.Second
 
 // checkLength notes a frame that is too long. After it the connection cannot be parsed.
-func (l *link) checkLength(sender string, err error) {
+func (l *proxyLink) checkLength(sender string, err error) {
 	if errors.Is(err, jute.ErrFrameLength) {
 		l.relay.breakOff(fmt.Errorf("%s sent a frame that the proxy does not take: %w", sender, err))
 	}
 }
 
 // forwardReplies reads what the server sends until it closes the connection, or a fault breaks it.
-func (l *link) forwardReplies(server net.Conn) {
+func (l *proxyLink) forwardReplies(server net.Conn) {
 	in := bufio.NewReader(server)
 	if l.ForwardAnswer(in) {
 		return
@@ -194,7 +194,7 @@ func (l *link) forwardReplies(server net.Conn) {
 				return
 			}
 		case Move:
-			l.relay.move()
+			l.relay.moveToNext()
 		}
 		if request.closes {
 			l.relay.noteClosed(l.session.Load())
@@ -209,7 +209,7 @@ func (l *link) forwardReplies(server net.Conn) {
 }
 
 // noteOpened notes the reply to the connect, which has the session's id, password and timeout.
-func (l *link) noteOpened(frame []byte) {
+func (l *proxyLink) noteOpened(frame []byte) {
 	var connect jute.ConnectResponse
 	d := jute.NewDecoder(frame)
 	connect.Decode(&d)

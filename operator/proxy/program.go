@@ -61,17 +61,17 @@ func (c Command) Start(_ context.Context, connect string, out io.Writer) (Proces
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c[0], err)
 	}
-	return &process{cmd: cmd}, nil
+	return &groupProcess{cmd: cmd}, nil
 }
 
 // outputDelay limits the wait for output after a command has ended.
 const outputDelay = time.Second
 
-// process is a command that runs, with its process group.
-type process struct{ cmd *exec.Cmd }
+// groupProcess is a command that runs, with its process group.
+type groupProcess struct{ cmd *exec.Cmd }
 
 // Wait implements Process.
-func (p *process) Wait() error {
+func (p *groupProcess) Wait() error {
 	err := p.cmd.Wait()
 	p.Kill() // what the command has left in its group
 	if errors.Is(err, exec.ErrWaitDelay) {
@@ -81,24 +81,24 @@ func (p *process) Wait() error {
 }
 
 // Stop implements Pauser.
-func (p *process) Stop() error { return p.signal("stop", syscall.SIGSTOP) }
+func (p *groupProcess) Stop() error { return p.signalGroup("stop", syscall.SIGSTOP) }
 
 // Continue implements Pauser.
-func (p *process) Continue() error { return p.signal("continue", syscall.SIGCONT) }
+func (p *groupProcess) Continue() error { return p.signalGroup("continue", syscall.SIGCONT) }
 
 // Kill implements Process.
-func (p *process) Kill() { _ = p.signal("kill", syscall.SIGKILL) } // if it fails, there is nothing to kill
+func (p *groupProcess) Kill() { _ = p.signalGroup("kill", syscall.SIGKILL) } // if it fails, there is nothing to kill
 
-// signal sends a signal to the process group.
-func (p *process) signal(what string, signal syscall.Signal) error {
+// signalGroup sends a signal to the process group.
+func (p *groupProcess) signalGroup(what string, signal syscall.Signal) error {
 	if err := syscall.Kill(-p.cmd.Process.Pid, signal); err != nil {
 		return fmt.Errorf("%s the program: %w", what, err)
 	}
 	return nil
 }
 
-// tail keeps the end of a program's output. It is safe for concurrent use.
-type tail struct {
+// lastLines keeps the end of a program's output. It is safe for concurrent use.
+type lastLines struct {
 	mu      sync.Mutex
 	kept    []byte
 	dropped bool
@@ -108,7 +108,7 @@ type tail struct {
 const maxOutput = 64 << 10
 
 // Write implements io.Writer. It never fails.
-func (t *tail) Write(b []byte) (int, error) {
+func (t *lastLines) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kept = append(t.kept, b...)
@@ -118,8 +118,8 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lines returns the last n lines.
-func (t *tail) lines(n int) []string {
+// lastOf returns the last n lines.
+func (t *lastLines) lastOf(n int) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	text := strings.ToValidUTF8(strings.TrimSpace(string(t.kept)), "?")

@@ -71,15 +71,15 @@ type relay struct {
 
 	mu       sync.Mutex
 	closed   bool
-	open     map[*link]struct{}
-	record   record
+	open     map[*proxyLink]struct{}
+	record   runRecord
 	sessions map[jute.SessionID]*session // at most maxSessions
 	longest  time.Duration               // of the timeouts of sessions that were dropped
 	server   int                         // the index of the server that gets the next connections
 }
 
-// record is the result of a run so far.
-type record struct {
+// runRecord is the result of a run so far.
+type runRecord struct {
 	requests    []Request
 	unkept      int         // requests beyond maxRecorded
 	counts      map[Key]int // of the requests of each kind; at most maxCounted
@@ -92,8 +92,8 @@ type record struct {
 	broken      error     // why the relay itself broke a connection
 }
 
-// count counts a request of a kind, and returns how many there were. Above maxCounted, a new kind is not counted.
-func (r *record) count(kind Key) int {
+// countKind counts a request of a kind, and returns the number so far. Above maxCounted, a new kind is not counted.
+func (r *runRecord) countKind(kind Key) int {
 	if _, ok := r.counts[kind]; !ok && len(r.counts) >= maxCounted {
 		return 0 // no key has it
 	}
@@ -106,11 +106,11 @@ func (r *record) count(kind Key) int {
 func newRelay(l net.Listener, servers Servers, first int, t *target, program Pauser) *relay {
 	r := &relay{
 		listener: l, servers: servers, target: t, program: program,
-		open: map[*link]struct{}{}, sessions: map[jute.SessionID]*session{}, server: first % len(servers.Addresses),
-		record: record{counts: map[Key]int{}},
+		open: map[*proxyLink]struct{}{}, sessions: map[jute.SessionID]*session{}, server: first % len(servers.Addresses),
+		record: runRecord{counts: map[Key]int{}},
 	}
 	if t != nil { // however late its request comes, it is counted
-		r.record.counts[t.key.kind()] = 0
+		r.record.counts[t.key.withoutNumber()] = 0
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.links.Go(r.acceptLoop)
@@ -123,7 +123,7 @@ func (r *relay) acceptLoop() {
 		client, err := r.listener.Accept()
 		switch {
 		case err == nil:
-			r.start(client)
+			r.serveConn(client)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -136,8 +136,8 @@ func (r *relay) acceptLoop() {
 	}
 }
 
-// start serves a connection of the program.
-func (r *relay) start(client net.Conn) {
+// serveConn serves a connection of the program.
+func (r *relay) serveConn(client net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.open) >= maxLinks {
@@ -151,20 +151,20 @@ func (r *relay) start(client net.Conn) {
 	l := newLink(r, client, r.record.connections, r.servers.Addresses[r.server])
 	r.open[l] = struct{}{}
 	r.links.Go(func() {
-		l.run()
+		l.forward()
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		delete(r.open, l)
-		r.unlink(l.session.Load())
+		r.noteConnEnded(l.session.Load())
 	})
 }
 
-// close breaks all connections at once, waits for the relay's goroutines, and returns what the run has shown.
-func (r *relay) close() record {
+// closeAll breaks all connections at once, waits for the relay's goroutines, and returns the record of the run.
+func (r *relay) closeAll() runRecord {
 	r.mu.Lock()
 	r.closed = true
 	open := r.open
-	r.open = map[*link]struct{}{}
+	r.open = map[*proxyLink]struct{}{}
 	r.mu.Unlock()
 	r.cancel()
 	_ = r.listener.Close()
@@ -176,8 +176,8 @@ func (r *relay) close() record {
 	return r.record
 }
 
-// left returns the sessions that have not been closed, in order. It is called after close.
-func (r *relay) left() (list []*session) {
+// unclosedSessions returns the sessions that have not been closed, in order. It is called after close.
+func (r *relay) unclosedSessions() (list []*session) {
 	for _, s := range r.sessions {
 		if !s.closed {
 			list = append(list, s)
@@ -196,8 +196,8 @@ func (r *relay) longestTimeout() time.Duration {
 	return longest
 }
 
-// keep makes a session known by its id, and drops others if there are too many. The lock is held.
-func (r *relay) keep(s *session) {
+// keepSession makes a session known by its id, and drops others if there are too many. The lock is held.
+func (r *relay) keepSession(s *session) {
 	if r.sessions[s.id] == nil && len(r.sessions) >= maxSessions {
 		r.makeRoom()
 	}
@@ -211,25 +211,25 @@ func (r *relay) makeRoom() {
 	for _, s := range r.sessions {
 		switch {
 		case s.isOver():
-			r.drop(s)
+			r.dropSession(s)
 		case s.links == 0 && (first == nil || s.number < first.number):
 			first = s
 		}
 	}
 	if len(r.sessions) >= maxSessions && first != nil {
-		r.drop(first)
+		r.dropSession(first)
 		r.record.dropped++
 	}
 }
 
-// drop forgets a session. The lock is held.
-func (r *relay) drop(s *session) {
+// dropSession forgets a session. The lock is held.
+func (r *relay) dropSession(s *session) {
 	delete(r.sessions, s.id)
 	r.longest = max(r.longest, s.timeout)
 }
 
-// unlink notes that a connection of a session has ended. The session is nil if the connection had none. The lock is held.
-func (r *relay) unlink(s *session) {
+// noteConnEnded notes that a connection of a session has ended. The session is nil if the connection had none. The lock is held.
+func (r *relay) noteConnEnded(s *session) {
 	if s == nil {
 		return
 	}
@@ -237,16 +237,16 @@ func (r *relay) unlink(s *session) {
 	s.unlinked = time.Now()
 }
 
-// dial connects to a server of the run.
-func (r *relay) dial(address string) (net.Conn, error) {
+// dialServer connects to a server of the run.
+func (r *relay) dialServer(address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, dialTimeout)
 	defer cancel()
-	return r.servers.dial(ctx, address)
+	return r.servers.dialServer(ctx, address)
 }
 
 // noteConnect notes the first request of a connection. It returns the session that it resumes, or the new number of the
 // one that it opens.
-func (r *relay) noteConnect(l *link, connect jute.ConnectRequest) (s *session, at Fault) {
+func (r *relay) noteConnect(l *proxyLink, connect jute.ConnectRequest) (s *session, at Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s = r.sessions[connect.SessionID]
@@ -256,10 +256,10 @@ func (r *relay) noteConnect(l *link, connect jute.ConnectRequest) (s *session, a
 	}
 	if s.id == 0 && connect.SessionID != 0 { // of another process, which has left it to this one
 		s.id, s.password = connect.SessionID, append([]byte(nil), connect.Passwd...)
-		r.keep(s)
+		r.keepSession(s)
 	}
 	s.links++
-	return s, r.note(Request{Op: OpConnect, Opens: connect.SessionID == 0, Connection: l.number}, s)
+	return s, r.keepRequest(Request{Op: OpConnect, Opens: connect.SessionID == 0, Connection: l.number}, s)
 }
 
 // noteOpened notes the reply to a connect.
@@ -272,28 +272,28 @@ func (r *relay) noteOpened(s *session, reply jute.ConnectResponse) {
 	}
 	s.id, s.password = reply.SessionID, append([]byte(nil), reply.Passwd...)
 	s.timeout = time.Duration(reply.TimeOut) * time.Millisecond
-	r.keep(s)
+	r.keepSession(s)
 }
 
 // noteRequest notes any other request, and returns the fault that happens at it, or "".
-func (r *relay) noteRequest(l *link, s *session, header jute.RequestHeader, path string) Fault {
+func (r *relay) noteRequest(l *proxyLink, s *session, header jute.RequestHeader, path string) Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.note(Request{
+	return r.keepRequest(Request{
 		Op: header.Op.String(), Path: withoutChroot(path, r.servers.Chroot), Xid: header.Xid, Connection: l.number,
 	}, s)
 }
 
-// note numbers a request and keeps it. The lock is held.
-func (r *relay) note(req Request, s *session) Fault {
+// keepRequest numbers a request and keeps it. The lock is held.
+func (r *relay) keepRequest(req Request, s *session) Fault {
 	req.Session = s.number
 	if s.id != 0 {
 		req.SessionID = s.id.String()
 	}
-	inRun := Key{Op: req.Op, Pattern: pattern(req.Path)}
+	inRun := Key{Op: req.Op, Pattern: patternOf(req.Path)}
 	own := inRun
 	own.Session = s.number
-	req.InRun, req.Occurrence = r.record.count(inRun), r.record.count(own)
+	req.InRun, req.Occurrence = r.record.countKind(inRun), r.record.countKind(own)
 	switch {
 	case len(r.record.requests) < maxRecorded:
 		r.record.requests = append(r.record.requests, req)
@@ -306,11 +306,11 @@ func (r *relay) note(req Request, s *session) Fault {
 		}
 		return ""
 	}
-	if r.target == nil || !r.target.key.matches(req) {
+	if r.target == nil || !r.target.key.matchesRequest(req) {
 		return ""
 	}
 	r.record.fired = &req
-	if why := impossible(r.target.fault, req.Op, req.Opens, len(r.servers.Addresses)); why != "" {
+	if why := impossibleReason(r.target.fault, req.Op, req.Opens, len(r.servers.Addresses)); why != "" {
 		r.record.undone = errors.New(why)
 		return ""
 	}
@@ -343,8 +343,8 @@ func (r *relay) timeoutOf(s *session) time.Duration {
 	return s.timeout
 }
 
-// fail notes that the fault could not be put into effect.
-func (r *relay) fail(err error) {
+// noteFailure notes that the fault could not be put into effect.
+func (r *relay) noteFailure(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record.undone = err
@@ -357,15 +357,15 @@ func (r *relay) breakOff(err error) {
 	r.record.broken = err
 }
 
-// move makes the next connections go to the next server.
-func (r *relay) move() {
+// moveToNext makes the next connections go to the next server.
+func (r *relay) moveToNext() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server = (r.server + 1) % len(r.servers.Addresses)
 }
 
-// expire ends a session at a server.
-func (r *relay) expire(s *session, address string) error {
+// expireSession ends a session at a server.
+func (r *relay) expireSession(s *session, address string) error {
 	r.mu.Lock()
 	id, password, timeout := s.id, s.password, s.timeout
 	s.closed = true

@@ -28,7 +28,7 @@ func startRelay(t *testing.T, servers Servers) *relay {
 		t.Fatal(err)
 	}
 	r := newRelay(l, servers, 0, nil, newLatePauser())
-	t.Cleanup(func() { r.close() })
+	t.Cleanup(func() { r.closeAll() })
 	return r
 }
 
@@ -71,7 +71,7 @@ func TestFrameAboveTheLimit(t *testing.T) {
 		t.Errorf("%d bytes came", n)
 	}
 	_ = conn.Close()
-	if seen := r.close(); seen.broken == nil || !strings.Contains(seen.broken.Error(), "67108865 bytes, limit 67108864") {
+	if seen := r.closeAll(); seen.broken == nil || !strings.Contains(seen.broken.Error(), "67108865 bytes, limit 67108864") {
 		t.Errorf("the reason is %v", seen.broken)
 	}
 }
@@ -91,7 +91,7 @@ func TestRecordsSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen := r.close()
+	seen := r.closeAll()
 	for _, s := range r.sessions {
 		passwords = append(passwords, s.password)
 	}
@@ -112,8 +112,8 @@ func TestRecordsSessions(t *testing.T) {
 			t.Errorf("a report has %q", secret)
 		}
 	}
-	if len(passwords) != 2 || len(r.left()) != 2 {
-		t.Errorf("%d passwords are known, %d sessions are left, want 2", len(passwords), len(r.left()))
+	if len(passwords) != 2 || len(r.unclosedSessions()) != 2 {
+		t.Errorf("%d passwords are known, %d sessions are left, want 2", len(passwords), len(r.unclosedSessions()))
 	}
 }
 
@@ -197,7 +197,7 @@ func (p functionProcess) Continue() error { return nil }
 // A command is stopped, continued and killed with its children, and gets the connect string twice.
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
-	out := new(tail)
+	out := new(lastLines)
 	// The child writes its number over and over; the parent waits for it.
 	loop := `echo $0 $ROLLCALL_CONNECT; (i=0; while :; do i=$((i+1)); echo $i >` + dir + `/n.new && mv ` + dir + `/n.new ` + dir + `/n; done) & wait`
 	p, err := Command{"sh", "-c", loop, "at={connect}"}.Start(t.Context(), "127.0.0.1:1/x", out)
@@ -246,7 +246,7 @@ func TestCommand(t *testing.T) {
 	if !until(false) {
 		t.Error("the child outlives the program")
 	}
-	if got := strings.Join(out.lines(9), "|"); got != "at=127.0.0.1:1/x 127.0.0.1:1/x" {
+	if got := strings.Join(out.lastOf(9), "|"); got != "at=127.0.0.1:1/x 127.0.0.1:1/x" {
 		t.Errorf("the program printed %q", got)
 	}
 	if _, err := (Command{filepath.Join(dir, "none")}).Start(t.Context(), "", out); err == nil || !strings.Contains(err.Error(), "start "+dir) {
@@ -256,7 +256,7 @@ func TestCommand(t *testing.T) {
 
 // The end of an output is kept, and no more.
 func TestTail(t *testing.T) {
-	out := new(tail)
+	out := new(lastLines)
 	line := strings.Repeat("x", 99) + "\n"
 	for range 5 * maxOutput / len(line) {
 		_, _ = out.Write([]byte(line))
@@ -265,10 +265,10 @@ func TestTail(t *testing.T) {
 	if len(out.kept) > 2*maxOutput {
 		t.Errorf("%d bytes are kept", len(out.kept))
 	}
-	if got := out.lines(2); len(got) != 2 || got[0]+"\n" != line || got[1] != "the last?" {
+	if got := out.lastOf(2); len(got) != 2 || got[0]+"\n" != line || got[1] != "the last?" {
 		t.Errorf("the last lines are %q", got)
 	}
-	if got := new(tail).lines(2); got != nil {
+	if got := new(lastLines).lastOf(2); got != nil {
 		t.Errorf("no output has the lines %q", got)
 	}
 }
@@ -283,8 +283,8 @@ func TestEndSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Abandon()
-	r.close()
-	s := r.left()[0]
+	r.closeAll()
+	s := r.unclosedSessions()[0]
 	end := func(password []byte) (left int) {
 		t.Helper()
 		if err := endSession(t.Context(), servers, srv.ConnectString(), s.id, password, s.timeout); err != nil {
@@ -314,12 +314,12 @@ func TestCountsAreLimited(t *testing.T) {
 	at := &target{key: Key{Session: 1, Op: "create2", Pattern: "/last", Occurrence: 2}, fault: Before}
 	l := &pipeListener{closed: make(chan struct{})}
 	r := newRelay(l, Servers{Addresses: []string{"none:1"}}, 0, at, newLatePauser())
-	defer r.close()
+	defer r.closeAll()
 	s := &session{number: 1}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range 3 * maxRecorded {
-		if fault := r.note(Request{Op: "create2", Path: fmt.Sprintf("/n%d", i)}, s); fault != "" {
+		if fault := r.keepRequest(Request{Op: "create2", Path: fmt.Sprintf("/n%d", i)}, s); fault != "" {
 			t.Fatalf("request %d got the fault %s", i, fault)
 		}
 	}
@@ -330,7 +330,7 @@ func TestCountsAreLimited(t *testing.T) {
 		t.Errorf("the last request that is kept is %+v", last)
 	}
 	for _, want := range []Fault{"", Before} {
-		if fault := r.note(Request{Op: "create2", Path: "/last"}, s); fault != want {
+		if fault := r.keepRequest(Request{Op: "create2", Path: "/last"}, s); fault != want {
 			t.Errorf("the fault was %q, want %q", fault, want)
 		}
 	}
@@ -342,7 +342,7 @@ func TestSessionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &pipeListener{closed: make(chan struct{})}
 		r := newRelay(l, Servers{Addresses: []string{"none:1"}}, 0, nil, newLatePauser())
-		defer r.close()
+		defer r.closeAll()
 		const timeout, long = 4 * time.Second, 40 * time.Second
 		last := jute.SessionID(0)
 		open := func(timeout time.Duration) *session {
@@ -354,7 +354,7 @@ func TestSessionsAreLimited(t *testing.T) {
 		unlink := func(s *session) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.unlink(s)
+			r.noteConnEnded(s)
 		}
 		check := func(what string, dropped int) {
 			t.Helper()
@@ -388,10 +388,10 @@ func TestSessionsAreLimited(t *testing.T) {
 		if s, _ := r.noteConnect(newLink(r, nil, 0, "none:1"), jute.ConnectRequest{SessionID: linked.id}); s != linked {
 			t.Error("the session that always had a connection is not recognised any more")
 		}
-		if r.sessions[first.id] != nil || len(r.left()) != maxSessions {
-			t.Errorf("%d sessions are left to be ended, and among them the first: %t", len(r.left()), r.sessions[first.id] != nil)
+		if r.sessions[first.id] != nil || len(r.unclosedSessions()) != maxSessions {
+			t.Errorf("%d sessions are left to be ended, and among them the first: %t", len(r.unclosedSessions()), r.sessions[first.id] != nil)
 		}
-		if u := r.record.unended(); u.sessions != 2 || u.err == nil {
+		if u := r.record.unendedOf(); u.sessions != 2 || u.err == nil {
 			t.Errorf("the report has %d sessions that could not be ended (%v)", u.sessions, u.err)
 		}
 	})
@@ -416,12 +416,12 @@ func TestExpireAfterServerHasClosed(t *testing.T) {
 	l := newLink(r, client, 1, server.Addr().String())
 	s, _ := r.noteConnect(l, jute.ConnectRequest{})
 	l.session.Store(s)
-	l.run()
+	l.forward()
 	r.cancel() // so that nothing waits for an ensemble
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		l.expire(program)
+		l.expireSession(program)
 	}()
 	select {
 	case <-ended:
@@ -441,7 +441,7 @@ func TestNothingFollowsALostReply(t *testing.T) {
 			_, _ = jute.ReadFrame(peer, nil, maxFrame)
 			l.End()
 		}()
-		if last := l.fails(request{xid: 1, fault: fault}, []byte("request"), server); last != want {
+		if last := l.forwardOrFail(request{xid: 1, fault: fault}, []byte("request"), server); last != want {
 			t.Errorf("%q: the last request: %t, want %t", fault, last, want)
 		}
 		for _, c := range []net.Conn{server, peer, client, program} {
@@ -454,9 +454,9 @@ func TestNothingFollowsALostReply(t *testing.T) {
 func TestUnknownSessionIsOver(t *testing.T) {
 	for id, left := range map[jute.SessionID]int{7: 1, 0: 0} {
 		r := startRelay(t, Servers{Addresses: []string{"nobody:1"}})
-		s, _ := r.noteConnect(&link{relay: r, number: 1}, jute.ConnectRequest{SessionID: 7})
+		s, _ := r.noteConnect(&proxyLink{relay: r, number: 1}, jute.ConnectRequest{SessionID: 7})
 		r.noteOpened(s, jute.ConnectResponse{SessionID: id})
-		if got := r.left(); len(got) != left {
+		if got := r.unclosedSessions(); len(got) != left {
 			t.Errorf("a reply with the session %d: %d sessions are left, want %d", id, len(got), left)
 		}
 	}

@@ -28,12 +28,12 @@ func (r Result) Summary() string {
 		sessions = max(sessions, request.Session)
 	}
 	text := fmt.Sprintf("recorded %s in %s; a run took %v, and may take %v with a fault; the longest session timeout is %v",
-		count(len(r.Recorded), "request"), count(sessions, "session"), millis(r.RunMS), millis(r.LimitMS), millis(r.TimeoutMS))
+		countText(len(r.Recorded), "request"), countText(sessions, "session"), fromMillis(r.RunMS), fromMillis(r.LimitMS), fromMillis(r.TimeoutMS))
 	if r.Unsteady > 0 {
-		text += fmt.Sprintf("; %s did not come in the same session in a second run", count(r.Unsteady, "request"))
+		text += fmt.Sprintf("; %s did not come in the same session in a second run", countText(r.Unsteady, "request"))
 	}
 	if r.Unkept > 0 {
-		text += fmt.Sprintf("; %s came after the first %d, and get no fault", count(r.Unkept, "request"), maxRecorded)
+		text += fmt.Sprintf("; %s came after the first %d, and get no fault", countText(r.Unkept, "request"), maxRecorded)
 	}
 	return text
 }
@@ -41,27 +41,27 @@ func (r Result) Summary() string {
 // Verdict says in one sentence whether the program survived.
 func (r Result) Verdict() string {
 	broken := r.Counts[Broke] + r.Counts[Hung]
-	text := fmt.Sprintf("the program survived %d of %s", r.Counts[Survived], count(r.Counts[Survived]+broken, "fault"))
+	text := fmt.Sprintf("the program survived %d of %s", r.Counts[Survived], countText(r.Counts[Survived]+broken, "fault"))
 	if other := len(r.Runs) - r.Counts[Survived] - broken; other > 0 {
-		text += fmt.Sprintf("; %s showed nothing", count(other, "run"))
+		text += fmt.Sprintf("; %s showed nothing", countText(other, "run"))
 	}
 	if r.LeftOut > 0 {
 		text += fmt.Sprintf("; %d were left out by the limit", r.LeftOut)
 	}
 	if r.Unended > 0 {
-		text += fmt.Sprintf("; %s that the program left could not be ended, and will expire (%s)", count(r.Unended, "session"), r.UnendedReason)
+		text += fmt.Sprintf("; %s that the program left could not be ended, and will expire (%s)", countText(r.Unended, "session"), r.UnendedReason)
 	}
 	return text
 }
 
-func count(n int, what string) string {
+func countText(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+func fromMillis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 
 // Line describes a run that has ended in one line.
 func (run Run) Line() string {
@@ -74,12 +74,12 @@ func (run Run) Line() string {
 
 // Ending is the end of a program that did not succeed, and the result of a second run.
 func (run Run) Ending() string {
-	parts := []string{run.Exit, run.Reason, run.again()}
+	parts := []string{run.Exit, run.Reason, run.secondResult()}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
 }
 
-// again is the result of a second run with the same fault.
-func (run Run) again() string {
+// secondResult is the result of a second run with the same fault.
+func (run Run) secondResult() string {
 	switch {
 	case run.Again == "":
 		return ""
@@ -94,13 +94,13 @@ func WriteText(w io.Writer, r Result) error {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "fault")
-	for _, o := range r.outcomes() {
+	for _, o := range r.shownOutcomes() {
 		fmt.Fprintf(table, "\t%s", o)
 	}
 	fmt.Fprintln(table)
 	for _, f := range r.Faults {
 		fmt.Fprint(table, f)
-		for _, o := range r.outcomes() {
+		for _, o := range r.shownOutcomes() {
 			fmt.Fprintf(table, "\t%d", r.Count(f, o))
 		}
 		fmt.Fprintln(table)
@@ -109,7 +109,7 @@ func WriteText(w io.Writer, r Result) error {
 	for _, run := range r.Broken() {
 		fmt.Fprintf(&b, "\n%s\n", screentext.Escape(run.Line()))
 		fmt.Fprintf(&b, "  %s\n", run.Fault.Meaning())
-		for _, line := range run.details() {
+		for _, line := range run.breakLines() {
 			fmt.Fprintf(&b, "  %s\n", line)
 		}
 	}
@@ -118,8 +118,8 @@ func WriteText(w io.Writer, r Result) error {
 	return err
 }
 
-// details returns the lines about a run that broke, escaped: programs choose the paths, and what they print.
-func (run Run) details() (lines []string) {
+// breakLines returns the lines about a run that broke, escaped: programs choose the paths, and what they print.
+func (run Run) breakLines() (lines []string) {
 	defer func() {
 		for i := range lines {
 			lines[i] = screentext.Escape(strings.ReplaceAll(lines[i], "\t", tabSpaces))
@@ -149,8 +149,8 @@ func (run Run) details() (lines []string) {
 // tabSpaces replaces a tab of a program's output.
 const tabSpaces = "    "
 
-// outcomes returns the outcomes that a table has columns for: those that occurred, and always survived and broke.
-func (r Result) outcomes() []Outcome {
+// shownOutcomes returns the outcomes that a table has columns for: those that occurred, and always survived and broke.
+func (r Result) shownOutcomes() []Outcome {
 	return slices.DeleteFunc(Outcomes(), func(o Outcome) bool { return r.Counts[o] == 0 && o != Survived && o != Broke })
 }
 
@@ -168,7 +168,7 @@ func (r Result) Count(f Fault, o Outcome) (n int) {
 var pageText string
 
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"millis": millis, "join": strings.Join,
+	"millis": fromMillis, "join": strings.Join,
 	"sentence": func(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." },
 	"class":    func(o Outcome) string { return strings.ReplaceAll(string(o), " ", "-") },
 }).Parse(pageText))
@@ -200,7 +200,7 @@ type pageBreak struct {
 
 // WriteHTML writes a result as one page that needs no network.
 func WriteHTML(w io.Writer, r Result) error {
-	data := pageData{Result: r, Outcomes: r.outcomes()}
+	data := pageData{Result: r, Outcomes: r.shownOutcomes()}
 	rows := map[Key]int{}
 	for i := range r.Runs {
 		run := &r.Runs[i]
@@ -226,7 +226,7 @@ func WriteHTML(w io.Writer, r Result) error {
 func (p pageData) Headline() string {
 	switch n := len(p.Breaks); {
 	case n > 0:
-		return "The program broke at " + count(n, "fault")
+		return "The program broke at " + countText(n, "fault")
 	case p.Counts[Survived] == 0:
 		return "No fault happened"
 	}
@@ -237,4 +237,4 @@ func (p pageData) Headline() string {
 func (p pageData) CommandLine() string { return strings.Join(p.Command, " ") }
 
 // Details returns the lines about a run that broke.
-func (b pageBreak) Details() []string { return b.details() }
+func (b pageBreak) Details() []string { return b.breakLines() }

@@ -29,11 +29,11 @@ type Request struct {
 
 // Key returns the Key by which another run finds the request.
 func (r Request) Key() Key {
-	return Key{Session: r.Session, Op: r.Op, Pattern: pattern(r.Path), Occurrence: r.Occurrence}
+	return Key{Session: r.Session, Op: r.Op, Pattern: patternOf(r.Path), Occurrence: r.Occurrence}
 }
 
 // anyKey returns a key that matches the request whichever session sends it.
-func (r Request) anyKey() Key { return Key{Op: r.Op, Pattern: pattern(r.Path), Occurrence: r.InRun} }
+func (r Request) anyKey() Key { return Key{Op: r.Op, Pattern: patternOf(r.Path), Occurrence: r.InRun} }
 
 // Key identifies a request in every run of a program. Programs are not deterministic, so a key has no numbers of
 // requests, connections or nodes.
@@ -44,16 +44,16 @@ type Key struct {
 	Occurrence int    // of the operation and the pattern, in the session, or in the run if Session is 0
 }
 
-// matches reports whether the request is the key's.
-func (k Key) matches(r Request) bool {
+// matchesRequest reports whether the request is the key's.
+func (k Key) matchesRequest(r Request) bool {
 	if k.Session == 0 {
 		return k == r.anyKey()
 	}
 	return k == r.Key()
 }
 
-// kind returns the key without the number of such requests before it.
-func (k Key) kind() Key {
+// withoutNumber returns the key without the number of such requests before it.
+func (k Key) withoutNumber() Key {
 	k.Occurrence = 0
 	return k
 }
@@ -92,5 +92,5 @@ func ParseKey(text string) (Key, error) {
 // them, long hexadecimal numbers, and sequence numbers, which have ten digits or more.
 var varying = regexp.MustCompile(`[A-Z2-7]{26}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|(?:0x)?[0-9a-fA-F]{12,}|\d{10,}`)
 
-// pattern returns the path with a star for each part that differs from run to run.
-func pattern(path string) string { return varying.ReplaceAllString(path, "*") }
+// patternOf returns the path with a star for each part that differs from run to run.
+func patternOf(path string) string { return varying.ReplaceAllString(path, "*") }

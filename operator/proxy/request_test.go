@@ -22,7 +22,7 @@ func TestPattern(t *testing.T) {
 		"/lock/x-72058693549555712-0000000001":                                 "/lock/x-*-*",
 		"/rollcall/" + strings.Repeat("e", 11) + "/" + strings.Repeat("f", 12): "/rollcall/eeeeeeeeeee/*",
 	} {
-		if got := pattern(path); got != want {
+		if got := patternOf(path); got != want {
 			t.Errorf("pattern(%q) = %q, want %q", path, got, want)
 		}
 	}

@@ -55,7 +55,7 @@ type Config struct {
 	Listen func() (net.Listener, error)
 	// Repeat returns the command line that runs one point again. Default: none.
 	Repeat func(Point) string
-	// Progress is told of each run that ends, and of the number of runs in all. Calls come one at a time.
+	// Progress receives each run that ends, and the number of runs in all. Calls come one at a time.
 	Progress func(run Run, ended, all int)
 	// Recorded is called after the runs without a fault. Default: nothing.
 	Recorded func(Result)
@@ -150,8 +150,8 @@ func (r Result) Broken() []Run {
 	return slices.DeleteFunc(slices.Clone(r.Runs), func(run Run) bool { return !run.Outcome.IsBreak() })
 }
 
-// survey is a survey that runs.
-type survey struct {
+// surveyRun is a survey that runs.
+type surveyRun struct {
 	Config
 	result  Result
 	timeout time.Duration // the longest session timeout
@@ -165,14 +165,14 @@ type survey struct {
 	ended     int
 	closeErrs []error // at most maxCloseErrors
 	moreErrs  int     // beyond them
-	unended   unended
+	unended   unendedSessions
 }
 
 // Survey records runs of the program, and repeats them with faults. It blocks until all runs have ended. The error
 // means that the survey could not be done: the program failed without a fault, an ensemble did not start, or ctx ended.
 // A program that broke is no error.
 func Survey(ctx context.Context, cfg Config) (Result, error) {
-	s := &survey{Config: cfg, runs: map[Point]Run{}}
+	s := &surveyRun{Config: cfg, runs: map[Point]Run{}}
 	s.setDefaults()
 	s.closers = make(chan struct{}, s.Jobs)
 	s.result = Result{
@@ -182,7 +182,7 @@ func Survey(ctx context.Context, cfg Config) (Result, error) {
 	startCtx, cancel := context.WithCancel(ctx)
 	ready, stopped := s.startAhead(startCtx)
 	s.ready = ready
-	err := s.run(ctx)
+	err := s.runSurvey(ctx)
 	cancel()
 	<-stopped
 	s.closing.Wait()
@@ -193,9 +193,9 @@ func Survey(ctx context.Context, cfg Config) (Result, error) {
 	return s.result, errors.Join(append([]error{err}, s.leftOpen()...)...)
 }
 
-// run does the runs without a fault, and then those with one.
-func (s *survey) run(ctx context.Context) error {
-	points, err := s.record(ctx)
+// runSurvey does the runs without a fault, and then those with one.
+func (s *surveyRun) runSurvey(ctx context.Context) error {
+	points, err := s.recordRun(ctx)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (s *survey) run(ctx context.Context) error {
 	return err
 }
 
-func (s *survey) setDefaults() {
+func (s *surveyRun) setDefaults() {
 	if len(s.Faults) == 0 {
 		s.Faults = Faults()
 	}
@@ -228,16 +228,16 @@ func (s *survey) setDefaults() {
 	}
 }
 
-// record runs the program without a fault, and returns the points to try.
-func (s *survey) record(ctx context.Context) ([]Point, error) {
-	var seen [recordings]record
+// recordRun runs the program without a fault, and returns the points to try.
+func (s *surveyRun) recordRun(ctx context.Context) ([]Point, error) {
+	var seen [recordings]runRecord
 	for i := range recordings {
-		a, err := s.attempt(ctx, nil, s.TimeLim)
+		a, err := s.runOnce(ctx, nil, s.TimeLim)
 		switch {
 		case err != nil:
 			return nil, err
 		case a.outcome != Survived:
-			return nil, fmt.Errorf("run %d of the program without a fault: %w", i+1, a.failure(s.TimeLim))
+			return nil, fmt.Errorf("run %d of the program without a fault: %w", i+1, a.failureError(s.TimeLim))
 		case a.record.broken != nil:
 			return nil, fmt.Errorf("run %d of the program without a fault: %w", i+1, a.record.broken)
 		case len(a.record.requests) == 0:
@@ -249,22 +249,22 @@ func (s *survey) record(ctx context.Context) ([]Point, error) {
 	}
 	s.result.Recorded, s.result.Unkept = seen[0].requests, seen[0].unkept
 	s.result.TimeoutMS = s.timeout.Milliseconds()
-	s.result.LimitMS = s.limit().Milliseconds()
+	s.result.LimitMS = s.timeLimit().Milliseconds()
 	if s.At != nil {
 		return []Point{*s.At}, nil
 	}
-	return s.points(seen[0].requests, seen[1].requests), nil
+	return s.choosePoints(seen[0].requests, seen[1].requests), nil
 }
 
-// limit returns the time limit of a run with a fault.
-func (s *survey) limit() time.Duration {
+// timeLimit returns the time limit of a run with a fault.
+func (s *surveyRun) timeLimit() time.Duration {
 	longest := time.Duration(s.result.RunMS) * time.Millisecond
 	return slowdown*longest + max(patience*s.timeout, leastPatience)
 }
 
-// points returns the requests of a recording with their faults, at most Limit of them. A request that the second
+// choosePoints returns the requests of a recording with their faults, at most Limit of them. A request that the second
 // recording does not have in the same session is identified by its place in the run.
-func (s *survey) points(first, second []Request) (points []Point) {
+func (s *surveyRun) choosePoints(first, second []Request) (points []Point) {
 	again := map[Key]bool{}
 	for _, r := range second {
 		again[r.Key()] = true
@@ -276,7 +276,7 @@ func (s *survey) points(first, second []Request) (points []Point) {
 			s.result.Unsteady++
 		}
 		for _, f := range s.Faults {
-			if impossible(f, r.Op, r.Opens, s.servers) != "" {
+			if impossibleReason(f, r.Op, r.Opens, s.servers) != "" {
 				s.result.Skipped++
 				continue
 			}
@@ -296,7 +296,7 @@ func (s *survey) points(first, second []Request) (points []Point) {
 }
 
 // runAll runs the program at each point, Jobs of them at one time.
-func (s *survey) runAll(ctx context.Context, points []Point) error {
+func (s *surveyRun) runAll(ctx context.Context, points []Point) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan Point)
@@ -304,12 +304,12 @@ func (s *survey) runAll(ctx context.Context, points []Point) error {
 	for range min(s.Jobs, len(points)) {
 		workers.Go(func() {
 			for p := range next {
-				run, err := s.try(ctx, p)
+				run, err := s.runWithFault(ctx, p)
 				if err != nil {
 					cancel(err)
 					return
 				}
-				s.note(run, len(points))
+				s.noteRun(run, len(points))
 			}
 		})
 	}
@@ -327,8 +327,8 @@ func (s *survey) runAll(ctx context.Context, points []Point) error {
 	return context.Cause(ctx)
 }
 
-// note keeps a run that has ended.
-func (s *survey) note(run Run, all int) {
+// noteRun keeps a run that has ended.
+func (s *surveyRun) noteRun(run Run, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended++
@@ -338,15 +338,15 @@ func (s *survey) note(run Run, all int) {
 	}
 }
 
-// try runs the program with a fault. If the request does not come in the session with its number, it is looked for in
-// all sessions. If the program breaks, one more run shows whether it breaks each time.
-func (s *survey) try(ctx context.Context, p Point) (Run, error) {
+// runWithFault runs the program with a fault. If the request does not come in the session with its number, it is
+// matched in all sessions. If the program breaks, one more run shows whether it breaks each time.
+func (s *surveyRun) runWithFault(ctx context.Context, p Point) (Run, error) {
 	t := target{p.Key, p.Fault}
-	a, err := s.attempt(ctx, &t, s.limit())
+	a, err := s.runOnce(ctx, &t, s.timeLimit())
 	if err == nil && a.outcome == NotReached && p.Key.Session != 0 {
 		if other, ok := s.inRun(p.Key); ok {
 			t.key = other
-			a, err = s.attempt(ctx, &t, s.limit())
+			a, err = s.runOnce(ctx, &t, s.timeLimit())
 		}
 	}
 	if err != nil {
@@ -365,9 +365,9 @@ func (s *survey) try(ctx context.Context, p Point) (Run, error) {
 	if a.outcome == Survived || a.outcome == NotReached {
 		return run, nil
 	}
-	run.Exit, run.Output, run.Next = a.exit(s.limit()), a.output, a.record.following
+	run.Exit, run.Output, run.Next = a.exitText(s.timeLimit()), a.output, a.record.following
 	if run.Outcome.IsBreak() {
-		again, err := s.attempt(ctx, &t, s.limit())
+		again, err := s.runOnce(ctx, &t, s.timeLimit())
 		if err != nil {
 			return Run{}, err
 		}
@@ -377,36 +377,36 @@ func (s *survey) try(ctx context.Context, p Point) (Run, error) {
 }
 
 // inRun returns the key of a recorded request by its place in the run.
-func (s *survey) inRun(key Key) (Key, bool) {
-	i := slices.IndexFunc(s.result.Recorded, key.matches)
+func (s *surveyRun) inRun(key Key) (Key, bool) {
+	i := slices.IndexFunc(s.result.Recorded, key.matchesRequest)
 	if i < 0 {
 		return Key{}, false
 	}
 	return s.result.Recorded[i].anyKey(), true
 }
 
-// attempt is one run of the program.
-type attempt struct {
+// runAttempt is one run of the program.
+type runAttempt struct {
 	outcome Outcome
 	err     error // of the program
 	took    time.Duration
 	timeout time.Duration // the longest session timeout
 	servers int
 	output  []string
-	record  record
+	record  runRecord
 }
 
-// failure returns the error for a run without a fault that failed.
-func (a attempt) failure(limit time.Duration) error {
-	text := a.exit(limit)
+// failureError returns the error for a run without a fault that failed.
+func (a runAttempt) failureError(limit time.Duration) error {
+	text := a.exitText(limit)
 	for _, line := range a.output {
 		text += "\n" + line
 	}
 	return errors.New(text)
 }
 
-// exit describes the end of a program that failed.
-func (a attempt) exit(limit time.Duration) string {
+// exitText describes the end of a program that failed.
+func (a runAttempt) exitText(limit time.Duration) string {
 	if a.outcome == Hung {
 		return fmt.Sprintf("it did not end in %v", limit.Round(time.Millisecond))
 	}
@@ -420,8 +420,8 @@ func (a attempt) exit(limit time.Duration) string {
 	return "exit status 0"
 }
 
-// attempt runs the program once, with a fault unless t is nil.
-func (s *survey) attempt(ctx context.Context, t *target, limit time.Duration) (a attempt, err error) {
+// runOnce runs the program once, with a fault unless t is nil.
+func (s *surveyRun) runOnce(ctx context.Context, t *target, limit time.Duration) (a runAttempt, err error) {
 	var next freshServers
 	select {
 	case next = <-s.ready:
@@ -439,25 +439,25 @@ func (s *survey) attempt(ctx context.Context, t *target, limit time.Duration) (a
 	}
 	pauser := newLatePauser()
 	r := newRelay(l, servers, int(s.Seed%uint64(len(servers.Addresses))), t, pauser)
-	var out tail
+	var out lastLines
 	began := time.Now()
 	p, err := s.Program.Start(ctx, l.Addr().String()+servers.Chroot, &out)
 	if err != nil {
-		r.close()
+		r.closeAll()
 		return a, err
 	}
-	pauser.set(p)
+	pauser.setPauser(p)
 	hung := false
-	a.err, hung = await(ctx, p, limit)
+	a.err, hung = awaitEnd(ctx, p, limit)
 	a.took, a.servers = time.Since(began), len(servers.Addresses)
-	a.record = r.close()
-	a.output = out.lines(shownLines)
+	a.record = r.closeAll()
+	a.output = out.lastOf(shownLines)
 	a.timeout = r.longestTimeout()
 	if servers.Outlive {
-		s.noteUnended(endAll(context.WithoutCancel(ctx), servers, r.left()))
-		s.noteUnended(a.record.unended())
+		s.noteUnended(endAll(context.WithoutCancel(ctx), servers, r.unclosedSessions()))
+		s.noteUnended(a.record.unendedOf())
 	}
-	a.outcome = judge(t, a.record, a.err, hung)
+	a.outcome = judgeOutcome(t, a.record, a.err, hung)
 	return a, ctx.Err()
 }
 
@@ -467,9 +467,9 @@ type freshServers struct {
 	err     error
 }
 
-// startAhead starts the servers of the next runs, one for each job, while runs go on, because an election takes as long
-// as a run of many programs. When ctx ends, it closes what no run has taken, and then stopped.
-func (s *survey) startAhead(ctx context.Context) (ready <-chan freshServers, stopped <-chan struct{}) {
+// startAhead starts the servers of the next runs, one for each job, during earlier runs, because an election takes as
+// long as a run of many programs. When ctx ends, it closes what no run has taken, and then stopped.
+func (s *surveyRun) startAhead(ctx context.Context) (ready <-chan freshServers, stopped <-chan struct{}) {
 	out, done := make(chan freshServers), make(chan struct{})
 	var running sync.WaitGroup
 	for range s.Jobs {
@@ -493,8 +493,8 @@ func (s *survey) startAhead(ctx context.Context) (ready <-chan freshServers, sto
 	return out, done
 }
 
-// closeLater closes the servers of a run while the next one goes on.
-func (s *survey) closeLater(ctx context.Context, servers Servers) {
+// closeLater closes the servers of a run during the next one.
+func (s *surveyRun) closeLater(ctx context.Context, servers Servers) {
 	s.closers <- struct{}{}
 	s.closing.Go(func() {
 		defer func() { <-s.closers }()
@@ -503,7 +503,7 @@ func (s *survey) closeLater(ctx context.Context, servers Servers) {
 }
 
 // noteClosed keeps the error of servers that were closed, if there is one.
-func (s *survey) noteClosed(err error) {
+func (s *surveyRun) noteClosed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -516,7 +516,7 @@ func (s *survey) noteClosed(err error) {
 }
 
 // leftOpen returns the errors of the servers that could not be closed.
-func (s *survey) leftOpen() []error {
+func (s *surveyRun) leftOpen() []error {
 	if s.moreErrs == 0 {
 		return s.closeErrs
 	}
@@ -524,10 +524,10 @@ func (s *survey) leftOpen() []error {
 }
 
 // noteUnended keeps which sessions of a run could not be ended.
-func (s *survey) noteUnended(u unended) {
+func (s *surveyRun) noteUnended(u unendedSessions) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unended.add(u)
+	s.unended.addFrom(u)
 }
 
 // closeServers closes the servers of a run, also if ctx has ended.
@@ -537,8 +537,8 @@ func closeServers(ctx context.Context, servers Servers) error {
 	return servers.Close(ctx)
 }
 
-// await waits until the program has ended. It ends it after the limit, or when ctx ends.
-func await(ctx context.Context, p Process, limit time.Duration) (err error, hung bool) {
+// awaitEnd waits until the program has ended. It ends it after the limit, or when ctx ends.
+func awaitEnd(ctx context.Context, p Process, limit time.Duration) (err error, hung bool) {
 	ended := make(chan error, 1)
 	go func() { ended <- p.Wait() }()
 	timer := time.NewTimer(limit)
@@ -554,8 +554,8 @@ func await(ctx context.Context, p Process, limit time.Duration) (err error, hung
 	return <-ended, hung
 }
 
-// judge returns the outcome of a run.
-func judge(t *target, seen record, err error, hung bool) Outcome {
+// judgeOutcome returns the outcome of a run.
+func judgeOutcome(t *target, seen runRecord, err error, hung bool) Outcome {
 	switch {
 	case t != nil && (seen.undone != nil || seen.broken != nil):
 		return NotDone
@@ -583,7 +583,7 @@ type latePauser struct {
 
 func newLatePauser() *latePauser { return &latePauser{started: make(chan struct{})} }
 
-func (l *latePauser) set(p Pauser) {
+func (l *latePauser) setPauser(p Pauser) {
 	l.program = p
 	close(l.started)
 }

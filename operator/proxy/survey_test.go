@@ -256,7 +256,7 @@ func TestWhatFaultsDo(t *testing.T) {
 			if err != nil || len(result.Runs) != 1 || result.Runs[0].Outcome != Survived {
 				t.Fatalf("%v, %v", err, result.Runs)
 			}
-			took := millis(result.Runs[0].TookMS)
+			took := fromMillis(result.Runs[0].TookMS)
 			if made != tt.made || lives != tt.lives || fails != tt.fail || took < tt.least || took > tt.most || server != tt.server {
 				t.Errorf("carried out %t, session lives %t, request fails %t, took %v, server %d; want %t, %t, %t, %v to %v, %d",
 					made, lives, fails, took, server, tt.made, tt.lives, tt.fail, tt.least, tt.most, tt.server)
@@ -397,8 +397,8 @@ func TestLimitOfARun(t *testing.T) {
 		{2 * time.Second, 100 * time.Millisecond, 11 * time.Second},
 		{0, 0, 5 * time.Second},
 	} {
-		s := &survey{timeout: tt.timeout, result: Result{RunMS: tt.run.Milliseconds()}}
-		if got := s.limit(); got != tt.want {
+		s := &surveyRun{timeout: tt.timeout, result: Result{RunMS: tt.run.Milliseconds()}}
+		if got := s.timeLimit(); got != tt.want {
 			t.Errorf("a run of %v with a timeout of %v: limit %v, want %v", tt.run, tt.timeout, got, tt.want)
 		}
 	}
