@@ -14,9 +14,9 @@ import (
 
 // This file makes disks with which an ensemble begins: see Options.Disks.
 
-// former is the name of the node that Former makes. No client of the later ensemble has written it and what is below, so no history
+// formerRoot is the name of the node that Former makes. No client of the later ensemble has written it and what is below, so no history
 // has them.
-const former = "former"
+const formerRoot = "former"
 
 // Former returns the disks and the state of an ensemble of n members that has ended. It has some nodes, and its log has
 // so many committed entries without content at its end.
@@ -26,7 +26,7 @@ func Former(t *testing.T, n int, entries uint64) (map[uint32]*simulated.Disk, *z
 	e.Ready()
 	c := e.Connect(10 * e.opts.Tick)
 	for _, path := range []string{"", "/a", "/b", "/c"} {
-		if _, err := c.Create("/"+former+path, make([]byte, 1000), jute.Persistent); err != nil {
+		if _, err := c.Create("/"+formerRoot+path, make([]byte, 1000), jute.Persistent); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -38,15 +38,15 @@ func Former(t *testing.T, n int, entries uint64) (map[uint32]*simulated.Disk, *z
 	state := e.Member(1).State()
 	disks := map[uint32]*simulated.Disk{}
 	for _, id := range e.IDs() {
-		e.crash(id, nil)
+		e.crashMember(id, nil)
 		disks[id] = e.Disk(id)
 	}
-	lengthen(disks, entries)
+	lengthenLogs(disks, entries)
 	return disks, state
 }
 
-// lengthen appends n entries to the longest logs. A majority of disks has that log, because all members were equal.
-func lengthen(disks map[uint32]*simulated.Disk, n uint64) {
+// lengthenLogs appends n entries to the longest logs. A majority of disks has that log, because all members were equal.
+func lengthenLogs(disks map[uint32]*simulated.Disk, n uint64) {
 	last := uint64(0)
 	for _, d := range disks {
 		last = max(last, d.Last())
@@ -67,7 +67,7 @@ func lengthen(disks map[uint32]*simulated.Disk, n uint64) {
 func Recovered(t *testing.T, id uint32, d *simulated.Disk) {
 	t.Helper()
 	stores := d.Mount()
-	if err := member.Recover(member.RecoverConfig{ID: id, Servers: lines(3), Stores: &stores}); err != nil {
+	if err := member.Recover(member.RecoverConfig{ID: id, Servers: serverLines(3), Stores: &stores}); err != nil {
 		t.Fatal(err)
 	}
 	d.Crash(nil)
@@ -79,7 +79,7 @@ func Planted(t *testing.T, id uint32, s *znode.State) *simulated.Disk {
 	s.RLock()
 	image := s.Snapshot()
 	s.RUnlock()
-	return planted(t, member.SeedConfig{
+	return seedDisk(t, member.SeedConfig{
 		ID: id, Index: image.Index(), Term: uint64(image.Term().Term), WriteImage: func(w io.Writer) error {
 			_, err := image.WriteTo(w)
 			return err
@@ -90,17 +90,17 @@ func Planted(t *testing.T, id uint32, s *znode.State) *simulated.Disk {
 // Restored does the same with the state that a new ensemble gets from a backup.
 func Restored(t *testing.T, id uint32, from *member.RestoredState) *simulated.Disk {
 	t.Helper()
-	return planted(t, member.SeedConfig{ID: id, Index: from.ImageHead().Index, Term: from.RaftTerm(), WriteImage: func(w io.Writer) error {
+	return seedDisk(t, member.SeedConfig{ID: id, Index: from.ImageHead().Index, Term: from.RaftTerm(), WriteImage: func(w io.Writer) error {
 		_, err := from.WriteImage(w)
 		return err
 	}})
 }
 
-func planted(t *testing.T, p member.SeedConfig) *simulated.Disk {
+func seedDisk(t *testing.T, p member.SeedConfig) *simulated.Disk {
 	t.Helper()
 	d := simulated.NewDisk()
 	stores := d.Mount()
-	p.Servers, p.Stores = lines(3), &stores
+	p.Servers, p.Stores = serverLines(3), &stores
 	if err := member.SeedMember(p); err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +108,8 @@ func planted(t *testing.T, p member.SeedConfig) *simulated.Disk {
 	return d
 }
 
-// lines returns the lines of members 1 to n.
-func lines(n uint32) (list []member.Server) {
+// serverLines returns the lines of members 1 to n.
+func serverLines(n uint32) (list []member.Server) {
 	for id := range n {
 		list = append(list, serverLine(id+1, 0))
 	}

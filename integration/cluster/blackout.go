@@ -10,44 +10,44 @@ import (
 )
 
 const (
-	// blackoutStep is how often a blackout looks at the disks. It is far less than a write takes there.
+	// blackoutStep is the interval at which a blackout checks the disks. It is far less than a write takes there.
 	blackoutStep = time.Millisecond
-	// blackoutPatience is how long a blackout waits for changes of the configuration. Then it comes anyway.
+	// blackoutPatience bounds the wait for changes of the configuration. Then the power fails anyway.
 	blackoutPatience = 4 * time.Second
 	// blackoutBoot is the longest time that a member takes to come back.
 	blackoutBoot = 300 * time.Millisecond
-	// blackoutLimit is how long those that are back, and are enough, may take to find a leader: longer than any other
-	// fault lasts.
+	// blackoutLimit bounds the election among the members that are back, once they are enough. It is longer than
+	// any other fault lasts.
 	blackoutLimit = 30 * time.Second
 )
 
 // blackout is a power failure of all members, some of which stay away for longer.
 type blackout struct {
-	*player
+	*planPlayer
 	played  Played
 	away    []uint32
 	changes int               // of the configuration that are still to come
-	last    []quorumwire.Peer // the configuration of the leader's disk when it was looked at
-	from    time.Duration     // since when nobody can be reached
+	last    []quorumwire.Peer // the configuration of the leader's disk at the last check
+	from    time.Duration     // when the power failed
 	over    time.Time         // when those that are away may come back
-	enough  time.Time         // since when the others are enough, and nobody leads; zero: they are not
+	enough  time.Time         // since when the others are enough, and have no leader; zero: they are not
 	hanging *simulated.Disk   // of a server that the configuration is about
 	rng     *rand.Rand
 }
 
-// blackout waits for N changes of the configuration, and makes all members crash By after the last one. Before the last change, the disk
+// beginBlackout waits for N changes of the configuration, and makes all members crash By after the last one. Before the last change, the disk
 // of a server hangs: of one that has no vote, if there is one.
-func (pl *player) blackout(p Played) {
-	b := &blackout{player: pl, played: p, away: []uint32{p.Hit}, changes: p.N, rng: rand.New(rand.NewPCG(p.Seed, 2))}
+func (pl *planPlayer) beginBlackout(p Played) {
+	b := &blackout{planPlayer: pl, played: p, away: []uint32{p.Hit}, changes: p.N, rng: rand.New(rand.NewPCG(p.Seed, 2))}
 	if p.Far != 0 && p.Far != p.Hit && 2*(len(pl.e.Members())-2) > len(pl.e.Members()) {
 		b.away = append(b.away, p.Far)
 	}
-	b.look(time.Now().Add(blackoutPatience))
+	b.countChanges(time.Now().Add(blackoutPatience))
 }
 
-// look counts changes of the configuration on the leader's disk, until the power fails.
-func (b *blackout) look(giveUp time.Time) {
-	b.player.look()
+// countChanges counts changes of the configuration on the leader's disk, until the power fails.
+func (b *blackout) countChanges(giveUp time.Time) {
+	b.planPlayer.noteLeader()
 	if b.changes > 0 && b.e.members[b.leader] != nil {
 		now := b.e.Disk(b.leader).Configuration()
 		if b.last != nil && len(now) > 0 && !slices.Equal(now, b.last) {
@@ -58,18 +58,18 @@ func (b *blackout) look(giveUp time.Time) {
 		}
 	}
 	if b.changes == 1 && b.hanging == nil && b.last != nil {
-		b.hang()
+		b.hangDisk()
 	}
 	switch {
 	case b.changes == 0 || time.Now().After(giveUp):
-		b.at(time.Now().Add(b.played.By), func() { b.crash() })
+		b.schedule(time.Now().Add(b.played.By), func() { b.crashAll() })
 	default:
-		b.at(time.Now().Add(blackoutStep), func() { b.look(giveUp) })
+		b.schedule(time.Now().Add(blackoutStep), func() { b.countChanges(giveUp) })
 	}
 }
 
-// hang makes the disk of a server hang. A crash ends that.
-func (b *blackout) hang() {
+// hangDisk makes the disk of a server hang. A crash ends that.
+func (b *blackout) hangDisk() {
 	who := b.last[b.rng.IntN(len(b.last))].ID
 	for _, p := range b.last {
 		if p.Observer {
@@ -82,41 +82,42 @@ func (b *blackout) hang() {
 	}
 }
 
-// crash ends all members. Those that do not stay away come back one by one.
-func (b *blackout) crash() {
-	b.from, b.over = b.e.record.now(), time.Now().Add(b.played.For)
+// crashAll ends all members. Those that do not stay away come back one by one.
+func (b *blackout) crashAll() {
+	b.from, b.over = b.e.record.sinceStart(), time.Now().Add(b.played.For)
 	for _, id := range b.e.IDs() {
 		m := b.e.members[id]
 		if m.done == nil { // it was down already, and a disk without a process is not released by a crash
 			m.disk.Release()
 			continue
 		}
-		b.e.crash(id, b.torn())
+		b.e.crashMember(id, b.drawTorn())
 		if slices.Contains(b.away, id) {
 			m.away = true
 			continue
 		}
-		b.at(time.Now().Add(time.Duration(b.rng.Int64N(int64(blackoutBoot)))), func() { b.e.start(id) })
+		b.schedule(time.Now().Add(time.Duration(b.rng.Int64N(int64(blackoutBoot)))), func() { b.e.startMember(id) })
 	}
 	b.e.blackouts++
-	b.await(time.Now().Add(blackoutBoot))
+	b.awaitLeader(time.Now().Add(blackoutBoot))
 }
 
-// torn returns what decides about the writes under way of one disk, or nil if nothing is left of them.
-func (b *blackout) torn() *rand.Rand {
+// drawTorn returns the source of random numbers for what is left of a disk's writes in progress, or nil if nothing is
+// left.
+func (b *blackout) drawTorn() *rand.Rand {
 	if b.rng.IntN(2) == 0 {
 		return nil
 	}
 	return b.rng
 }
 
-// await lets those that are away come back when the others have a leader, or cannot have one.
-func (b *blackout) await(from time.Time) {
+// awaitLeader lets those that are away come back when the others have a leader, or cannot have one.
+func (b *blackout) awaitLeader(from time.Time) {
 	leads := slices.ContainsFunc(b.e.IDs(), func(id uint32) bool {
 		return b.e.Running(id) && slices.Contains([]string{"leader", "standalone"}, b.e.Member(id).Role())
 	})
 	switch {
-	case leads || !b.e.suffice():
+	case leads || !b.e.mustElect():
 		b.enough = time.Time{}
 	case b.enough.IsZero():
 		b.enough = time.Now()
@@ -128,23 +129,24 @@ func (b *blackout) await(from time.Time) {
 		waits = false
 	}
 	if waits {
-		b.at(time.Now().Add(b.e.opts.Tick/20), func() { b.await(from) })
+		b.schedule(time.Now().Add(b.e.opts.Tick/20), func() { b.awaitLeader(from) })
 		return
 	}
 	for _, id := range b.away {
 		if b.e.members[id].away {
 			b.e.members[id].away = false
-			b.e.start(id)
+			b.e.startMember(id)
 		}
 	}
 	for _, id := range b.e.IDs() {
-		b.e.record.hampered(b.from, id, b.e.IDs())
+		b.e.record.noteHampered(b.from, id, b.e.IDs())
 	}
 }
 
-// suffice reports whether the running members must be able to elect a leader: the one with the longest log votes in its own newest
-// configuration, and most of the voters there run. All of them vote for it, and its log has all that is committed.
-func (e *Ensemble) suffice() bool {
+// mustElect reports whether the running members must be able to elect a leader: the one with the longest log votes in
+// its own newest configuration, and most of the voters there run. All of them vote for it, and its log has all that is
+// committed.
+func (e *Ensemble) mustElect() bool {
 	var longest uint32
 	for _, id := range e.IDs() {
 		if e.Running(id) && (longest == 0 || e.Disk(id).Longer(e.Disk(longest))) {
@@ -168,5 +170,5 @@ func (e *Ensemble) suffice() bool {
 	return votes && running > voters/2
 }
 
-// Blackouts returns how many times the power of all members has failed.
+// Blackouts returns the number of power failures of all members.
 func (e *Ensemble) Blackouts() int { return e.blackouts }

@@ -26,7 +26,7 @@ var (
 // in turn to resume the session. It counts what its user would notice. It is safe for concurrent
 // use.
 type Client struct {
-	record  *record // nil: no history is recorded
+	record  *historyRecord // nil: no history is recorded
 	dial    func(ctx context.Context, member uint32) (*wire.Conn, error)
 	members []uint32 // in the order in which to try them; the first is home
 	timeout time.Duration
@@ -78,45 +78,45 @@ func NewClient(ctx context.Context, members []uint32, timeout time.Duration, dia
 	return newClient(ctx, nil, members, timeout, dial)
 }
 
-func newClient(ctx context.Context, record *record, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {
+func newClient(ctx context.Context, record *historyRecord, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {
 	c := &Client{record: record, dial: dial, members: members, timeout: timeout, done: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancel(ctx)
 	c.changed = sync.NewCond(&c.mu)
-	go c.run()
+	go c.connectLoop()
 	return c
 }
 
-// run connects, reads until the connection breaks, and connects again elsewhere.
-func (c *Client) run() {
+// connectLoop connects, reads until the connection breaks, and connects again elsewhere.
+func (c *Client) connectLoop() {
 	defer close(c.done)
 	for i := 0; c.ctx.Err() == nil; i++ {
 		member := c.members[i%len(c.members)]
-		conn, err := c.connect(member)
+		conn, err := c.connectTo(member)
 		if errors.Is(err, errExpired) {
 			c.stopFor(err)
 			return
 		}
 		if err != nil {
-			c.pause(time.Duration(20+rand.IntN(60)) * time.Millisecond)
+			c.pauseFor(time.Duration(20+rand.IntN(60)) * time.Millisecond)
 			continue
 		}
-		c.attached(member, conn)
-		c.read(conn)
+		c.noteConnected(member, conn)
+		c.readLoop(conn)
 		c.lost(conn)
 		i = slices.Index(c.members, member)
 	}
 	c.stopFor(errClosed)
 }
 
-func (c *Client) pause(d time.Duration) {
+func (c *Client) pauseFor(d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-c.ctx.Done():
 	}
 }
 
-// connect does the handshake with one member, for a new session or the one that it has.
-func (c *Client) connect(member uint32) (*wire.Conn, error) {
+// connectTo does the handshake with one member, for a new session or the one that it has.
+func (c *Client) connectTo(member uint32) (*wire.Conn, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.timeout/time.Duration(len(c.members)))
 	defer cancel()
 	conn, err := c.dial(ctx, member)
@@ -124,7 +124,7 @@ func (c *Client) connect(member uint32) (*wire.Conn, error) {
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() {
-		if c.owns(conn) {
+		if c.ownsConn(conn) {
 			return
 		}
 		_ = conn.Close() // the handshake took too long
@@ -140,7 +140,7 @@ func (c *Client) connect(member uint32) (*wire.Conn, error) {
 	}
 	if err == nil && resp.TimeOut <= 0 {
 		err = errExpired
-		c.record.connection(history.Expired, session.SessionID, 0, member)
+		c.record.noteConnection(history.Expired, session.SessionID, 0, member)
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -149,18 +149,18 @@ func (c *Client) connect(member uint32) (*wire.Conn, error) {
 	c.mu.Lock()
 	resp.Passwd = slices.Clone(resp.Passwd)
 	c.session, c.conn = resp, conn
-	c.number = c.record.connection(history.Connected, resp.SessionID, 0, member)
+	c.number = c.record.noteConnection(history.Connected, resp.SessionID, 0, member)
 	c.mu.Unlock()
 	return conn, nil
 }
 
-func (c *Client) owns(conn *wire.Conn) bool {
+func (c *Client) ownsConn(conn *wire.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.conn == conn
 }
 
-func (c *Client) attached(member uint32, conn *wire.Conn) {
+func (c *Client) noteConnected(member uint32, conn *wire.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.at = member; c.torn {
@@ -170,15 +170,15 @@ func (c *Client) attached(member uint32, conn *wire.Conn) {
 	c.lastSent = time.Now()
 	c.out = make(chan []byte, maxUnsent)
 	c.changed.Broadcast()
-	go c.ping(conn)
-	go write(conn, c.out)
+	go c.pingLoop(conn)
+	go writeFrames(conn, c.out)
 }
 
-// maxUnsent is how many requests may wait for a server that has stopped reading.
+// maxUnsent bounds the requests that wait for a server that has stopped reading.
 const maxUnsent = 4096
 
-// write sends frames until out is closed. If the connection breaks, the reader notices.
-func write(conn *wire.Conn, out <-chan []byte) {
+// writeFrames sends frames until out is closed. If the connection breaks, the reader notices.
+func writeFrames(conn *wire.Conn, out <-chan []byte) {
 	for frame := range out {
 		if err := jute.WriteFrame(conn.Conn, frame); err != nil {
 			_ = conn.Close()
@@ -186,8 +186,8 @@ func write(conn *wire.Conn, out <-chan []byte) {
 	}
 }
 
-// ping keeps the session alive while nothing else is sent.
-func (c *Client) ping(conn *wire.Conn) {
+// pingLoop keeps the session alive while nothing else is sent.
+func (c *Client) pingLoop(conn *wire.Conn) {
 	third := c.timeout / 3
 	for c.ctx.Err() == nil {
 		c.mu.Lock()
@@ -201,12 +201,12 @@ func (c *Client) ping(conn *wire.Conn) {
 			wait = third
 		}
 		c.mu.Unlock()
-		c.pause(wait)
+		c.pauseFor(wait)
 	}
 }
 
-// read handles replies and events until the connection ends.
-func (c *Client) read(conn *wire.Conn) {
+// readLoop handles replies and events until the connection ends.
+func (c *Client) readLoop(conn *wire.Conn) {
 	defer context.AfterFunc(c.ctx, func() { _ = conn.Close() })()
 	for {
 		if err := conn.SetReadDeadline(time.Now().Add(c.timeout * 2 / 3)); err != nil {
@@ -219,7 +219,7 @@ func (c *Client) read(conn *wire.Conn) {
 		c.mu.Lock()
 		switch {
 		case r.Xid == jute.XidNotification:
-			c.record.event(c.session.SessionID, c.number, r.Event())
+			c.record.noteEvent(c.session.SessionID, c.number, r.Event())
 			c.events = append(c.events, r.Event())
 			c.changed.Broadcast()
 		case len(c.pending) == 0 || c.pending[0].xid != r.Xid:
@@ -232,7 +232,7 @@ func (c *Client) read(conn *wire.Conn) {
 			}
 			call := c.pending[0]
 			c.pending = c.pending[1:]
-			c.record.answered(call.id, call.op, r)
+			c.record.noteReply(call.id, call.op, r)
 			call.reply = r
 			close(call.done)
 		}
@@ -251,7 +251,7 @@ func (c *Client) lost(conn *wire.Conn) {
 		close(call.done)
 	}
 	close(c.out)
-	c.record.connection(history.Disconnected, c.session.SessionID, c.number, c.at)
+	c.record.noteConnection(history.Disconnected, c.session.SessionID, c.number, c.at)
 	c.pending, c.conn, c.out, c.at = nil, nil, nil, 0
 	c.disconnects++
 	c.changed.Broadcast()
@@ -271,7 +271,7 @@ func (c *Client) stopFor(why error) {
 // calls.
 func (c *Client) send(xid int32, op jute.Op, rec wire.Record) *Call {
 	call := &Call{xid: xid, op: op, done: make(chan struct{})}
-	call.id = c.record.asked(c.session.SessionID, c.number, xid, op, rec)
+	call.id = c.record.noteRequest(c.session.SessionID, c.number, xid, op, rec)
 	c.pending = append(c.pending, call)
 	c.lastSent = time.Now()
 	select {
@@ -352,7 +352,7 @@ func (c *Client) Session() jute.SessionID {
 	return c.session.SessionID
 }
 
-// Disconnects returns how many connections have broken.
+// Disconnects returns the number of connections that have broken.
 func (c *Client) Disconnects() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -366,14 +366,14 @@ func (c *Client) Member() uint32 {
 	return c.at
 }
 
-// Moves returns how often it has reconnected after its connection broke with requests in flight.
+// Moves returns the number of reconnects after a connection broke with requests in flight.
 func (c *Client) Moves() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.moves
 }
 
-// InFlight returns how many requests, other than pings, wait for their replies.
+// InFlight returns the number of requests, other than pings, that wait for their replies.
 func (c *Client) InFlight() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

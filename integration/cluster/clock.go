@@ -11,22 +11,22 @@ import (
 // is safe for concurrent use.
 type Clock struct {
 	mu   sync.Mutex
-	past []course // ordered by since; the last one is current
+	past []clockCourse // ordered by since; the last one is current
 }
 
-// course says how a clock runs from one moment on.
-type course struct {
+// clockCourse is the speed and the value of a clock from one moment on.
+type clockCourse struct {
 	since time.Time     // real time
 	ahead time.Duration // by how much it was ahead of real time then
 	rate  float64       // seconds that it gains each second
 }
 
-func (c course) error(now time.Time) time.Duration {
+func (c clockCourse) error(now time.Time) time.Duration {
 	return c.ahead + time.Duration(c.rate*float64(now.Sub(c.since)))
 }
 
 // newClock returns a clock that shows the right time.
-func newClock() *Clock { return &Clock{past: []course{{since: time.Now()}}} }
+func newClock() *Clock { return &Clock{past: []clockCourse{{since: time.Now()}}} }
 
 // Now returns the time that it shows.
 func (c *Clock) Now() time.Time {
@@ -38,7 +38,7 @@ func (c *Clock) Now() time.Time {
 func (c *Clock) Ahead() time.Duration { return c.aheadAt(time.Now()) }
 
 func (c *Clock) aheadAt(at time.Time) time.Duration {
-	then := course{}
+	then := clockCourse{}
 	for _, p := range c.courses() {
 		if !p.since.After(at) {
 			then = p
@@ -47,24 +47,24 @@ func (c *Clock) aheadAt(at time.Time) time.Duration {
 	return then.error(at)
 }
 
-func (c *Clock) courses() []course {
+func (c *Clock) courses() []clockCourse {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.past)
 }
 
 // Step sets it forward, or back if by is negative.
-func (c *Clock) Step(by time.Duration) { c.set(func(n *course) { n.ahead += by }) }
+func (c *Clock) Step(by time.Duration) { c.set(func(n *clockCourse) { n.ahead += by }) }
 
 // Drift makes it gain so much each second from now on, or lose if each is negative.
-func (c *Clock) Drift(each time.Duration) { c.set(func(n *course) { n.rate = each.Seconds() }) }
+func (c *Clock) Drift(each time.Duration) { c.set(func(n *clockCourse) { n.rate = each.Seconds() }) }
 
-func (c *Clock) set(change func(*course)) {
+func (c *Clock) set(change func(*clockCourse)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	present := c.past[len(c.past)-1]
-	next := course{since: now, ahead: present.error(now), rate: present.rate}
+	next := clockCourse{since: now, ahead: present.error(now), rate: present.rate}
 	change(&next)
 	c.past = append(c.past, next)
 }

@@ -2,7 +2,7 @@
 // by member.New) are real; only the network, the disks and the clocks are those of package simulated. In a
 // testing/synctest bubble, a minute with an election in it takes a fraction of a second.
 //
-//   - Ensemble: runs members, does to them what a test asks for, and connects clients. It can add and remove members.
+//   - Ensemble: runs members, breaks and repairs them for a test, and connects clients. It can add and remove members.
 //   - Clock: wall clocks.
 //   - Gate: a leader's entries on their way to the log.
 //   - Plan: a list of faults with times, which can be printed and replayed from the printed text.
@@ -59,25 +59,25 @@ type Options struct {
 type Ensemble struct {
 	Network *simulated.Network
 
-	t         *testing.T
-	ctx       context.Context
-	opts      Options
-	members   map[uint32]*running // all that there have been
-	first     serverlist.List     // with which it begins
-	clients   []*Client
-	delays    delays
-	record    *record         // nil: no history is recorded
-	exits     []string        // members that ended by themselves, with the reasons
-	ended     member.Stats    // Resent and Dropped of runs that have ended
-	outruns   int             // see Outruns
-	blackouts int             // see Blackouts
-	strays    int             // see Strays
-	drained   atomic.Uint64   // connections of clients that drained members have closed
-	ghosts    []chan struct{} // done of members that were killed and whose goroutines have not all ended
+	t          *testing.T
+	ctx        context.Context
+	opts       Options
+	members    map[uint32]*memberRun // all that there have been
+	first      serverlist.List       // with which it begins
+	clients    []*Client
+	delays     delays
+	record     *historyRecord  // nil: no history is recorded
+	exits      []string        // members that ended by themselves, with the reasons
+	endedStats member.Stats    // Resent and Dropped of runs that have ended
+	outruns    int             // see Outruns
+	blackouts  int             // see Blackouts
+	strays     int             // see Strays
+	drained    atomic.Uint64   // connections of clients that drained members have closed
+	ghosts     []chan struct{} // done of members that were killed and whose goroutines have not all ended
 }
 
-// running is one member. Its stores outlive each run of it, as disks do.
-type running struct {
+// memberRun is one member. Its stores outlive each run of it, as disks do.
+type memberRun struct {
 	self      member.Server   // its addresses
 	moves     int             // how often they have changed
 	list      []member.Server // the server list with which it starts
@@ -89,19 +89,19 @@ type running struct {
 	member    *member.Member
 	stop      context.CancelFunc
 	done      chan struct{} // closed when the run has ended; nil while the member is down
-	run       *run
-	seen      *witness // of the current run; nil: no history is recorded
+	run       *processRun
+	seen      *memberWitness // of the current run; nil: no history is recorded
 	booted    time.Time
 	boots     atomic.Int64 // how often it was started
 	again     bool         // its disk kept it from starting, and Restart tries again
 	away      bool         // its machine stays away after a blackout
-	leaves    bool         // it was asked to stop, and nothing has waited for that yet
+	leaves    bool         // its stop has begun, and nothing has waited for the end yet
 	hung      []uint32     // the hosts to which its links hang while it is paused
 }
 
-// run is one run of a member: the error with which it ended, and whether its host was killed before. Such a run is a
+// processRun is one run of a member: the error with which it ended, and whether its host was killed before. Such a run is a
 // ghost when it ends: its host may have been started again.
-type run struct {
+type processRun struct {
 	err     error
 	crashed atomic.Bool
 }
@@ -114,16 +114,16 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 		opts.Tick = time.Second
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Ensemble{Network: simulated.NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*running)}
+	e := &Ensemble{Network: simulated.NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*memberRun)}
 	e.delays.drawn, e.delays.slowed = map[[2]uint32]time.Duration{}, map[[2]uint32]time.Duration{}
-	list := lines(uint32(n))
+	list := serverLines(uint32(n))
 	for _, s := range list {
 		e.members[s.ID] = e.newMember(s, list)
 		if d := opts.Disks[s.ID]; d != nil {
 			d.SetLatency(e.members[s.ID].disk.Latency())
 			e.members[s.ID].disk = d
 		}
-		e.first = append(e.first, serverlist.Server{ID: s.ID, Host: host(s.ID, 0), QuorumPort: 2888, ElectionPort: 3888})
+		e.first = append(e.first, serverlist.Server{ID: s.ID, Host: hostName(s.ID, 0), QuorumPort: 2888, ElectionPort: 3888})
 	}
 	if opts.Record {
 		var err error
@@ -139,7 +139,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 			if e.members[id].leaves {
 				_ = e.stopMember(id)
 			}
-			e.crash(id, nil)
+			e.crashMember(id, nil)
 		}
 		for _, g := range e.ghosts {
 			<-g
@@ -153,8 +153,8 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	return e
 }
 
-func (e *Ensemble) newMember(self member.Server, list []member.Server) *running {
-	r := &running{self: self, list: list, disk: simulated.NewDisk(), clock: newClock(), monotonic: simulated.NewMonotonic(), gate: new(Gate)}
+func (e *Ensemble) newMember(self member.Server, list []member.Server) *memberRun {
+	r := &memberRun{self: self, list: list, disk: simulated.NewDisk(), clock: newClock(), monotonic: simulated.NewMonotonic(), gate: new(Gate)}
 	if latency := e.opts.Write; e.opts.Speeds == nil {
 		r.disk.SetLatency(latency)
 	} else {
@@ -165,10 +165,10 @@ func (e *Ensemble) newMember(self member.Server, list []member.Server) *running 
 
 // serverLine returns the line of a member that has changed its addresses so many times.
 func serverLine(id uint32, moves int) member.Server {
-	return member.Server{ID: id, GrpcAddr: host(id, moves) + ":2888", RaftAddr: host(id, moves) + ":3888"}
+	return member.Server{ID: id, GrpcAddr: hostName(id, moves) + ":2888", RaftAddr: hostName(id, moves) + ":3888"}
 }
 
-func host(id uint32, moves int) string {
+func hostName(id uint32, moves int) string {
 	if moves == 0 {
 		return fmt.Sprintf("m%d", id)
 	}
@@ -181,28 +181,28 @@ func (e *Ensemble) IDs() []uint32 { return slices.Sorted(maps.Keys(e.members)) }
 // Boot starts a member that is down, with the stores that it had.
 func (e *Ensemble) Boot(id uint32) {
 	e.t.Helper()
-	if err := e.boot(id); err != nil {
+	if err := e.tryBoot(id); err != nil {
 		e.t.Fatal(err)
 	}
 }
 
-// retry does what Boot does. If the member's disk keeps it from starting, Restart tries again.
-func (e *Ensemble) retry(id uint32) {
+// bootOrRetry does what Boot does. If the member's disk keeps it from starting, Restart tries again.
+func (e *Ensemble) bootOrRetry(id uint32) {
 	e.t.Helper()
-	err := e.boot(id)
+	err := e.tryBoot(id)
 	e.members[id].again = err != nil
 	switch {
 	case err == nil:
 	case errors.Is(err, simulated.ErrIO), errors.Is(err, simulated.ErrFull):
 		e.exits = append(e.exits, err.Error())
-		e.crash(id, nil)
+		e.crashMember(id, nil)
 	default:
 		e.t.Fatal(err)
 	}
 }
 
-// boot starts a member that is down. It returns the error with which the member has not started.
-func (e *Ensemble) boot(id uint32) error {
+// tryBoot starts a member that is down. It returns the error with which the member has not started.
+func (e *Ensemble) tryBoot(id uint32) error {
 	e.t.Helper()
 	r := e.members[id]
 	if r.done != nil {
@@ -216,8 +216,8 @@ func (e *Ensemble) boot(id uint32) error {
 	}
 	r.stores = r.disk.Mount()
 	r.monotonic.Resume() // a pause was another process's
-	cfg := e.config(id, host, clients)
-	witness := e.record.observe(&cfg)
+	cfg := e.memberConfig(id, host, clients)
+	witness := e.record.installHooks(&cfg)
 	m, err := member.New(cfg)
 	if err != nil {
 		return fmt.Errorf("cluster: member %d: %w", id, err)
@@ -225,24 +225,24 @@ func (e *Ensemble) boot(id uint32) error {
 	if witness != nil {
 		witness.state = m.State()
 	}
-	e.record.up(id)
+	e.record.noteUp(id)
 	ctx, stop := context.WithCancel(context.Background()) // the end of the test crashes it
-	r.member, r.stop, r.done, r.run, r.seen, r.leaves, r.booted = m, stop, make(chan struct{}), new(run), witness, false, time.Now()
+	r.member, r.stop, r.done, r.run, r.seen, r.leaves, r.booted = m, stop, make(chan struct{}), new(processRun), witness, false, time.Now()
 	done, result := r.done, r.run
 	go func() {
 		defer close(done)
 		result.err = m.Run(ctx)
 		if ctx.Err() == nil && !result.crashed.Load() { // the process is gone, and so are its connections
-			e.record.down(id)
+			e.record.noteDown(id)
 			e.Network.Kill(id)
 		}
 	}()
 	return nil
 }
 
-func (e *Ensemble) config(id uint32, host *simulated.Host, clients net.Listener) member.Config {
+func (e *Ensemble) memberConfig(id uint32, host *simulated.Host, clients net.Listener) member.Config {
 	cfg := member.Config{
-		EnsembleText: e.text(id),
+		EnsembleText: e.configText(id),
 		Settings: config.Settings{
 			Tick: e.opts.Tick, HeartbeatTimeout: e.opts.Tick / 4, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
 			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", CommandWhitelist: []string{"*"},
@@ -251,7 +251,7 @@ func (e *Ensemble) config(id uint32, host *simulated.Host, clients net.Listener)
 		ID: id, Servers: e.members[id].list, Stores: &e.members[id].stores, ClientListener: clients,
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial, Lookup: simulated.NoAddress},
 		Now:     e.members[id].clock.Now, Monotonic: e.members[id].monotonic, OnEvent: e.opts.Events,
-		WrapLog: func(l leader.Log) leader.Log { return gated{l, e.members[id].gate} },
+		WrapLog: func(l leader.Log) leader.Log { return gatedLog{l, e.members[id].gate} },
 	}
 	if e.opts.HTTP {
 		l, err := host.Listen(httpAddr(id))
@@ -269,9 +269,9 @@ func (e *Ensemble) config(id uint32, host *simulated.Host, clients net.Listener)
 	return cfg
 }
 
-// text returns the list that a member's configuration has. A standalone server has none. If clients may change the list,
+// configText returns the list that a member's configuration has. A standalone server has none. If clients may change the list,
 // one member is an ensemble of one.
-func (e *Ensemble) text(id uint32) []byte {
+func (e *Ensemble) configText(id uint32) []byte {
 	r := e.members[id]
 	if len(r.list) == 1 && !e.opts.Reconfig {
 		return nil
@@ -279,7 +279,7 @@ func (e *Ensemble) text(id uint32) []byte {
 	var list serverlist.List
 	for _, s := range r.list {
 		h, _, _ := strings.Cut(s.GrpcAddr, ":")
-		list = append(list, serverlist.Server{ID: s.ID, Host: h, QuorumPort: 2888, ElectionPort: 3888, ClientHost: host(s.ID, 0), ClientPort: 2181})
+		list = append(list, serverlist.Server{ID: s.ID, Host: h, QuorumPort: 2888, ElectionPort: 3888, ClientHost: hostName(s.ID, 0), ClientPort: 2181})
 	}
 	slices.SortFunc(list, func(a, b serverlist.Server) int { return int(a.ID) - int(b.ID) })
 	return []byte(list.ConfigText(0))
@@ -308,16 +308,16 @@ func (e *Ensemble) Kill(id uint32) { e.KillTorn(id, nil) }
 
 // KillTorn does what Kill does; rng decides what is left of the disk's writes in progress.
 func (e *Ensemble) KillTorn(id uint32, rng *rand.Rand) {
-	e.crash(id, rng)
+	e.crashMember(id, rng)
 	for _, g := range e.ghosts {
 		<-g
 	}
 	e.ghosts = nil
 }
 
-// crash kills a member without waiting for its goroutines to end, since they have no effect any
+// crashMember kills a member without waiting for its goroutines to end, since they have no effect any
 // more.
-func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
+func (e *Ensemble) crashMember(id uint32, rng *rand.Rand) {
 	e.Network.Kill(id)
 	r := e.members[id]
 	r.gate.Release()
@@ -327,10 +327,10 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	}
 	r.run.crashed.Store(true)
 	if e.Running(id) {
-		e.record.down(id)
+		e.record.noteDown(id)
 	}
-	e.count(r)
-	r.seen.leave()
+	e.addStats(r)
+	r.seen.stopRecording()
 	if stop := r.stop; len(e.members) == 1 {
 		stop()
 	} else {
@@ -340,16 +340,16 @@ func (e *Ensemble) crash(id uint32, rng *rand.Rand) {
 	r.done, r.member = nil, nil
 }
 
-// count adds the counters of a run that ends.
-func (e *Ensemble) count(r *running) {
+// addStats adds the counters of a run that ends.
+func (e *Ensemble) addStats(r *memberRun) {
 	s := r.member.Stats()
-	e.ended.ResentTxns += s.ResentTxns
-	e.ended.DroppedTxns += s.DroppedTxns
+	e.endedStats.ResentTxns += s.ResentTxns
+	e.endedStats.DroppedTxns += s.DroppedTxns
 }
 
 // Stats returns Resent and Dropped of all members, summed over all their runs.
 func (e *Ensemble) Stats() member.Stats {
-	sum := e.ended
+	sum := e.endedStats
 	for _, r := range e.members {
 		if r.done != nil {
 			s := r.member.Stats()
@@ -368,10 +368,10 @@ func (e *Ensemble) Stop(id uint32) {
 	}
 }
 
-// stopSoon asks a member to stop, and does not wait for it.
+// stopSoon begins the stop of a member, and does not wait for its end.
 func (e *Ensemble) stopSoon(id uint32) {
 	e.members[id].leaves = true
-	e.record.down(id) // earlier than it really is
+	e.record.noteDown(id) // earlier than it really is
 	e.members[id].stop()
 }
 
@@ -383,7 +383,7 @@ func (e *Ensemble) stopMember(id uint32) error {
 	r.gate.Release()
 	r.stop()
 	<-r.done
-	e.count(r)
+	e.addStats(r)
 	r.disk.Crash(nil) // writes that still hang there have no effect any more
 	r.done, r.member = nil, nil
 	return r.run.err
@@ -411,15 +411,15 @@ func (e *Ensemble) Restart() {
 		switch err := e.Exited(id); {
 		case err != nil:
 			e.exits = append(e.exits, fmt.Sprintf("member %d: %v", id, err))
-			e.crash(id, nil)
-			e.retry(id)
+			e.crashMember(id, nil)
+			e.bootOrRetry(id)
 		case e.members[id].again && e.members[id].done == nil && !e.members[id].away:
-			e.retry(id)
+			e.bootOrRetry(id)
 		}
 	}
 }
 
-// Drained returns how many connections of clients drained members have closed.
+// Drained returns the number of clients' connections that drained members have closed.
 func (e *Ensemble) Drained() uint64 { return e.drained.Load() }
 
 // Exits returns the members that ended by themselves and were restarted, with the reasons.
@@ -476,8 +476,8 @@ func (e *Ensemble) others(id uint32, do func(a, b uint32)) {
 	}
 }
 
-// ResetForwarding breaks the connection on which a follower forwards writes to a leader and asks it
-// for syncs. The log between them goes on.
+// ResetForwarding breaks the connection on which a follower forwards writes and syncs to a leader.
+// Replication between them continues.
 func (e *Ensemble) ResetForwarding(follower, leader uint32) {
 	e.Network.Reset(follower, e.addr(leader, GRPCPort))
 }
@@ -487,8 +487,8 @@ func (e *Ensemble) Forwards(follower, leader uint32) bool {
 	return e.Network.Connected(follower, e.addr(leader, GRPCPort))
 }
 
-// OrphanForwarding takes that connection away from the follower only. The leader goes on reading,
-// late, what was sent on it, while the follower has a newer connection or is dead.
+// OrphanForwarding takes that connection away from the follower only. The leader still reads, late,
+// what was sent on it, while the follower has a newer connection or is dead.
 func (e *Ensemble) OrphanForwarding(follower, leader uint32, late time.Duration) {
 	e.Network.Orphan(follower, e.addr(leader, GRPCPort), late)
 }
@@ -553,7 +553,7 @@ func (e *Ensemble) addr(id uint32, port Port) string {
 	return e.members[id].self.GrpcAddr
 }
 
-// BlockLog keeps a leader's log from reaching a follower. Everything else goes on.
+// BlockLog keeps a leader's log from reaching a follower. Everything else keeps working.
 func (e *Ensemble) BlockLog(leader, follower uint32) {
 	e.Network.Block(leader, e.addr(follower, RaftPort))
 }
@@ -639,7 +639,7 @@ func (e *Ensemble) serves(id uint32) bool {
 // serves before all of its disks vote, and then fewer may be lost.
 func (e *Ensemble) votes(id uint32) bool {
 	own := e.Member(id).DiskID()
-	return e.observes(id) || slices.ContainsFunc(e.Member(id).RaftConfiguration(), func(p quorumwire.Peer) bool { return p.ID == id && p.DiskID == own && !p.Observer })
+	return e.isObserver(id) || slices.ContainsFunc(e.Member(id).RaftConfiguration(), func(p quorumwire.Peer) bool { return p.ID == id && p.DiskID == own && !p.Observer })
 }
 
 // Joined waits until every running member takes part in elections.
@@ -701,8 +701,8 @@ func (e *Ensemble) Equal() {
 	}
 }
 
-// compare returns how states differ, and whether the comparison is valid. It is not if one state
-// has applied more than another, or if an entry was applied between looking at two of them.
+// compare returns the differences between states, and whether the comparison is valid. It is not if
+// one state has applied more than another, or if an entry was applied between reading two of them.
 func compare(states []*znode.State, diff func(a, b *znode.State) string) (how string, settled bool) {
 	at := index(states[0])
 	together := func() bool {
@@ -727,10 +727,10 @@ func index(s *znode.State) uint64 {
 
 // Dial opens a raw client connection to a member.
 func (e *Ensemble) Dial(id uint32) (*wire.Conn, error) {
-	return e.dial(e.ctx, id)
+	return e.dialMember(e.ctx, id)
 }
 
-func (e *Ensemble) dial(ctx context.Context, id uint32) (*wire.Conn, error) {
+func (e *Ensemble) dialMember(ctx context.Context, id uint32) (*wire.Conn, error) {
 	c, err := e.Network.Dial(ctx, 0, clientAddr(id))
 	if err != nil {
 		return nil, err
@@ -762,7 +762,7 @@ func (e *Ensemble) Connect(timeout time.Duration, members ...uint32) *Client {
 	if len(members) == 0 {
 		members = e.IDs()
 	}
-	c := newClient(e.ctx, e.record, members, timeout, e.dial)
+	c := newClient(e.ctx, e.record, members, timeout, e.dialMember)
 	e.clients = append(e.clients, c)
 	if err := c.WaitConnected(30 * e.opts.Tick); err != nil {
 		e.t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 // it, but the TermStarts of these terms do not. It can treat entries in three ways:
 //
 //   - Hold: a goroutine that proposes an entry waits until Release, as if it got no CPU time.
-//   - Keep: the proposer of an entry is told that raft refused it; raft gets it at Release.
-//   - Refuse: the proposer is told the same, and raft never gets the entry.
+//   - Keep: the proposer of an entry receives an error as if raft had rejected it; raft gets it at Release.
+//   - Refuse: the proposer receives the same error, and raft never gets the entry.
 //
 // It is safe for concurrent use.
 type Gate struct {
@@ -61,14 +61,14 @@ func (g *Gate) Release() {
 	}
 }
 
-// Waiting returns how many proposers wait.
+// Waiting returns the number of proposers that wait.
 func (g *Gate) Waiting() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.waiting
 }
 
-// Refused returns how many entries were refused, including kept ones.
+// Refused returns the number of rejected entries, including kept ones.
 func (g *Gate) Refused() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +76,7 @@ func (g *Gate) Refused() int {
 }
 
 // Landed waits for the outcome of the entries that were held or kept, which must be released. It
-// returns how many of them came into the log and through the state machine.
+// returns the number of them that were committed and applied.
 func (g *Gate) Landed() (n int) {
 	g.stopped.Wait()
 	g.mu.Lock()
@@ -91,13 +91,13 @@ func (g *Gate) Landed() (n int) {
 	return n
 }
 
-// gated is the log of one term.
-type gated struct {
+// gatedLog is the log of one term.
+type gatedLog struct {
 	leader.Log
 	gate *Gate
 }
 
-func (l gated) Propose(data []byte, from []uint32) leader.Future {
+func (l gatedLog) Propose(data []byte, from []uint32) leader.Future {
 	g := l.gate
 	g.mu.Lock()
 	if g.refuse > 0 {
@@ -123,7 +123,7 @@ func (l gated) Propose(data []byte, from []uint32) leader.Future {
 	return l.release(data, from)
 }
 
-func (l gated) release(data []byte, from []uint32) leader.Future {
+func (l gatedLog) release(data []byte, from []uint32) leader.Future {
 	defer l.gate.stopped.Done()
 	f := l.Log.Propose(data, from)
 	l.gate.mu.Lock()

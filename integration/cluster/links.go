@@ -38,7 +38,7 @@ func (e *Ensemble) DrawLinks(rng *rand.Rand) {
 // LinkDelay returns the longest delay of a link that may be drawn, or 0 if links have none.
 func (e *Ensemble) LinkDelay() time.Duration { return e.delays.longest }
 
-// LinkChanges returns how often a link has got another delay while plans were played.
+// LinkChanges returns the number of changes of links' delays while plans were played.
 func (e *Ensemble) LinkChanges() int { return e.delays.changes }
 
 // drawLink draws the delay from one member to another. If both are the same, it does nothing.

@@ -14,8 +14,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// This file lets members come and go. The ensemble's list is what the members have applied, not what a
-// test has asked for: see List.
+// This file lets members come and go. The ensemble's list is the one that the members have applied,
+// not the one that a test has requested: see List.
 
 // Add makes a member with empty disks, which is down. It starts with a server list of its own: the
 // ensemble's present members and itself. It is no member until a Reconfigure adds it.
@@ -65,19 +65,19 @@ func (e *Ensemble) Line(id uint32, observer bool) string {
 	if observer {
 		role = "observer"
 	}
-	return fmt.Sprintf("server.%d=%s:2888:3888:%s;%s", id, host(id, e.members[id].moves), role, clientAddr(id))
+	return fmt.Sprintf("server.%d=%s:2888:3888:%s;%s", id, hostName(id, e.members[id].moves), role, clientAddr(id))
 }
 
 // List returns the newest list of servers that a running member has applied. If there is none yet, it
 // returns the list with which the ensemble began.
 func (e *Ensemble) List() serverlist.List {
 	e.t.Helper()
-	list, _ := e.newest()
+	list, _ := e.newestList()
 	return list
 }
 
-// newest does the same, and returns the list's version, -1 if there is none yet.
-func (e *Ensemble) newest() (newest serverlist.List, last int64) {
+// newestList does the same, and returns the list's version, -1 if there is none yet.
+func (e *Ensemble) newestList() (newest serverlist.List, last int64) {
 	e.t.Helper()
 	newest, last = e.first, -1
 	for _, id := range e.IDs() {
@@ -104,7 +104,7 @@ func (e *Ensemble) listOf(id uint32) (list serverlist.List, version int64) {
 	return nil, -1
 }
 
-func idsOf(list serverlist.List) (ids []uint32) {
+func serverIDs(list serverlist.List) (ids []uint32) {
 	for _, s := range list {
 		ids = append(ids, s.ID)
 	}
@@ -114,17 +114,17 @@ func idsOf(list serverlist.List) (ids []uint32) {
 // Members returns the ids of the newest list, in order, running or not.
 func (e *Ensemble) Members() []uint32 {
 	e.t.Helper()
-	return idsOf(e.List())
+	return serverIDs(e.List())
 }
 
-// observes reports whether a member is an observer by the newest list.
-func (e *Ensemble) observes(id uint32) bool {
+// isObserver reports whether a member is an observer by the newest list.
+func (e *Ensemble) isObserver(id uint32) bool {
 	s, ok := e.List().Find(id)
 	return ok && s.Observer
 }
 
-// observer returns the first observer of the newest list, or 0 if there is none.
-func (e *Ensemble) observer() uint32 {
+// firstObserver returns the first observer of the newest list, or 0 if there is none.
+func (e *Ensemble) firstObserver() uint32 {
 	for _, s := range e.List() {
 		if s.Observer {
 			return s.ID
@@ -133,32 +133,32 @@ func (e *Ensemble) observer() uint32 {
 	return 0
 }
 
-// bring starts a member that is to come in, unless it runs. One that there has not been has empty disks.
+// startJoining starts a member that is to come in, unless it runs. One that there has not been has empty disks.
 // One that has been there before, and is not in the list, gets empty ones if empty is set.
-func (e *Ensemble) bring(id uint32, empty bool) {
+func (e *Ensemble) startJoining(id uint32, empty bool) {
 	switch {
 	case e.members[id] == nil:
 		e.Add(id)
 	case e.members[id].done != nil:
 		return
 	case !slices.Contains(e.Members(), id):
-		if empty && e.spares(id) { // raft's configuration may still have its vote
+		if empty && e.survivesDiskLoss(id) { // raft's configuration may still have its vote
 			e.Wipe(id)
 		}
 		e.Relist(id)
 	}
-	e.start(id)
+	e.startMember(id)
 }
 
 // Settled reports whether all members of the newest list run and know it, and have exactly its servers in their
 // raft's configurations.
 func (e *Ensemble) Settled() bool {
 	list := e.List()
-	return !slices.ContainsFunc(list, func(s serverlist.Server) bool { return !e.Running(s.ID) || !e.follows(s.ID, list) })
+	return !slices.ContainsFunc(list, func(s serverlist.Server) bool { return !e.Running(s.ID) || !e.followsList(s.ID, list) })
 }
 
-// follows reports whether a member has applied this list, and its raft has exactly these servers, with the disks that they have now.
-func (e *Ensemble) follows(id uint32, list serverlist.List) bool {
+// followsList reports whether a member has applied this list, and its raft has exactly these servers, with the disks that they have now.
+func (e *Ensemble) followsList(id uint32, list serverlist.List) bool {
 	if own, _ := e.listOf(id); own == nil || own.CanonicalText() != list.CanonicalText() {
 		return false
 	}
@@ -178,26 +178,27 @@ func (e *Ensemble) Follow() {
 				e.Boot(id)
 			}
 		}
-		e.settle()
+		e.recordConfigurations()
 		return e.Settled()
 	})
 }
 
-// Changes returns how often the list has become another one. It needs Options.Record.
+// Changes returns the number of changes of the list. It needs Options.Record.
 func (e *Ensemble) Changes() int {
 	e.record.mu.Lock()
 	defer e.record.mu.Unlock()
 	return e.record.changes.made
 }
 
-// spares reports whether the ensemble promises to survive the loss of a member's disk now: in each disk's newest configuration
-// of raft, a majority of the voters' disks is left without it. A disk that was lost before counts as lost until another one
-// votes in its place. Configurations that are one change apart have a majority each, so the one that raft goes on with has, too.
+// survivesDiskLoss reports whether the ensemble promises to survive the loss of a member's disk now: in each disk's
+// newest configuration of raft, a majority of the voters' disks is left without it. A disk that was lost before counts
+// as lost until another one votes in its place. Configurations that are one change apart have a majority each, so the
+// one that raft continues with has, too.
 //
-// A leader that looks at the members, and loses one of them before its next change is on its disk, does not see that. So the
-// configurations that are one change nearer to the list count, too. What a leader has on its own disk may be on its way to the
-// others, although its own disk is the one to be lost.
-func (e *Ensemble) spares(id uint32) bool {
+// A leader that has checked the members does not notice that one of them is lost before its next change is on its disk.
+// So the configurations that are one change nearer to the list count, too. A change on the leader's own disk may be in
+// flight to the others, even if its own disk is the one to be lost.
+func (e *Ensemble) survivesDiskLoss(id uint32) bool {
 	e.t.Helper()
 	found := false
 	for _, other := range e.IDs() {
@@ -211,21 +212,21 @@ func (e *Ensemble) spares(id uint32) bool {
 		if leads {
 			next = append(next, e.nextChanges(other, have)...)
 		}
-		if e.Disk(other).Stalled() || slices.ContainsFunc(next, func(c []quorumwire.Peer) bool { return !e.survives(c, id) }) {
+		if e.Disk(other).Stalled() || slices.ContainsFunc(next, func(c []quorumwire.Peer) bool { return !e.keepsMajority(c, id) }) {
 			return false // of a stalled disk, a change may wait for it, which no disk shows
 		}
 	}
 	return found
 }
 
-// mayLead reports whether a member's raft may lead. One whose disk has just stopped to hang has no role, and goes on with the change
-// that waited for the disk.
+// mayLead reports whether a member's raft may lead. One whose disk has just been released has no role, and continues
+// with the change that waited for the disk.
 func (e *Ensemble) mayLead(id uint32) bool {
 	return e.Running(id) && (e.Member(id).Role() == "leader" || e.Member(id).Role() == "")
 }
 
-// survives reports whether a majority of the voters' disks in a configuration is left if a member's disk is lost.
-func (e *Ensemble) survives(configuration []quorumwire.Peer, lost uint32) bool {
+// keepsMajority reports whether a majority of the voters' disks in a configuration is left if a member's disk is lost.
+func (e *Ensemble) keepsMajority(configuration []quorumwire.Peer, lost uint32) bool {
 	voters, left := 0, 0
 	for _, p := range configuration {
 		if p.Observer {
@@ -239,7 +240,7 @@ func (e *Ensemble) survives(configuration []quorumwire.Peer, lost uint32) bool {
 	return voters == 0 || left > voters/2
 }
 
-// nearlyAll is how many entries a member may lack that may get a vote at any moment.
+// nearlyAll bounds the entries that a member may lack when it may get a vote at any moment.
 const nearlyAll = 100
 
 // nextChanges returns the configurations that a leader may propose next: without a voter that the list does not have, or with the
@@ -260,8 +261,7 @@ func (e *Ensemble) nextChanges(leader uint32, have []quorumwire.Peer) (next [][]
 	return next
 }
 
-// Silent waits until a member that has been removed serves nobody, if it runs, and checks that it opens no
-// session.
+// Silent waits until a removed member serves no client, if it runs, and checks that it opens no session.
 func (e *Ensemble) Silent(id uint32) {
 	e.t.Helper()
 	if !e.Running(id) {
@@ -279,8 +279,8 @@ func (e *Ensemble) Silent(id uint32) {
 	}
 }
 
-// departed reports whether the configuration of the member that leads is without a member.
-func (e *Ensemble) departed(id uint32) bool {
+// hasLeftConfiguration reports whether the configuration of the member that leads is without a member.
+func (e *Ensemble) hasLeftConfiguration(id uint32) bool {
 	for _, other := range e.Members() {
 		if e.Running(other) && e.Member(other).Role() == "leader" {
 			return !slices.ContainsFunc(e.Member(other).RaftConfiguration(), func(p quorumwire.Peer) bool { return p.ID == id })
@@ -289,8 +289,9 @@ func (e *Ensemble) departed(id uint32) bool {
 	return false
 }
 
-// settle records whom the members that lead ask, and when raft's configuration has become that of the newest list.
-func (e *Ensemble) settle() {
+// recordConfigurations records which members each leader pings, and when raft's configuration has become that of the
+// newest list.
+func (e *Ensemble) recordConfigurations() {
 	if e.record == nil {
 		return
 	}
@@ -302,19 +303,19 @@ func (e *Ensemble) settle() {
 		for _, p := range e.Member(id).RaftConfiguration() {
 			configuration = append(configuration, p.ID)
 		}
-		e.record.leads(id, configuration, e.IDs())
+		e.record.noteLeading(id, configuration, e.IDs())
 	}
-	if !e.record.moves() || !e.Settled() {
+	if !e.record.isMoving() || !e.Settled() {
 		return
 	}
-	_, version := e.newest()
-	e.record.settled(version)
+	_, version := e.newestList()
+	e.record.noteSettled(version)
 }
 
-// Reconfigure asks a member for a change of the list, once, as super does with reconfig. It returns the
-// new list and its version. If the member refuses, the error is a jute.Code; otherwise the outcome is unknown.
+// Reconfigure sends a reconfig to a member, once, as super. It returns the new list and its version. If the
+// member rejects the change, the error is a jute.Code. After any other error the outcome is unknown.
 func (e *Ensemble) Reconfigure(ctx context.Context, via uint32, c serverlist.Change) (list string, err error) {
-	conn, err := e.dial(ctx, via)
+	conn, err := e.dialMember(ctx, via)
 	if err != nil {
 		return "", err
 	}
@@ -331,7 +332,7 @@ func (e *Ensemble) Reconfigure(ctx context.Context, via uint32, c serverlist.Cha
 		return "", fmt.Errorf("cluster: auth: %w", r.Err)
 	}
 	r, _, err := conn.Call(1, jute.OpReconfig, &jute.ReconfigRequest{
-		JoiningServers: text(c.Joining), LeavingServers: text(c.Leaving), NewMembers: text(c.Members), CurConfigID: -1,
+		JoiningServers: nullableText(c.Joining), LeavingServers: nullableText(c.Leaving), NewMembers: nullableText(c.Members), CurConfigID: -1,
 	})
 	switch {
 	case err != nil:
@@ -347,8 +348,8 @@ func (e *Ensemble) Reconfigure(ctx context.Context, via uint32, c serverlist.Cha
 
 var errNoSession = errors.New("cluster: no session")
 
-// text returns a string of a request. An empty one is null, as ZooKeeper's clients send it.
-func text(s string) []byte {
+// nullableText returns a string of a request. An empty one is null, as ZooKeeper's clients send it.
+func nullableText(s string) []byte {
 	if s == "" {
 		return nil
 	}
@@ -358,15 +359,15 @@ func text(s string) []byte {
 // closeSession ends the session of a connection, so that no test has to wait until it expires.
 func closeSession(c *wire.Conn) { _, _, _ = c.Call(2, jute.OpCloseSession, nil) }
 
-// Errand is a change of the list that is asked for again and again, until a member answers.
+// Errand is a reconfig that is retried until a member replies.
 type Errand struct {
 	done chan struct{}
 	err  error
 }
 
-// Insist asks members for a change in turn, until one of them does it or refuses it, or limit is over.
-// It does not wait. A member refuses while too few of the new voters answer, so that is asked again. The
-// change must be one that may be done twice.
+// Insist sends a reconfig to one member after the other, until one of them makes the change or rejects
+// it, or limit is over. It does not wait. A rejection because too few of the new voters reply is
+// retried. The change must be idempotent.
 func (e *Ensemble) Insist(c serverlist.Change, limit time.Duration, members ...uint32) *Errand {
 	if len(members) == 0 {
 		members = e.IDs()
@@ -377,10 +378,10 @@ func (e *Ensemble) Insist(c serverlist.Change, limit time.Duration, members ...u
 		defer close(r.done)
 		defer cancel()
 		for i := 0; ctx.Err() == nil; i++ {
-			if r.err = e.askOnce(ctx, members[i%len(members)], c); r.err == nil || refused(r.err) {
+			if r.err = e.askOnce(ctx, members[i%len(members)], c); r.err == nil || isRejected(r.err) {
 				return
 			}
-			pause(ctx, e.opts.Tick/10)
+			pauseFor(ctx, e.opts.Tick/10)
 		}
 	}()
 	return r
@@ -393,13 +394,13 @@ func (e *Ensemble) askOnce(ctx context.Context, via uint32, c serverlist.Change)
 	return err
 }
 
-// refused reports whether an answer is about the change itself, so that the next one would be the same.
-func refused(err error) bool {
+// isRejected reports whether err rejects the change itself, so that a retry would fail, too.
+func isRejected(err error) bool {
 	var code jute.Code
 	return errors.As(err, &code) && !slices.Contains([]jute.Code{jute.NewConfigNoQuorum, jute.ConnectionLoss, jute.SessionMoved, jute.SessionExpired, jute.OperationTimeout}, code)
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func pauseFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
@@ -416,8 +417,8 @@ func (r *Errand) Done() bool {
 	}
 }
 
-// Wait waits for the errand's end. It returns nil if the change was done, a jute.Code if it was refused, and
-// another error if nobody has answered.
+// Wait waits for the errand's end. It returns nil if the change was made, a jute.Code if it was rejected,
+// and another error if no member has replied.
 func (r *Errand) Wait() error {
 	<-r.done
 	return r.err

@@ -13,7 +13,7 @@ import (
 // Kind is a kind of fault.
 type Kind string
 
-// These are the faults. For is how long each lasts; those marked "once" ignore it.
+// These are the faults. Each lasts for For; those marked "once" ignore it.
 const (
 	Kill    Kind = "kill"    // Who crashes and starts again; Seed decides what is left of writes in progress
 	Stop    Kind = "stop"    // Who stops gracefully and starts again
@@ -51,7 +51,7 @@ const (
 	Blackout Kind = "blackout" // all members crash, and Who and Far come back when the others have a leader; N and By: see player.blackout
 	Stray    Kind = "stray"    // Who, a follower, gets a snapshot and then an entry that only it stores, and all crash; see player.stray
 
-	// These change the list of members; see Ensemble.Insist. By is how long an operator insists.
+	// These change the list of members; see Ensemble.Insist. By bounds the operator's retries.
 	Add     Kind = "add"     // Who comes in; a member that was there before has its old disk, or an empty one if Seed is odd
 	Remove  Kind = "remove"  // Who is removed, and is stopped then if Seed is odd
 	Replace Kind = "replace" // Far comes in and Who is removed, with one change; Seed as for both
@@ -63,7 +63,7 @@ const (
 // changing lists the kinds that change the list of members.
 var changing = []Kind{Add, Remove, Replace, Demote, Promote, Move}
 
-// flipEvery is how many plans of Operated there are for each one with a flipped bit.
+// flipEvery is the number of Operated plans for each one with a flipped bit.
 const flipEvery = 6
 
 // operated lists the kinds that Operated adds.
@@ -206,9 +206,9 @@ func RandomPlan(rng *rand.Rand, members int, span time.Duration) Plan {
 		}
 		if len(seen) > 1 && seen[Wipe] < 2 {
 			if seen[Wipe] > 0 {
-				shorten(p)
+				shortenShuts(p)
 			}
-			p = outrun(narrowed(p, members, span), members, span)
+			p = withOutrun(withNarrowLink(p, members, span), members, span)
 			slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 			return p
 		}
@@ -220,9 +220,9 @@ const year = 365 * 24 * time.Hour
 // steps are the amounts by which wall clocks are set wrong.
 var steps = []time.Duration{time.Hour, -time.Hour, year, -year}
 
-// narrowed adds a narrow link to every fourth plan. It draws its random numbers after the plan, so
+// withNarrowLink adds a narrow link to every fourth plan. It draws its random numbers after the plan, so
 // that the other faults of a seed stay the same.
-func narrowed(p Plan, members int, span time.Duration) Plan {
+func withNarrowLink(p Plan, members int, span time.Duration) Plan {
 	rng := rand.New(rand.NewPCG(uint64(p[0].At), uint64(len(p))))
 	if rng.IntN(4) > 0 {
 		return p
@@ -230,9 +230,9 @@ func narrowed(p Plan, members int, span time.Duration) Plan {
 	return append(p, randomFault(rng, Narrow, Leader, members, span))
 }
 
-// outrun adds a crash of a slow leader and the followers that are ahead of its disk to every fourth plan. It
-// draws its random numbers as narrowed does.
-func outrun(p Plan, members int, span time.Duration) Plan {
+// withOutrun adds a crash of a slow leader and the followers that are ahead of its disk to every fourth plan. It
+// draws its random numbers as withNarrowLink does.
+func withOutrun(p Plan, members int, span time.Duration) Plan {
 	rng := rand.New(rand.NewPCG(uint64(p[0].At), 1000+uint64(len(p))))
 	if rng.IntN(4) > 0 {
 		return p
@@ -241,7 +241,7 @@ func outrun(p Plan, members int, span time.Duration) Plan {
 }
 
 // Operated adds a full disk, a failed read, a drained member or the like to a plan. One plan in flipEvery gets a flipped bit instead. It
-// draws its random numbers as narrowed does.
+// draws its random numbers as withNarrowLink does.
 func Operated(p Plan, members int, span time.Duration) Plan {
 	rng := rand.New(rand.NewPCG(uint64(p[0].At), 2000+uint64(len(p))))
 	kind, who := operated[rng.IntN(len(operated))], Leader
@@ -251,14 +251,14 @@ func Operated(p Plan, members int, span time.Duration) Plan {
 	if rng.IntN(flipEvery) == 0 {
 		kind = Flip
 	}
-	return sorted(append(p, randomFault(rng, kind, who, members, span)))
+	return sortByTime(append(p, randomFault(rng, kind, who, members, span)))
 }
 
 // Darkened adds a power failure of all members to one plan in every, a stray entry after a snapshot to as many others, and a snapshot at
-// any moment to half of them. It draws its random numbers as narrowed does.
+// any moment to half of them. It draws its random numbers as withNarrowLink does.
 //
-// A member that moves needs all others to be told of its address, so the power does not fail then. A snapshot that a failed read or
-// write ends never returns, which a bubble does not allow, so disks that fail take no snapshots on demand.
+// A member that moves needs all others to learn its address, so the power does not fail then. A snapshot never returns
+// if a read or write of it fails, and a bubble does not allow that. So disks that fail take no snapshots on demand.
 func Darkened(p Plan, every, members int, span time.Duration) Plan {
 	if len(p) == 0 {
 		return p
@@ -269,7 +269,7 @@ func Darkened(p Plan, every, members int, span time.Duration) Plan {
 	if rng.IntN(2) == 0 {
 		who = Follower(1 + rng.IntN(members-1))
 	}
-	moves, fails := p.has(Move), p.has(Fail, Full, Rot)
+	moves, fails := p.hasKind(Move), p.hasKind(Fail, Full, Rot)
 	switch rng.IntN(every) {
 	case 0:
 		if !moves {
@@ -283,22 +283,22 @@ func Darkened(p Plan, every, members int, span time.Duration) Plan {
 	if rng.IntN(2) == 0 && !fails {
 		p = append(p, randomFault(rng, Snap, who, members, span))
 	}
-	return sorted(p)
+	return sortByTime(p)
 }
 
-func (p Plan) has(kinds ...Kind) bool {
+func (p Plan) hasKind(kinds ...Kind) bool {
 	return slices.ContainsFunc(p, func(f Fault) bool { return slices.Contains(kinds, f.Kind) })
 }
 
-// sorted sorts a plan by time.
-func sorted(p Plan) Plan {
+// sortByTime sorts a plan by time.
+func sortByTime(p Plan) Plan {
 	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return p
 }
 
-// shorten limits how long a port stays shut. Of three members, one without data needs both others
-// to join, so nothing could go on meanwhile.
-func shorten(p Plan) {
+// shortenShuts limits the time for which a port stays shut. Of three members, one without data needs
+// both others to join, so the ensemble could not serve meanwhile.
+func shortenShuts(p Plan) {
 	for i, f := range p {
 		if f.Kind == Shut || f.Kind == ShutLog {
 			p[i].For = min(f.For, 2*time.Second)
@@ -392,7 +392,7 @@ func operatedFault(f *Fault, rng *rand.Rand, far Target, draw func(least, most t
 	}
 }
 
-// Changes returns how many of the faults change the list of members.
+// Changes returns the number of faults that change the list of members.
 func (p Plan) Changes() (n int) {
 	for _, f := range p {
 		if f.Changing() {
@@ -405,7 +405,7 @@ func (p Plan) Changes() (n int) {
 // Changing reports whether a fault changes the list of members.
 func (f Fault) Changing() bool { return slices.Contains(changing, f.Kind) }
 
-// insistence is how long an operator asks for a change. Elections and members that come back take less.
+// insistence bounds the retries of a reconfig. Elections and members that come back take less.
 const insistence = 20 * time.Second
 
 // NewIDs returns the ids of the members that may come into an ensemble of so many members.
@@ -414,70 +414,72 @@ func NewIDs(members int) []uint32 {
 	return []uint32{first, first + 1, first + 2}
 }
 
-// fewestToMove is the size of the smallest ensemble in which a plan moves a member. Of two, the other one cannot be
-// told where that member is.
+// fewestToMove is the size of the smallest ensemble in which a plan moves a member. Of two, the other one cannot
+// learn that member's address.
 const fewestToMove = 3
 
 // ChangingPlan draws one to three changes of the list of an ensemble, and one or two other faults, all of which
 // begin within span. In every third plan, the leader is lost between two changes, and in every third one a member
 // is cut off while they are made. Of the plans in which no member moves, every third one wipes a disk.
 func ChangingPlan(rng *rand.Rand, members int, span time.Duration) Plan {
-	d := drawing{rng: rng, span: span, members: members, voters: members, next: NewIDs(members)[0]}
+	d := planDrawing{rng: rng, span: span, members: members, voters: members, next: NewIDs(members)[0]}
 	d.moves = rng.IntN(4) == 0 && members >= fewestToMove
-	p := d.some(1 + rng.IntN(2))
+	p := d.drawChanges(1 + rng.IntN(2))
 	switch rng.IntN(3) {
 	case 0:
-		p = append(p, d.some(1)...)
-		lost := d.fault(Losing[rng.IntN(len(Losing))], Leader)
+		p = append(p, d.drawChanges(1)...)
+		lost := d.drawFault(Losing[rng.IntN(len(Losing))], Leader)
 		lost.At = p[0].At + time.Duration(rng.Int64N(int64(span/2)))
 		p = append(p, lost)
 	case 1:
 		apart := []Kind{Isolate, Cut, Pause, Hang, Shut, ShutLog}
-		part := d.fault(apart[rng.IntN(len(apart))], d.anyone())
+		part := d.drawFault(apart[rng.IntN(len(apart))], d.drawRole())
 		part.At = max(0, p[0].At-time.Duration(rng.Int64N(int64(span/2))))
 		p = append(p, part)
 	}
 	for range 1 + rng.IntN(2) {
-		p = append(p, d.fault(calm[rng.IntN(len(calm))], d.anyone()))
+		p = append(p, d.drawFault(ordinaryKinds[rng.IntN(len(ordinaryKinds))], d.drawRole()))
 	}
 	if !d.moves && rng.IntN(3) == 0 {
-		p = append(p, d.fault(Wipe, d.anyone()))
-		shorten(p)
+		p = append(p, d.drawFault(Wipe, d.drawRole()))
+		shortenShuts(p)
 		keepDisks(p)
 	}
 	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return p
 }
 
-// JoiningPlan draws one to three wipes and as many other faults, which begin within span, for members that copy a long log
-// meanwhile. An ensemble of one gets two more members at once; another one, up to two changes of its list. Nobody moves.
+// JoiningPlan draws one to three wipes and as many other faults, which begin within span, for members that copy a long
+// log meanwhile. An ensemble of one gets two more members at once; another one, up to two changes of its list. No
+// member moves.
 func JoiningPlan(rng *rand.Rand, members int, span time.Duration) Plan {
-	d := drawing{rng: rng, span: span, members: members, voters: members, next: NewIDs(members)[0]}
+	d := planDrawing{rng: rng, span: span, members: members, voters: members, next: NewIDs(members)[0]}
 	var p Plan
 	if members == 1 {
 		for range 2 {
-			p = append(p, Fault{At: d.within(span / 4), Kind: Add, Who: d.fresh(), By: insistence, Seed: 1 + rng.Uint64N(1000)})
+			p = append(p, Fault{At: d.drawTime(span / 4), Kind: Add, Who: d.drawNewMember(), By: insistence, Seed: 1 + rng.Uint64N(1000)})
 		}
 	} else {
-		p = d.some(rng.IntN(3))
+		p = d.drawChanges(rng.IntN(3))
 	}
 	for range 1 + rng.IntN(3) {
-		p = append(p, d.fault(Wipe, d.named()))
+		p = append(p, d.drawFault(Wipe, d.drawTarget()))
 	}
 	for range 1 + rng.IntN(3) {
-		p = append(p, d.fault(calm[rng.IntN(len(calm))], d.anyone()))
+		p = append(p, d.drawFault(ordinaryKinds[rng.IntN(len(ordinaryKinds))], d.drawRole()))
 	}
-	shorten(p)
+	shortenShuts(p)
 	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return p
 }
 
-// FirstPlan draws one or two faults for members that begin together within span. Nobody leads yet, so they have names.
+// FirstPlan draws one or two faults for members that begin together within span. There is no leader yet, so the targets
+// are ids.
 func FirstPlan(rng *rand.Rand, members int, span time.Duration) (p Plan) {
-	d := drawing{rng: rng, span: span, members: members}
+	d := planDrawing{rng: rng, span: span, members: members}
 	for range 1 + rng.IntN(2) {
 		kinds := []Kind{Kill, Wipe, Wipe, Pause, Isolate, Stall}
-		p = append(p, d.fault(kinds[rng.IntN(len(kinds))], Target(fmt.Sprintf("m%d", 1+rng.IntN(members)))))
+		p = append(p, d.drawFault(kinds[rng.IntN(len(kinds))], Target(fmt.Sprintf("m%d", 1+rng.IntN(members)))))
 	}
 	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return p
@@ -493,34 +495,34 @@ func keepDisks(p Plan) {
 	}
 }
 
-// calm lists the kinds that a plan with changes draws. Those that take long, or are about clocks, are left out.
-var calm = []Kind{Kill, Stop, Pause, Isolate, Cut, Hang, Reset, Orphan, Stall, Fail, Forget}
+// ordinaryKinds lists the kinds that a plan with changes draws. Those that take long, or are about clocks, are left out.
+var ordinaryKinds = []Kind{Kill, Stop, Pause, Isolate, Cut, Hang, Reset, Orphan, Stall, Fail, Forget}
 
-// drawing draws changes of the list.
-type drawing struct {
+// planDrawing draws changes of the list.
+type planDrawing struct {
 	rng     *rand.Rand
 	span    time.Duration
 	members int           // with which the ensemble begins
 	voters  int           // after the changes drawn so far, if each of them is made
 	next    uint32        // the id of the next new member
 	since   time.Duration // when the next change may begin
-	// A member that moves is down until the others know where it is, and they need a majority to be told. So it moves in
-	// a plan in which nobody leaves, and alone.
+	// A member that moves is down until the others know its address, and they need a majority to learn it. So it
+	// moves alone, in a plan in which no member leaves.
 	moves, moved bool
 }
 
-// anyone returns the leader or a follower.
-func (d *drawing) anyone() Target {
+// drawRole returns the leader or a follower.
+func (d *planDrawing) drawRole() Target {
 	if d.rng.IntN(3) == 0 {
 		return Leader
 	}
-	return Follower(1 + d.rng.IntN(d.sized()-1))
+	return Follower(1 + d.rng.IntN(d.targetCount()-1))
 }
 
-// named does the same. Half of the time it names one, which may be a member that has come in.
-func (d *drawing) named() Target {
+// drawTarget does the same. Half of the time it names one, which may be a member that has come in.
+func (d *planDrawing) drawTarget() Target {
 	if d.rng.IntN(2) == 0 {
-		return d.anyone()
+		return d.drawRole()
 	}
 	names := NewIDs(d.members)[:1]
 	for id := range d.members {
@@ -529,29 +531,29 @@ func (d *drawing) named() Target {
 	return Target(fmt.Sprintf("m%d", names[d.rng.IntN(len(names))]))
 }
 
-// within draws a time.
-func (d *drawing) within(span time.Duration) time.Duration {
+// drawTime draws a time.
+func (d *planDrawing) drawTime(span time.Duration) time.Duration {
 	return time.Duration(d.rng.Int64N(int64(span))).Round(10 * time.Microsecond)
 }
 
-// sized returns how many members faults are drawn for: one that is alone gets another one.
-func (d *drawing) sized() int { return max(2, d.members) }
+// targetCount returns the number of members that faults are drawn for: one that is alone gets another one.
+func (d *planDrawing) targetCount() int { return max(2, d.members) }
 
-func (d *drawing) fault(kind Kind, who Target) Fault {
-	return randomFault(d.rng, kind, who, d.sized(), d.span)
+func (d *planDrawing) drawFault(kind Kind, who Target) Fault {
+	return randomFault(d.rng, kind, who, d.targetCount(), d.span)
 }
 
-// some returns n changes, in the order of their times. A member leaves or stops voting only while there are three voters
+// drawChanges returns n changes, in the order of their times. A member leaves or stops voting only while there are three voters
 // or more, and as many as in the beginning at most.
-func (d *drawing) some(n int) (p Plan) {
+func (d *planDrawing) drawChanges(n int) (p Plan) {
 	for range n {
-		f := Fault{At: d.time(), Kind: d.kind(), Who: d.anyone(), By: insistence, Seed: 1 + d.rng.Uint64N(1000)}
+		f := Fault{At: d.drawChangeTime(), Kind: d.drawChangeKind(), Who: d.drawRole(), By: insistence, Seed: 1 + d.rng.Uint64N(1000)}
 		switch f.Kind {
 		case Add:
-			f.Who = d.fresh()
+			f.Who = d.drawNewMember()
 			d.voters++
 		case Replace:
-			f.Far = d.fresh()
+			f.Far = d.drawNewMember()
 		case Remove, Demote:
 			d.voters--
 		case Move:
@@ -567,9 +569,9 @@ func (d *drawing) some(n int) (p Plan) {
 	return p
 }
 
-// time returns when the next change begins. An ensemble of one or two must grow before members can leave, so its changes
+// drawChangeTime returns when the next change begins. An ensemble of one or two must grow before members can leave, so its changes
 // begin in the order in which they are drawn: each in the first half of the time that is left.
-func (d *drawing) time() time.Duration {
+func (d *planDrawing) drawChangeTime() time.Duration {
 	left := d.span - d.since
 	if d.members < 3 {
 		left /= 2
@@ -581,8 +583,8 @@ func (d *drawing) time() time.Duration {
 	return at
 }
 
-// kind returns the kind of the next change.
-func (d *drawing) kind() Kind {
+// drawChangeKind returns the kind of the next change.
+func (d *planDrawing) drawChangeKind() Kind {
 	kinds := []Kind{Add, Replace, Replace}
 	switch {
 	case d.moves && d.moved:
@@ -597,10 +599,10 @@ func (d *drawing) kind() Kind {
 	return kinds[d.rng.IntN(len(kinds))]
 }
 
-// fresh returns a new member, or at times one that has been there. It returns new ones only in a plan in which a member
+// drawNewMember returns a new member, or at times one that has been there. It returns new ones only in a plan in which a member
 // moves, because an operator who adds that one would give it its former address again, and in an ensemble of one or two,
 // whose members cannot leave at first.
-func (d *drawing) fresh() Target {
+func (d *planDrawing) drawNewMember() Target {
 	id := d.next
 	if ids := NewIDs(d.members); d.next < ids[len(ids)-1] {
 		d.next++

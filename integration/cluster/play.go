@@ -19,20 +19,20 @@ type Played struct {
 	Hit, Far uint32 // 0: none, so nothing was done
 }
 
-// patience is how long a fault waits for its target. Another fault may have taken the target down
-// for longer than an election.
+// patience bounds a fault's wait for its target. Another fault may have taken the target down for
+// longer than an election.
 const patience = 10 * time.Second
 
-// player plays a plan. The target of a fault is resolved when the fault begins.
-type player struct {
+// planPlayer plays a plan. The target of a fault is resolved when the fault begins.
+type planPlayer struct {
 	e        *Ensemble
 	began    func(Played)
-	changing bool     // the plan changes the list of members
-	due      []action // ordered by time
-	leader   uint32   // the last known leader
+	changing bool        // the plan changes the list of members
+	due      []dueAction // ordered by time
+	leader   uint32      // the last known leader
 }
 
-type action struct {
+type dueAction struct {
 	at time.Time
 	do func()
 }
@@ -43,10 +43,10 @@ type action struct {
 // fault before it is done.
 func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 	e.t.Helper()
-	pl := &player{e: e, began: began, changing: p.Changes() > 0}
+	pl := &planPlayer{e: e, began: began, changing: p.Changes() > 0}
 	start := time.Now()
 	for _, f := range p {
-		pl.at(start.Add(f.At), func() { pl.begin(f, start.Add(f.At+patience)) })
+		pl.schedule(start.Add(f.At), func() { pl.beginFault(f, start.Add(f.At+patience)) })
 	}
 	for len(pl.due) > 0 || !done() {
 		wait := e.opts.Tick / 20
@@ -56,7 +56,7 @@ func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 		time.Sleep(wait)
 		e.Restart()
 		e.changeLinks()
-		pl.look()
+		pl.noteLeader()
 		for len(pl.due) > 0 && !time.Now().Before(pl.due[0].at) {
 			next := pl.due[0]
 			pl.due = pl.due[1:]
@@ -71,17 +71,17 @@ func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 	e.Restart()
 }
 
-func (pl *player) at(t time.Time, do func()) {
+func (pl *planPlayer) schedule(t time.Time, do func()) {
 	i := 0
 	for i < len(pl.due) && !pl.due[i].at.After(t) {
 		i++
 	}
-	pl.due = slices.Insert(pl.due, i, action{t, do})
+	pl.due = slices.Insert(pl.due, i, dueAction{t, do})
 }
 
-// look records which member leads.
-func (pl *player) look() {
-	pl.e.settle()
+// noteLeader records the member that leads.
+func (pl *planPlayer) noteLeader() {
+	pl.e.recordConfigurations()
 	for _, id := range pl.e.IDs() {
 		if pl.e.Running(id) && pl.e.Member(id).Role() == "leader" && id != pl.leader {
 			pl.leader = id
@@ -90,13 +90,13 @@ func (pl *player) look() {
 	}
 }
 
-// resolve returns the member that t names, or 0 if there is none.
-func (pl *player) resolve(t Target) uint32 {
+// resolveTarget returns the member that t names, or 0 if there is none.
+func (pl *planPlayer) resolveTarget(t Target) uint32 {
 	switch t {
 	case Leader:
 		return pl.leader
 	case Observer:
-		return pl.e.observer()
+		return pl.e.firstObserver()
 	}
 	if name, ok := strings.CutPrefix(string(t), "m"); ok {
 		n, _ := strconv.Atoi(name)
@@ -111,15 +111,15 @@ func (pl *player) resolve(t Target) uint32 {
 	return followers[n-1]
 }
 
-// begin does a fault to its target and schedules its end. If there is no target it tries again
+// beginFault does a fault to its target and schedules its end. If there is no target it tries again
 // after a moment, until giveUp.
-func (pl *player) begin(f Fault, giveUp time.Time) {
-	pl.look()
-	p := Played{Fault: f, Hit: pl.resolve(f.Who), Far: pl.resolve(f.Far)}
-	if !pl.can(p) {
+func (pl *planPlayer) beginFault(f Fault, giveUp time.Time) {
+	pl.noteLeader()
+	p := Played{Fault: f, Hit: pl.resolveTarget(f.Who), Far: pl.resolveTarget(f.Far)}
+	if !pl.hasTargets(p) {
 		p.Hit = 0
 		if again := time.Now().Add(pl.e.opts.Tick / 20); again.Before(giveUp) {
-			pl.at(again, func() { pl.begin(f, giveUp) })
+			pl.schedule(again, func() { pl.beginFault(f, giveUp) })
 			return
 		}
 	}
@@ -129,14 +129,14 @@ func (pl *player) begin(f Fault, giveUp time.Time) {
 	if p.Hit == 0 {
 		return
 	}
-	pl.e.record.fault(p, pl.e.IDs())
-	if end := pl.do(p); end != nil {
-		pl.at(time.Now().Add(f.For), end)
+	pl.e.record.noteFault(p, pl.e.IDs())
+	if end := pl.doFault(p); end != nil {
+		pl.schedule(time.Now().Add(f.For), end)
 	}
 }
 
-// can reports whether a fault has its targets. A disk is wiped only when the ensemble promises to survive that.
-func (pl *player) can(p Played) bool {
+// hasTargets reports whether a fault has its targets. A disk is wiped only when the ensemble promises to survive that.
+func (pl *planPlayer) hasTargets(p Played) bool {
 	switch {
 	case p.Fault.Far != "" && p.Far == 0:
 		return false
@@ -145,42 +145,42 @@ func (pl *player) can(p Played) bool {
 	case p.Hit == 0 || !pl.e.Running(p.Hit):
 		return false
 	}
-	return p.Kind != Wipe || pl.e.spares(p.Hit)
+	return p.Kind != Wipe || pl.e.survivesDiskLoss(p.Hit)
 }
 
 // comeBack starts a member that has crashed. An empty disk gets an id first. If the disk hangs, that has to wait, because the player ends
 // the stall.
-func (pl *player) comeBack(id uint32, empty bool) {
+func (pl *planPlayer) comeBack(id uint32, empty bool) {
 	if empty && pl.e.Disk(id).Stalled() {
-		pl.at(time.Now().Add(pl.e.opts.Tick/20), func() { pl.comeBack(id, empty) })
+		pl.schedule(time.Now().Add(pl.e.opts.Tick/20), func() { pl.comeBack(id, empty) })
 		return
 	}
-	pl.e.start(id)
+	pl.e.startMember(id)
 }
 
-// do does a fault, and returns the function that ends it.
-func (pl *player) do(p Played) (end func()) {
+// doFault does a fault, and returns the function that ends it.
+func (pl *planPlayer) doFault(p Played) (end func()) {
 	e, n, id := pl.e, pl.e.Network, p.Hit
 	switch p.Kind {
 	case Kill, Wipe:
-		e.crash(id, rand.New(rand.NewPCG(p.Seed, 2)))
+		e.crashMember(id, rand.New(rand.NewPCG(p.Seed, 2)))
 		if p.Kind == Wipe {
 			e.Wipe(id)
 			if pl.changing { // the members that it knew may all have left, and one that began alone knew no other
 				e.Relist(id)
 			}
-			pl.joins(id, e.record.now(), time.Now().Add(p.For+joinPatience))
+			pl.awaitJoined(id, e.record.sinceStart(), time.Now().Add(p.For+joinPatience))
 		}
 		return func() { pl.comeBack(id, p.Kind == Wipe) }
 	case Stop:
 		if e.Disk(id).Stalled() { // a member with a stalled disk would not stop, and Stop would give up
-			e.crash(id, nil)
-			return func() { e.start(id) }
+			e.crashMember(id, nil)
+			return func() { e.startMember(id) }
 		}
 		e.stopSoon(id)
 		return func() {
-			e.stopped(id)
-			e.start(id)
+			e.awaitStopped(id)
+			e.startMember(id)
 		}
 	case Pause:
 		e.Pause(id)
@@ -214,24 +214,24 @@ func (pl *player) do(p Played) (end func()) {
 	case Lag:
 		leader := pl.leader
 		e.BlockLog(leader, id)
-		pl.at(time.Now().Add(p.For/4), func() { e.ResetForwarding(id, leader) })
+		pl.schedule(time.Now().Add(p.For/4), func() { e.ResetForwarding(id, leader) })
 		return func() { e.UnblockLog(leader, id) }
 	case Stall:
 		e.Disk(id).Stall()
 		return func() { e.Disk(id).Release() }
 	case Outrun:
-		pl.outrun(p)
+		pl.beginOutrun(p)
 	case Blackout:
-		pl.blackout(p)
+		pl.beginBlackout(p)
 	case Stray:
-		pl.stray(p)
+		pl.beginStray(p)
 	case Snap:
 		e.Disk(id).KeepLog(uint64(p.N))
-		go func() { _ = e.snap(id) }() // the member may end meanwhile
+		go func() { _ = e.takeSnapshotOf(id) }() // the member may end meanwhile
 	case Fail:
 		e.Disk(id).FailAt(p.N)
 	case Full, Rot, Flip, Drain, Expel, Backup:
-		return pl.operated(p)
+		return pl.doOperated(p)
 	case Step:
 		e.Clock(id).Step(p.By)
 		if p.For > 0 {
@@ -252,16 +252,16 @@ func (pl *player) do(p Played) (end func()) {
 		n.Cut(0, id)
 		return func() { n.Heal(0, id) }
 	case Add, Remove, Replace, Demote, Promote, Move:
-		return pl.change(p)
+		return pl.changeList(p)
 	default:
 		e.t.Errorf("cluster: fault %s is not played", p.Kind)
 	}
 	return nil
 }
 
-// operated does a fault of those that Operated adds, and returns the function that ends it. An Expel and a Backup are done by the
+// doOperated does a fault of those that Operated adds, and returns the function that ends it. An Expel and a Backup are done by the
 // caller of Play.
-func (pl *player) operated(p Played) (end func()) {
+func (pl *planPlayer) doOperated(p Played) (end func()) {
 	e, id := pl.e, p.Hit
 	switch p.Kind {
 	case Full:
@@ -273,84 +273,84 @@ func (pl *player) operated(p Played) (end func()) {
 		e.Network.Flip(id, p.Far, p.N)
 	case Drain:
 		r := e.members[id]
-		go e.drain(id, r, r.member, r.boots.Load(), p.By)
-		return func() { pl.again(id) }
+		go e.drainMember(id, r, r.member, r.boots.Load(), p.By)
+		return func() { pl.restartDrained(id) }
 	}
 	return nil
 }
 
-// again stops a member that has been drained, unless it was stopped meanwhile, and starts it.
-func (pl *player) again(id uint32) {
+// restartDrained stops a member that has been drained, unless it was stopped meanwhile, and starts it.
+func (pl *planPlayer) restartDrained(id uint32) {
 	if e := pl.e; e.Running(id) {
 		e.stopSoon(id)
-		e.stopped(id)
-		e.start(id)
+		e.awaitStopped(id)
+		e.startMember(id)
 	}
 }
 
-// joinPatience is how long a wiped member is watched, from its restart on, until it takes part
-// again. Other faults may keep it from members whose answers it needs.
+// joinPatience bounds the time from a wiped member's restart until it takes part again. Other
+// faults may keep it from members whose replies it needs.
 const joinPatience = 30 * time.Second
 
-// joins waits until a wiped member has caught up, and then records that it was unreachable since
+// awaitJoined waits until a wiped member has caught up, and then records that it was unreachable since
 // from, as far as a majority of the log is concerned. Pings reach it long before.
-func (pl *player) joins(id uint32, from time.Duration, giveUp time.Time) {
-	pl.at(time.Now().Add(pl.e.opts.Tick/20), func() {
+func (pl *planPlayer) awaitJoined(id uint32, from time.Duration, giveUp time.Time) {
+	pl.schedule(time.Now().Add(pl.e.opts.Tick/20), func() {
 		listed := slices.Contains(pl.e.Members(), id) // it may have been removed meanwhile
 		if listed && !time.Now().After(giveUp) && (!pl.e.Running(id) || pl.e.Member(id).Role() == "" || pl.e.Member(id).IsJoining()) {
-			pl.joins(id, from, giveUp)
+			pl.awaitJoined(id, from, giveUp)
 			return
 		}
-		pl.e.record.hampered(from, id, pl.e.IDs())
+		pl.e.record.noteHampered(from, id, pl.e.IDs())
 	})
 }
 
-// change asks for a change of the list, and does to the processes what an operator would.
-func (pl *player) change(p Played) (end func()) {
+// changeList requests a change of the list, and starts and stops processes as an operator would.
+func (pl *planPlayer) changeList(p Played) (end func()) {
 	e, id := pl.e, p.Hit
 	c, done := serverlist.Change{}, func() {}
 	switch p.Kind {
 	case Add:
-		e.bring(id, p.Seed%2 == 1)
+		e.startJoining(id, p.Seed%2 == 1)
 		c.Joining = e.Line(id, false)
 	case Remove, Replace:
 		c.Leaving = strconv.Itoa(int(id))
 		if p.Seed%2 == 1 {
-			done = func() { pl.retire(id, time.Now().Add(joinPatience)) }
+			done = func() { pl.stopRemoved(id, time.Now().Add(joinPatience)) }
 		}
 		if p.Kind == Replace {
-			e.bring(p.Far, p.Seed%2 == 1)
+			e.startJoining(p.Far, p.Seed%2 == 1)
 			c.Joining = e.Line(p.Far, false)
 		}
 	case Demote, Promote:
 		c.Joining = e.Line(id, p.Kind == Demote)
 	case Move:
-		e.crash(id, rand.New(rand.NewPCG(p.Seed, 2)))
+		e.crashMember(id, rand.New(rand.NewPCG(p.Seed, 2)))
 		e.Move(id)
-		c.Joining = e.Line(id, e.observes(id))
-		ask := func() { pl.insist(c, p.By, done) }
+		c.Joining = e.Line(id, e.isObserver(id))
+		ask := func() { pl.requestChange(c, p.By, done) }
 		if p.Seed%2 == 0 {
 			ask()
 			ask = func() {}
 		}
 		return func() {
-			e.start(id)
+			e.startMember(id)
 			ask()
 		}
 	}
-	pl.insist(c, p.By, done)
+	pl.requestChange(c, p.By, done)
 	return nil
 }
 
-// insist asks for a change, and calls done when it has been made. Until then, or until nobody insists any more,
-// the plan is not over.
-func (pl *player) insist(c serverlist.Change, limit time.Duration, done func()) {
+// requestChange requests a change, and calls done when it has been made. Until then, or until the retries end, the
+// plan is not over.
+func (pl *planPlayer) requestChange(c serverlist.Change, limit time.Duration, done func()) {
 	r := pl.e.Insist(c, limit)
 	var look func()
 	look = func() {
 		switch {
 		case !r.Done():
-			pl.at(time.Now().Add(pl.e.opts.Tick/20), look)
+			pl.schedule(time.Now().Add(pl.e.opts.Tick/20), look)
 		case r.Wait() == nil:
 			done()
 		}
@@ -358,46 +358,46 @@ func (pl *player) insist(c serverlist.Change, limit time.Duration, done func()) 
 	look()
 }
 
-// retire stops a member that has been removed once raft's configuration has followed: it may need that vote until
+// stopRemoved stops a member that has been removed once raft's configuration has followed: it may need that vote until
 // then. If it comes back before, it stays.
-func (pl *player) retire(id uint32, giveUp time.Time) {
+func (pl *planPlayer) stopRemoved(id uint32, giveUp time.Time) {
 	if !pl.e.Running(id) || time.Now().After(giveUp) || slices.Contains(pl.e.Members(), id) {
 		return
 	}
-	if !pl.e.departed(id) {
-		pl.at(time.Now().Add(pl.e.opts.Tick/20), func() { pl.retire(id, giveUp) })
+	if !pl.e.hasLeftConfiguration(id) {
+		pl.schedule(time.Now().Add(pl.e.opts.Tick/20), func() { pl.stopRemoved(id, giveUp) })
 		return
 	}
 	pl.e.stopSoon(id)
-	pl.at(time.Now().Add(pl.e.opts.Tick), func() { pl.e.stopped(id) })
+	pl.schedule(time.Now().Add(pl.e.opts.Tick), func() { pl.e.awaitStopped(id) })
 }
 
-// stopped waits until a member that was asked to stop has done so. One whose disk is stalled would not, and would hold up the plan that
-// ends the stall: it crashes.
-func (e *Ensemble) stopped(id uint32) {
+// awaitStopped waits until a member has stopped after stopSoon. One whose disk is stalled would not stop, and would
+// hold up the plan that ends the stall, so it crashes.
+func (e *Ensemble) awaitStopped(id uint32) {
 	switch {
 	case !e.members[id].leaves:
 	case e.Disk(id).Stalled():
-		e.crash(id, nil)
+		e.crashMember(id, nil)
 	default:
 		_ = e.stopMember(id) // its error, if any, shows in what it left
 	}
 }
 
-// start boots a member unless another fault has done so, or its machine is away. If its disk keeps it from starting, Restart tries again.
-func (e *Ensemble) start(id uint32) {
+// startMember boots a member unless another fault has done so, or its machine is away. If its disk keeps it from starting, Restart tries again.
+func (e *Ensemble) startMember(id uint32) {
 	if e.members[id].done == nil && !e.members[id].away {
-		e.retry(id)
+		e.bootOrRetry(id)
 	}
 }
 
-// drain drains a member, which must open no session after that, until it starts again.
-func (e *Ensemble) drain(id uint32, r *running, m *member.Member, boots int64, over time.Duration) {
+// drainMember drains a member, which must open no session after that, until it starts again.
+func (e *Ensemble) drainMember(id uint32, r *memberRun, m *member.Member, boots int64, over time.Duration) {
 	ctx, cancel := context.WithTimeout(e.ctx, time.Minute)
 	defer cancel()
 	closed, _ := m.Drain(ctx, over)
 	e.drained.Add(uint64(closed))
-	c, err := e.dial(ctx, id)
+	c, err := e.dialMember(ctx, id)
 	if err != nil {
 		return
 	}

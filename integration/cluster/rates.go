@@ -27,8 +27,8 @@ func (e *Ensemble) DrawRates(rng *rand.Rand) {
 	}
 }
 
-// rates returns the rates of all members.
-func (e *Ensemble) rates() map[uint32]float64 {
+// clockRates returns the rates of all members.
+func (e *Ensemble) clockRates() map[uint32]float64 {
 	rates := make(map[uint32]float64, len(e.members))
 	for id, r := range e.members {
 		rates[id] = r.monotonic.Rate()

@@ -20,7 +20,7 @@ func (e *Ensemble) ReadOnly(id uint32, m *member.Member, path string, limit time
 			return false, nil
 		}
 	}
-	c, err := e.dial(e.ctx, id)
+	c, err := e.dialMember(e.ctx, id)
 	if err != nil {
 		return false, nil // killed meanwhile, as below
 	}
@@ -36,8 +36,8 @@ func (e *Ensemble) ReadOnly(id uint32, m *member.Member, path string, limit time
 		return false, nil
 	}
 	if !e.opts.Linear {
-		conn := e.record.connection(history.Connected, resp.SessionID, 0, id)
-		e.record.answered(e.record.asked(resp.SessionID, conn, 1, jute.OpGetData, ask), jute.OpGetData, r)
+		conn := e.record.noteConnection(history.Connected, resp.SessionID, 0, id)
+		e.record.noteReply(e.record.noteRequest(resp.SessionID, conn, 1, jute.OpGetData, ask), jute.OpGetData, r)
 	}
 	write := &jute.CreateRequest{Path: []byte("/read-only"), ACL: jute.OpenACL}
 	switch w, _, err := c.Call(2, jute.OpCreate, write); {

@@ -17,24 +17,25 @@ import (
 	"rollcall/znode"
 )
 
-// settling is how long after a fault's end two members may still be without a connection. The
-// history counts it as a part of the fault in which they may or may not hear each other.
+// settling bounds the time after a fault's end in which two members may still be without a
+// connection. The history counts it as a part of the fault in which they may or may not hear each
+// other.
 const settling = 2 * time.Second
 
-// record records what clients and members do, for package history. A nil record records nothing.
-type record struct {
+// historyRecord records what clients and members do, for package history. A nil record records nothing.
+type historyRecord struct {
 	to    *history.Recorder
 	start time.Time
 	tick  time.Duration
 	conns atomic.Uint64
 
 	mu      sync.Mutex
-	terms   map[uint64]term // by number
-	changes changes
+	terms   map[uint64]leaderTerm // by number
+	changes listChanges
 }
 
-// changes is what a record knows of the list of members.
-type changes struct {
+// listChanges is a record's state of the server list.
+type listChanges struct {
 	version int64
 	made    int // how often the list became another one
 	list    string
@@ -42,25 +43,25 @@ type changes struct {
 	moving  bool     // it is on its way from one list to another
 	union   []uint32 // members of all lists on that way
 
-	leading map[uint32]leading          // by member: when it last led
-	unasked map[[2]uint32]time.Duration // by a leader and another member, since when the first may not ask the second
+	leading  map[uint32]leadingView      // by member: when it last led
+	unpinged map[[2]uint32]time.Duration // by leader and member: since when the leader may not ping the member
 }
 
-// leading is what was seen of a member that led.
-type leading struct {
+// leadingView is the last observation of a member as leader.
+type leadingView struct {
 	at            time.Duration
 	term          uint64
 	configuration []uint32 // the members in its raft's configuration
 }
 
-func newRecord(tick time.Duration, members []uint32, linear bool) (*record, error) {
+func newRecord(tick time.Duration, members []uint32, linear bool) (*historyRecord, error) {
 	r, err := history.NewRecorder(history.Config{Tick: tick, Slack: tick / 2, Members: members, Linear: linear})
-	c := changes{members: members, union: members, leading: map[uint32]leading{}, unasked: map[[2]uint32]time.Duration{}}
-	return &record{to: r, start: time.Now(), tick: tick, terms: map[uint64]term{}, changes: c}, err
+	c := listChanges{members: members, union: members, leading: map[uint32]leadingView{}, unpinged: map[[2]uint32]time.Duration{}}
+	return &historyRecord{to: r, start: time.Now(), tick: tick, terms: map[uint64]leaderTerm{}, changes: c}, err
 }
 
-// term is a term whose TermStart has been applied.
-type term struct {
+// leaderTerm is a term whose TermStart has been applied.
+type leaderTerm struct {
 	number uint64
 	leader uint32
 	from   time.Duration // when it was first applied
@@ -68,7 +69,7 @@ type term struct {
 
 // leader returns the member that led in a term, or false if no TermStart of that term has been
 // applied.
-func (r *record) leader(number uint64) (id uint32, ok bool) {
+func (r *historyRecord) leader(number uint64) (id uint32, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, ok := r.terms[number]
@@ -76,7 +77,7 @@ func (r *record) leader(number uint64) (id uint32, ok bool) {
 }
 
 // newestTerm returns the newest term that a member has led, or none.
-func (r *record) newestTerm(leader uint32) (newest term) {
+func (r *historyRecord) newestTerm(leader uint32) (newest leaderTerm) {
 	for _, t := range r.terms {
 		if t.leader == leader && t.number >= newest.number {
 			newest = t
@@ -85,10 +86,10 @@ func (r *record) newestTerm(leader uint32) (newest term) {
 	return newest
 }
 
-func (r *record) now() time.Duration { return time.Since(r.start) }
+func (r *historyRecord) sinceStart() time.Duration { return time.Since(r.start) }
 
-// asked records a request.
-func (r *record) asked(session jute.SessionID, conn uint64, xid int32, op jute.Op, rec wire.Record) history.CallID {
+// noteRequest records a request.
+func (r *historyRecord) noteRequest(session jute.SessionID, conn uint64, xid int32, op jute.Op, rec wire.Record) history.CallID {
 	if r == nil || xid <= 0 {
 		return 0
 	}
@@ -107,11 +108,11 @@ func (r *record) asked(session jute.SessionID, conn uint64, xid int32, op jute.O
 	case *jute.PathRecord:
 		q.Path = string(rec.Path)
 	}
-	return r.to.Invoked(r.now(), q)
+	return r.to.Invoked(r.sinceStart(), q)
 }
 
-// answered records a reply.
-func (r *record) answered(id history.CallID, op jute.Op, reply wire.Reply) {
+// noteReply records a reply.
+func (r *historyRecord) noteReply(id history.CallID, op jute.Op, reply wire.Reply) {
 	if r == nil || id == 0 {
 		return
 	}
@@ -132,61 +133,61 @@ func (r *record) answered(id history.CallID, op jute.Op, reply wire.Reply) {
 			a.Mzxid, a.Version = resp.Stat.Mzxid, resp.Stat.Version
 		}
 	}
-	r.to.Returned(r.now(), id, a)
+	r.to.Returned(r.sinceStart(), id, a)
 }
 
-func (r *record) event(session jute.SessionID, conn uint64, e jute.WatcherEvent) {
+func (r *historyRecord) noteEvent(session jute.SessionID, conn uint64, e jute.WatcherEvent) {
 	if r != nil {
-		r.to.Event(r.now(), session, conn, e.Type, string(e.Path))
+		r.to.Event(r.sinceStart(), session, conn, e.Type, string(e.Path))
 	}
 }
 
-// connection records an event of a client's connection, and returns the connection's number.
-func (r *record) connection(kind history.ConnectionKind, session jute.SessionID, conn uint64, member uint32) uint64 {
+// noteConnection records an event of a client's connection, and returns the connection's number.
+func (r *historyRecord) noteConnection(kind history.ConnectionKind, session jute.SessionID, conn uint64, member uint32) uint64 {
 	if r == nil {
 		return 0
 	}
 	if kind == history.Connected {
 		conn = r.conns.Add(1)
 	}
-	r.to.Connection(r.now(), kind, session, conn, member)
+	r.to.Connection(r.sinceStart(), kind, session, conn, member)
 	return conn
 }
 
-// down and up record when a member's process is not running.
-func (r *record) down(id uint32) {
+// noteDown and up record when a member's process is not running.
+func (r *historyRecord) noteDown(id uint32) {
 	if r != nil {
-		r.to.Cut(r.now(), id, id)
+		r.to.Cut(r.sinceStart(), id, id)
 	}
 }
 
-func (r *record) up(id uint32) {
+func (r *historyRecord) noteUp(id uint32) {
 	if r != nil {
-		r.to.Healed(r.now(), id, id)
+		r.to.Healed(r.sinceStart(), id, id)
 	}
 }
 
-// fault records which pairs of members cannot communicate while a fault lasts.
-func (r *record) fault(p Played, ids []uint32) {
+// noteFault records which pairs of members cannot communicate while a fault lasts.
+func (r *historyRecord) noteFault(p Played, ids []uint32) {
 	if r == nil || p.Hit == 0 {
 		return
 	}
-	end := r.now() + p.For + p.By
+	end := r.sinceStart() + p.For + p.By
 	pairs := func(a uint32, others ...uint32) {
 		for _, b := range others {
 			switch {
 			case a == b || b == 0:
 			case p.Kind == Kill || p.Kind == Wipe || p.Kind == Move || p.Kind == Pause || p.Kind == Isolate || p.Kind == Forsake || p.Kind == Cut:
-				r.to.Cut(r.now(), a, b)
+				r.to.Cut(r.sinceStart(), a, b)
 				r.to.Healed(end, a, b)
 				r.to.Hampered(end, end+settling, a, b)
 			default: // a member may receive the other's pings all the same
-				r.to.Hampered(r.now(), end+settling, a, b)
+				r.to.Hampered(r.sinceStart(), end+settling, a, b)
 			}
 		}
 	}
 	switch p.Kind {
-	case Step, Drift, Strand, Expel, Backup, Add, Remove, Replace, Demote, Promote: // listed records what they do
+	case Step, Drift, Strand, Expel, Backup, Add, Remove, Replace, Demote, Promote: // noteList records what they do
 	case Cut, Hang, Slow, Narrow, Reset, Flip:
 		pairs(p.Hit, p.Far)
 	default:
@@ -194,28 +195,28 @@ func (r *record) fault(p Played, ids []uint32) {
 	}
 }
 
-// hampered records that, since from, a member may not have heard the others, nor they it.
-func (r *record) hampered(from time.Duration, id uint32, ids []uint32) {
+// noteHampered records that, since from, a member may not have heard the others, nor they it.
+func (r *historyRecord) noteHampered(from time.Duration, id uint32, ids []uint32) {
 	if r == nil {
 		return
 	}
 	for _, other := range ids {
 		if other != id {
-			r.to.Hampered(from, r.now()+settling, id, other)
+			r.to.Hampered(from, r.sinceStart()+settling, id, other)
 		}
 	}
 }
 
-// listed records a list that some member has applied, when it is newer than all before. The ensemble is on
-// its way to it until settled.
-func (r *record) listed(list znode.ServerList) {
+// noteList records a list that some member has applied, when it is newer than all before. The ensemble is on
+// its way to it until noteSettled.
+func (r *historyRecord) noteList(list znode.ServerList) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.changes
 	if list.Version <= c.version {
 		return
 	}
-	members := idsOf(list.Servers)
+	members := serverIDs(list.Servers)
 	text, first := list.Servers.CanonicalText(), c.version == 0
 	if text != c.list && !first {
 		c.made++
@@ -229,18 +230,18 @@ func (r *record) listed(list znode.ServerList) {
 	c.union = append(slices.Clone(c.union), members...)
 	slices.Sort(c.union)
 	c.union = slices.Compact(c.union)
-	r.to.Configured(r.now(), c.union, true)
+	r.to.Configured(r.sinceStart(), c.union, true)
 }
 
-// moves reports whether the ensemble is on its way to a list.
-func (r *record) moves() bool {
+// isMoving reports whether the ensemble is on its way to a list.
+func (r *historyRecord) isMoving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.changes.moving
 }
 
-// settled records that the members are those of the list of this version, unless there is a newer one.
-func (r *record) settled(version int64) {
+// noteSettled records that the members are those of the list of this version, unless there is a newer one.
+func (r *historyRecord) noteSettled(version int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.changes
@@ -248,164 +249,164 @@ func (r *record) settled(version int64) {
 		return
 	}
 	c.moving, c.union = false, c.members
-	r.to.Configured(r.now(), c.members, false)
+	r.to.Configured(r.sinceStart(), c.members, false)
 }
 
-// leads records which of all members are in the configuration of one that leads now. A leader asks those alone
-// whom they have heard. It goes on asking one that has left for as long as that may have clients, but a later leader
+// noteLeading records which of all members are in the configuration of one that leads now. A leader collects touches
+// from those alone. It keeps pinging one that has left for as long as that may have clients, but a later leader
 // never begins to.
-func (r *record) leads(leader uint32, configuration, all []uint32) {
+func (r *historyRecord) noteLeading(leader uint32, configuration, all []uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.changes
-	now, last, term := r.now(), c.leading[leader], r.newestTerm(leader)
+	now, last, term := r.sinceStart(), c.leading[leader], r.newestTerm(leader)
 	for _, id := range all {
 		pair := [2]uint32{leader, id}
-		since, unasked := c.unasked[pair]
+		since, unasked := c.unpinged[pair]
 		switch in := slices.Contains(configuration, id); {
 		case in && unasked:
-			r.wasUnasked(pair, since)
-			delete(c.unasked, pair)
+			r.noteUnpinged(pair, since)
+			delete(c.unpinged, pair)
 		case in:
 		case last.term == term.number && slices.Contains(last.configuration, id):
-			c.unasked[pair] = last.at + member.RemovedGracePeriod + r.tick
+			c.unpinged[pair] = last.at + member.RemovedGracePeriod + r.tick
 		case !unasked:
-			c.unasked[pair] = term.from
+			c.unpinged[pair] = term.from
 		case last.term != term.number:
-			c.unasked[pair] = min(since, term.from)
+			c.unpinged[pair] = min(since, term.from)
 		}
 	}
-	c.leading[leader] = leading{at: now, term: term.number, configuration: configuration}
+	c.leading[leader] = leadingView{at: now, term: term.number, configuration: configuration}
 }
 
-// neverAsked records that nobody has asked the members that have not come back.
-func (r *record) neverAsked() {
+// endUnpinged records the outages of members that have left and have not come back.
+func (r *historyRecord) endUnpinged() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for pair, since := range r.changes.unasked {
-		r.wasUnasked(pair, since)
+	for pair, since := range r.changes.unpinged {
+		r.noteUnpinged(pair, since)
 	}
 }
 
-// wasUnasked records that a leader has not asked a member since a moment, which may be still to come.
-func (r *record) wasUnasked(pair [2]uint32, since time.Duration) {
-	if since < r.now() {
-		r.hampered(since, pair[1], pair[:1])
+// noteUnpinged records that a leader has not pinged a member since a moment, which may be still to come.
+func (r *historyRecord) noteUnpinged(pair [2]uint32, since time.Duration) {
+	if since < r.sinceStart() {
+		r.noteHampered(since, pair[1], pair[:1])
 	}
 }
 
-// observe sets the hooks of a member's configuration.
-func (r *record) observe(cfg *member.Config) *witness {
+// installHooks sets the hooks of a member's configuration.
+func (r *historyRecord) installHooks(cfg *member.Config) *memberWitness {
 	if r == nil {
 		return nil
 	}
-	w := &witness{record: r, id: cfg.ID}
+	w := &memberWitness{historyRecord: r, id: cfg.ID}
 	cfg.Hooks = w
-	cfg.WrapMember = func(m server.Member) server.Member { return listening{m, w} }
+	cfg.WrapMember = func(m server.Member) server.Member { return listeningMember{m, w} }
 	return w
 }
 
-// witness records what one member applies.
-type witness struct {
-	*record
+// memberWitness records what one member applies.
+type memberWitness struct {
+	*historyRecord
 	id    uint32
 	state *znode.State // set before the member runs
-	gone  atomic.Bool  // the member has crashed: a voter that is alone goes on committing what nobody will ever see
+	gone  atomic.Bool  // the member has crashed: a single voter still commits entries that no client will ever see
 }
 
-// leave ends the recording of what a member applies. A nil witness records nothing.
-func (w *witness) leave() {
+// stopRecording ends the recording of what a member applies. A nil witness records nothing.
+func (w *memberWitness) stopRecording() {
 	if w != nil {
 		w.gone.Store(true)
 	}
 }
 
-func (w *witness) SessionOpened(s znode.Session) {
+func (w *memberWitness) SessionOpened(s znode.Session) {
 	if !w.gone.Load() {
-		w.to.Opened(w.now(), w.id, s)
+		w.to.Opened(w.sinceStart(), w.id, s)
 	}
 }
 
-func (w *witness) SessionAttached(s znode.Session, _ znode.SessionOwner) {
+func (w *memberWitness) SessionAttached(s znode.Session, _ znode.SessionOwner) {
 	if !w.gone.Load() {
-		w.to.Attached(w.now(), w.id, s)
+		w.to.Attached(w.sinceStart(), w.id, s)
 	}
 }
 
-func (w *witness) SessionClosed(s znode.Session, end znode.SessionEnd) {
+func (w *memberWitness) SessionClosed(s znode.Session, end znode.SessionEnd) {
 	if !w.gone.Load() {
-		w.to.Closed(w.now(), w.id, w.state.Index(), w.state.Zxid(), s, end.Reason == znode.ReasonExpired)
+		w.to.Closed(w.sinceStart(), w.id, w.state.Index(), w.state.Zxid(), s, end.Reason == znode.ReasonExpired)
 	}
 }
 
-func (w *witness) TermStarted(t znode.Term, _ znode.LeaderCause) {
+func (w *memberWitness) TermStarted(t znode.Term, _ znode.LeaderCause) {
 	if w.gone.Load() {
 		return
 	}
 	w.mu.Lock()
 	if _, known := w.terms[t.Term]; !known {
-		w.terms[t.Term] = term{number: t.Term, leader: t.Leader, from: w.now()}
+		w.terms[t.Term] = leaderTerm{number: t.Term, leader: t.Leader, from: w.sinceStart()}
 	}
 	w.mu.Unlock()
 	if t.Leader == w.id {
-		w.to.Leads(w.now(), t.Term, t.Leader)
+		w.to.Leads(w.sinceStart(), t.Term, t.Leader)
 	}
 }
 
-func (w *witness) ServerListChanged(r znode.ServerList) {
+func (w *memberWitness) ServerListChanged(r znode.ServerList) {
 	if !w.gone.Load() {
-		w.listed(r)
+		w.noteList(r)
 	}
 }
 
-func (w *witness) MemberAnnounced(uint32, uint64, uint64) {}
-func (w *witness) TxnApplied(*proto.Txn, *znode.Result)   {}
-func (w *witness) TxnDropped(*proto.Txn)                  {}
-func (w *witness) QuotaExceeded(znode.ExceededQuota)      {}
-func (w *witness) SessionSwept(jute.SessionID, bool)      {}
-func (w *witness) NodesRemoved(znode.Removal, []string)   {}
-func (w *witness) EntryFinished(uint64)                   {}
-func (w *witness) SnapshotRestored()                      {}
+func (w *memberWitness) MemberAnnounced(uint32, uint64, uint64) {}
+func (w *memberWitness) TxnApplied(*proto.Txn, *znode.Result)   {}
+func (w *memberWitness) TxnDropped(*proto.Txn)                  {}
+func (w *memberWitness) QuotaExceeded(znode.ExceededQuota)      {}
+func (w *memberWitness) SessionSwept(jute.SessionID, bool)      {}
+func (w *memberWitness) NodesRemoved(znode.Removal, []string)   {}
+func (w *memberWitness) EntryFinished(uint64)                   {}
+func (w *memberWitness) SnapshotRestored()                      {}
 
-// listening records what one member's connections ask of it.
-type listening struct {
+// listeningMember records the touches and vouches that a member's connections request.
+type listeningMember struct {
 	server.Member
-	w *witness
+	w *memberWitness
 }
 
-func (l listening) Touch(id jute.SessionID, timeout time.Duration) {
-	l.w.to.Touched(l.w.now(), l.w.id, id)
+func (l listeningMember) Touch(id jute.SessionID, timeout time.Duration) {
+	l.w.to.Touched(l.w.sinceStart(), l.w.id, id)
 	l.Member.Touch(id, timeout)
 }
 
-func (l listening) IsVouched(id jute.SessionID) bool {
+func (l listeningMember) IsVouched(id jute.SessionID) bool {
 	ok := l.Member.IsVouched(id)
-	l.w.to.Vouched(l.w.now(), l.w.id, id, 0, ok)
+	l.w.to.Vouched(l.w.sinceStart(), l.w.id, id, 0, ok)
 	return ok
 }
 
-func (l listening) Vouch(ctx context.Context, id jute.SessionID) error {
+func (l listeningMember) Vouch(ctx context.Context, id jute.SessionID) error {
 	err := l.Member.Vouch(ctx, id)
-	l.w.to.Vouched(l.w.now(), l.w.id, id, 0, err == nil)
+	l.w.to.Vouched(l.w.sinceStart(), l.w.id, id, 0, err == nil)
 	return err
 }
 
 // History records the tree of every running member, and returns everything recorded so far. It
 // needs Options.Record.
 func (e *Ensemble) History() (history.History, error) {
-	e.settle()
-	e.record.neverAsked()
+	e.recordConfigurations()
+	e.record.endUnpinged()
 	for _, id := range e.IDs() {
 		if e.Running(id) {
-			e.record.to.Snapshot(e.record.now(), snapshotOf(id, e.Member(id).State()))
+			e.record.to.Snapshot(e.record.sinceStart(), takeSnapshot(id, e.Member(id).State()))
 		}
 	}
-	h, err := e.record.to.History(e.record.now())
-	h.Rates = e.rates()
+	h, err := e.record.to.History(e.record.sinceStart())
+	h.Rates = e.clockRates()
 	return h, err
 }
 
-func snapshotOf(id uint32, s *znode.State) history.Snapshot {
+func takeSnapshot(id uint32, s *znode.State) history.Snapshot {
 	s.RLock()
 	defer s.RUnlock()
 	snap := history.Snapshot{Member: id, Index: s.Index(), Zxid: s.Zxid(), Whole: true}
@@ -415,7 +416,7 @@ func snapshotOf(id uint32, s *znode.State) history.Snapshot {
 		for c := range children.All() {
 			if child := path + "/" + c; path != "/" {
 				paths = append(paths, child)
-			} else if c != "zookeeper" && c != former {
+			} else if c != "zookeeper" && c != formerRoot {
 				paths = append(paths, "/"+c)
 			}
 		}

@@ -22,13 +22,13 @@ func TestWhomLeadersAsk(t *testing.T) {
 		}
 		all := []uint32{1, 2, 3, 4}
 		start := func(number uint64, leader uint32) {
-			w := &witness{record: r, id: leader}
+			w := &memberWitness{historyRecord: r, id: leader}
 			w.TermStarted(znode.Term{Term: number, Leader: leader}, znode.LeaderCause{})
 		}
 		start(1, 2)
 		at := func(d time.Duration, leader uint32, configuration ...uint32) {
-			time.Sleep(d - r.now())
-			r.leads(leader, configuration, all)
+			time.Sleep(d - r.sinceStart())
+			r.noteLeading(leader, configuration, all)
 		}
 		at(1*tick, 2, 1, 2, 3)
 		at(2*tick, 2, 2, 3) // 1 has left since the last look
@@ -47,8 +47,8 @@ func TestWhomLeadersAsk(t *testing.T) {
 		at(14*tick, 3, 3, 4)
 		at(20*tick, 3, 1, 3, 4)
 		time.Sleep(11 * tick)
-		r.neverAsked()
-		h, err := r.to.History(r.now())
+		r.endUnpinged()
+		h, err := r.to.History(r.sinceStart())
 		if err != nil {
 			t.Fatal(err)
 		}
