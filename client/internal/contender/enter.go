@@ -15,7 +15,7 @@ import (
 const maxParentTries = 10
 
 // Enter creates the node of a contender. If it returns an error, no node stays: it may be deleted in the background.
-// Enter waits for a connection if there is none, whatever Config.WhileSuspended of the Client is.
+// Enter waits for a connection if there is none, whatever WhileSuspended of client.Config is.
 func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error) {
 	x := &Contender{c: c, cfg: cfg, id: cfg.Layout.newID()}
 	path, mode := cfg.PathOf(cfg.Layout.namePrefix(x.id, cfg.Kind)), cfg.withACL(client.EphemeralSequential)

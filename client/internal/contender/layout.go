@@ -135,7 +135,7 @@ func idLength(text string) int {
 	return plainIDLength
 }
 
-// dashedIDLengthOf returns dashedID if text begins with a protection id that has dashes, or 0.
+// dashedIDLengthOf returns dashedIDLength if text begins with a protection id that has dashes, or 0.
 func dashedIDLengthOf(text string) int {
 	if len(text) < dashedIDLength {
 		return 0
