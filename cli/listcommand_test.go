@@ -52,7 +52,7 @@ func TestWatchMarksChanges(t *testing.T) {
 	faster, two := one, one
 	faster.RequestsPerS, faster.QueuedRequests, faster.Received, two.Number = 40, 3, 99, 8
 	lists := [][]api.Connection{{one}, {faster, two}, {faster, two}, {two}, {one, two}}
-	want := []string{"", "rate, queued|new", "|", "", "new|"}
+	want := []string{"", "queued|new", "|", "", "new|"}
 	f := newFakeMember(t)
 	var stop func()
 	asked := 0

@@ -126,7 +126,7 @@ func connectionOf(s api.Session) api.Connection {
 }
 
 func wideOnly[T any](c Column[T]) Column[T] {
-	c.WideOnly = true
+	c.WideOnly, c.MarkChanges = true, false // a mark would name a column that is not there
 	return c
 }
 

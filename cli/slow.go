@@ -16,7 +16,7 @@ func newSlow(w IOStreams) *cobra.Command {
 	cmd := a.registerFlags(&cobra.Command{
 		Use: "slow [flags] [ID]", Short: "say where the time of slow requests went", GroupID: InspectGroup,
 		Args: RangeArgs(0, 1, "the id of a slow request"),
-		Long: "Lists the requests of the last hour that took longer than slowRequestThreshold, the newest first, each with " +
+		Long: "Lists the requests of the last hour that took longer than their threshold, the newest first, each with " +
 			"the stage that took longest. With an ID it prints all stages of one request, on all members, and what else " +
 			"happened there meanwhile. Each member keeps the slow requests of its clients in memory, at most 8 of a second " +
 			"and 512 of an hour, the slowest ones. A restart forgets them.",

@@ -47,7 +47,7 @@ func (c *Client) carryOut(ctx context.Context, o Operation, into session.Readabl
 
 // Create creates a node and returns its path and its Stat. The path is the one given, and for a sequential mode a
 // number after it. The parent must exist. If the parent has no number left, the error is ErrNumbersUsedUp and
-// ErrNodeExists; to know that takes a second request.
+// ErrNodeExists. A second request finds that out; if it fails, the error is ErrNodeExists alone.
 func (c *Client) Create(ctx context.Context, path string, data []byte, mode Mode) (string, Stat, error) {
 	var resp jute.Create2Response
 	err := c.carryOut(ctx, CreateOp(path, data, mode), &resp)

@@ -14,7 +14,8 @@ var ErrNumbersUsedUp = errors.New("all numbers of sequential names below the par
 const lastNumber = "2147483647"
 
 // explainTaken returns the error of a sequential create that failed with ErrNodeExists. The next number may be taken for
-// two reasons: it is the last one, or somebody has created a node of that name without the mode.
+// two reasons: it is the last one, or a client has created a node of that name without the mode.
+// If clients have also created the last name so, the error is ErrNumbersUsedUp although numbers are left.
 func explainTaken(ctx context.Context, c *Client, path string, taken error) error {
 	_, exists, err := c.Exists(ctx, path+lastNumber)
 	if failed, ok := errors.AsType[*Error](taken); ok && (exists || errors.Is(err, ErrNoAuth)) {

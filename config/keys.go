@@ -330,7 +330,7 @@ var mainKeys = []key{
 	{
 		name: "fsync.warningthresholdms", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Sync }),
 		def: valueText(disk.DefaultSlowSync),
-		doc: "ms that writing to the log may take, until it is on disk. A longer write is a line `slow sync` of the log, and " +
+		doc: "ms that writing to the log may take, until it is on disk. A write that takes as long or longer is a line `slow sync` of the log, and " +
 			"`rollcall slow` shows it with the requests that were under way",
 	},
 	{

@@ -244,7 +244,7 @@ func (b *rebalancer) sendCloseRequest(ctx context.Context, r closeRequest) (clos
 // closeConnections closes connections of this member's clients. It returns an error during another call.
 func (b *rebalancer) closeConnections(ctx context.Context, n int, over time.Duration) (closed int, err error) {
 	if !b.closingConns.CompareAndSwap(false, true) {
-		return 0, status.Error(codes.Aborted, "this member closes connections for another rebalance already")
+		return 0, status.Error(codes.Aborted, "this member is closing connections already, for a rebalance or for shed_connections; repeat it later")
 	}
 	defer b.closingConns.Store(false)
 	return b.m.server.CloseOldest(ctx, n, over), nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/cli"
 	"rollcall/member"
 	"rollcall/znode"
 )
@@ -58,7 +59,7 @@ func (t *eventPrinter) replaceBelow(lines []string) {
 func (t *eventPrinter) printEvent(e member.Event) {
 	switch e.Kind {
 	case member.EventLeader:
-		t.printLine("leader elected: member %d, term %d: %v", e.Member, e.Term, e.Cause)
+		t.printLine("leader elected: member %d, term %s: %v", e.Member, cli.FormatTerm(e.Term), e.Cause)
 	case member.EventOpened:
 		t.printLine("session opened: %v from %s on member %d, timeout %v", e.Session, e.Address, e.Member, e.Timeout)
 	case member.EventMoved:

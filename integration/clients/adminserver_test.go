@@ -227,8 +227,8 @@ func (z adminTarget) commands(ctx context.Context, t *testing.T) (names []string
 // changing are the commands for which Rollcall wants POST.
 var changing = strings.Fields("connection_stat_reset crst observer_connection_stat_reset orst set_trace_mask stmk stat_reset srst")
 
-// later are the commands that ZooKeeper has since 3.9.
-var later = strings.Fields("restore snapshot")
+// later are the commands that later versions of ZooKeeper have: 3.9 and 3.10.
+var later = strings.Fields("restore shed_connections snapshot")
 
 // aliases are ZooKeeper's other names of the commands.
 var aliases = strings.Fields("conf config crst cons env envi gtmk icfg isro lead mntr orst obsr srvr stmk srst stat sysp wchs wchc wchp")

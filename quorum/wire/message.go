@@ -30,8 +30,8 @@ const (
 	// maxFields bounds the fields of a request or an entry: twice the number of raft's.
 	maxFields = 24
 	// maxElements bounds the entries of a request: members send no more (addLaterEntries). A member that catches up gets
-	// one request in a round trip. In MessagePack, what an entry has beside its data takes up to 150 bytes, which maxSmallRequest
-	// holds.
+	// one request in a round trip. Beside its data, an entry takes up to 150 bytes in MessagePack. maxSmallRequest has room for
+	// that of all entries.
 	maxElements = 1500
 	// maxDepth is the nesting of a request: itself, the list of entries, an entry.
 	maxDepth = 3
