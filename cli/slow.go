@@ -128,7 +128,7 @@ func formatSlowCause(c api.SlowCause) string {
 	case "snapshot", "backup":
 		return fmt.Sprintf("member %d wrote a %s", c.MemberID, c.Cause)
 	case "slow sync":
-		return fmt.Sprintf("the disk of member %d took this long for one sync of the log", c.MemberID)
+		return fmt.Sprintf("member %d was in a slow sync of the log", c.MemberID)
 	}
 	return fmt.Sprintf("something else on member %d", c.MemberID)
 }

@@ -360,8 +360,28 @@ func causesOf(q *Request, peers map[uint32]Peer) (found []MemberCause) {
 	slices.SortFunc(found, func(a, b MemberCause) int {
 		return cmp.Or(cmp.Compare(b.Took, a.Took), cmp.Compare(a.Member, b.Member))
 	})
+	found = keepLongestSyncs(found)
 	return found[:min(len(found), maxRequestCauses)]
 }
 
-// maxRequestCauses limits the causes that are kept with a request: the longest ones.
-const maxRequestCauses = 16
+const (
+	// maxRequestCauses limits the causes that are kept with a request: the longest ones.
+	maxRequestCauses = 16
+	// maxRequestSyncs limits those of kind SlowSync among them. A long request meets dozens of them if the threshold is low
+	// or the disk is bad, and they would displace a pause.
+	maxRequestSyncs = 4
+)
+
+// keepLongestSyncs removes the causes of kind SlowSync after the first maxRequestSyncs.
+func keepLongestSyncs(causes []MemberCause) (kept []MemberCause) {
+	syncs := 0
+	for _, c := range causes {
+		if c.Kind == SlowSync {
+			syncs++
+		}
+		if c.Kind != SlowSync || syncs <= maxRequestSyncs {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}

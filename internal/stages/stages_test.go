@@ -240,6 +240,31 @@ func TestSlowSyncs(t *testing.T) {
 	})
 }
 
+// A request that meets many slow syncs, each longer than a pause, has the longest syncs and the pause.
+func TestCausesOfWithManySyncs(t *testing.T) {
+	peers := map[uint32]Peer{}
+	for member := uint32(1); member <= 2; member++ {
+		var peer Peer
+		for i := range Time(2 * maxRequestCauses) {
+			from := 1000 * i * ms
+			peer.Causes = append(peer.Causes, Cause{SlowSync, from, from + (100+i)*ms})
+		}
+		peers[member] = peer
+	}
+	paused := peers[2]
+	paused.Causes = append(paused.Causes, Cause{Paused, 500 * ms, 560 * ms})
+	peers[2] = paused
+	got := causesOf(&Request{Received: 1, Queued: 1000 * 1000 * ms}, peers)
+	longest := time.Duration(100+2*maxRequestCauses-1) * time.Millisecond
+	want := []MemberCause{
+		{SlowSync, 1, longest}, {SlowSync, 2, longest}, {SlowSync, 1, longest - time.Millisecond}, {SlowSync, 2, longest - time.Millisecond},
+		{Paused, 2, 60 * time.Millisecond},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the causes are %v; want %v", got, want)
+	}
+}
+
 // The ring forgets the oldest entries, and a late time of one of them does not touch the entry that took its place.
 func TestRing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

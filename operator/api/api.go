@@ -362,7 +362,8 @@ type SlowStage struct {
 
 // SlowCause is an event on a member while a request was under way.
 type SlowCause struct {
-	Cause    string `json:"cause"`   // "paused", "no leader", "snapshot", "backup" or "slow sync"
+	// "paused", "no leader", "snapshot", "backup", "slow sync", or "unknown": one that only newer members know
+	Cause    string `json:"cause"`
 	MemberID uint32 `json:"member"`  // on which it was
 	TookUs   int64  `json:"took_us"` // while the request was under way
 }
