@@ -161,7 +161,7 @@ func (s *eventStreams) startLoops() {
 	load, slow := loadMeter{ops: s.ops}, slowFollower{ops: s.ops}
 	for _, look := range []func(context.Context){
 		s.sendStatus, s.sendBuckets,
-		func(ctx context.Context) { s.sendSlow(slow.newRequests(ctx)) },
+		func(ctx context.Context) { s.sendSlow(slow.newRequests(ctx, time.Now())) },
 		func(context.Context) { s.broadcast("load", load.loadSinceLast(time.Now())) },
 	} {
 		s.runningLoops.Go(func() { runPeriodically(ctx, look) })
