@@ -244,8 +244,9 @@ func TestLongListsAreNotApplysWork(t *testing.T) {
 		{name: "ephemerals", op: jute.OpGetEphemerals, rec: jute.GetEphemeralsRequest{}, aside: true},
 		{name: "ACL", op: jute.OpGetACL, rec: jute.GetACLRequest{Path: []byte("/")}, aside: true},
 		{name: "data", op: jute.OpGetData, rec: getData("/", false)},
-		{name: "few watches", op: jute.OpSetWatches, rec: setWatches(1<<40, []string{"/"}, nil, nil)},
-		{name: "many watches", op: jute.OpSetWatches, rec: setWatches(1<<40, slices.Repeat([]string{"/"}, maxApplyWatchBytes), nil, nil), aside: true},
+		{name: "few watches", op: jute.OpSetWatches, rec: setWatches(1<<40, slices.Repeat([]string{"/"}, maxApplyPaths), nil, nil)},
+		{name: "more watches", op: jute.OpSetWatches, rec: setWatches(1<<40, slices.Repeat([]string{"/"}, maxApplyPaths+1), nil, nil), aside: true},
+		{name: "many watches", op: jute.OpSetWatches, rec: setWatches(1<<40, slices.Repeat([]string{"/"}, maxWatchBytesAtOnce), nil, nil), aside: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -23,6 +23,7 @@ func TestKnownExpenses(t *testing.T) {
 		"deep ephemeral nodes of a session":    deepEphemerals,
 		"a list of its own for each node":      manyLists,
 		"quotas of a large subtree":            quotasOfMany,
+		"watches of nodes with long lists":     watchesOfLongLists,
 	} {
 		t.Run(name, func(t *testing.T) {
 			judge(t, func() *expenses {
@@ -178,6 +179,49 @@ func quotasOfMany(e *expenses, c *spender) {
 		ops = append(ops, making(limits), jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(limits), Version: -1}})
 	}
 	_ = e.multi(c, ops)
+}
+
+// watchesOfLongLists: apply serves the requests behind a write, as many as a connection may have. Each setWatches compares the client with
+// the lists of its nodes.
+func watchesOfLongLists(e *expenses, c *spender) {
+	const nodes = 700 // more paths than a setWatches has that is not long
+	list := addresses(128)
+	var paths []string
+	for i := range nodes {
+		own := jute.ACL{Perms: jute.PermRead, ID: jute.ID{Scheme: []byte("digest"), ID: fmt.Appendf(nil, "%d:x", i)}}
+		paths = append(paths, fmt.Sprintf("/%x", i))
+		_ = e.request(c, jute.OpCreate, node(paths[i], append(list[:len(list):len(list)], own)))
+	}
+	watcher := &spender{ids: append(c.ids[1:len(c.ids):len(c.ids)], newIdentity("ip", "2001:db8::1"))}
+	r, req := &request{op: jute.OpSetWatches2}, jute.SetWatches2{}
+	slow := e.srv.operations.of(r.op).tooSlowForApply
+	for n := 1; n <= nodes; n++ { // the most that apply serves
+		next := jute.SetWatches2{Data: pathList(paths[:n]), Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}
+		if r.body = next.Append(nil); slow(&session{}, r) {
+			break
+		}
+		req = next
+	}
+	e.member.state.RLock()
+	defer e.member.state.RUnlock()
+	began := threadTime(e.tb)
+	for range DefaultMaxInFlight - 1 {
+		if code := e.member.state.SetWatches(&req, watcher, watcher.missed); code != jute.OK {
+			e.tb.Fatal(code)
+		}
+	}
+	what := fmt.Sprintf("%d setWatches of %d paths", DefaultMaxInFlight-1, len(req.Data))
+	e.costs = append(e.costs, cost{what: what, took: threadTime(e.tb) - began})
+}
+
+func (c *spender) missed(_ jute.EventType, path []byte) { c.told += len(path) }
+
+// addresses is a list that no address below is in, with each number of bits that an address of version 6 may have.
+func addresses(bits int) (list []jute.ACL) {
+	for n := 1; n <= bits; n++ {
+		list = append(list, jute.ACL{Perms: jute.PermRead, ID: jute.ID{Scheme: []byte("ip"), ID: fmt.Appendf(nil, "ffff:%x::/%d", n, n)}})
+	}
+	return list
 }
 
 // What a request adds takes little more memory than the state counts.

@@ -22,7 +22,7 @@ const (
 )
 
 func (r *request) handleSetWatches() bool {
-	r.inParts = len(r.body) > maxApplyWatchBytes
+	r.inParts = r.hasMorePathsThan(pathsPerLock)
 	return r.replyLocally()
 }
 

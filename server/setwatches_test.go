@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -117,25 +118,41 @@ func TestLongSetWatchesGivesWay(t *testing.T) {
 	c.expect(1, jute.OK)
 }
 
-// A long setWatches is read and checked in its turn, so that many that come at the same time take one processor together.
+// A setWatches that is long, or has more paths than are set under one hold of the lock, is read and checked in its turn, so that many that
+// come at the same time take one processor together.
 func TestLongSetWatchesIsReadInItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, false, nil)
-		c := w.connect()
-		turn := w.takeTurn(w.srv.setWatchesTurn)
-		none, many := [][]byte{}, pathList(slices.Repeat([]string{"/none"}, maxApplyWatchBytes))
-		body := jute.SetWatches2{Data: none, Exist: many, Child: nil, Persistent: none, Recursive: none} // refused as soon as it is read
-		c.request(jute.OpSetWatches2, body)
-		synctest.Wait()
-		answered := make(chan struct{})
-		go func() { c.expect(1, jute.MarshallingError); close(answered) }()
-		synctest.Wait()
-		select {
-		case <-answered:
-			t.Error("it was read while others had the turn")
-		default:
-		}
-		turn.End()
-		<-answered
-	})
+	for _, tt := range []struct {
+		name   string
+		paths  []string
+		inTurn bool
+	}{
+		{"long", []string{strings.Repeat("/none", maxWatchBytesAtOnce/5)}, true},
+		{"many", slices.Repeat([]string{"/"}, pathsPerLock+1), true},
+		{"not as many", slices.Repeat([]string{"/"}, pathsPerLock), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, false, nil)
+				c := w.connect()
+				turn := w.takeTurn(w.srv.setWatchesTurn)
+				none := [][]byte{}
+				body := jute.SetWatches2{Data: none, Exist: pathList(tt.paths), Child: nil, Persistent: none, Recursive: none} // refused as soon as it is read
+				c.request(jute.OpSetWatches2, body)
+				answered := make(chan struct{})
+				go func() { c.expect(1, jute.MarshallingError); close(answered) }()
+				synctest.Wait()
+				waits := true
+				select {
+				case <-answered:
+					waits = false
+				default:
+				}
+				if waits != tt.inTurn {
+					t.Errorf("it waited while others had the turn: %v, want %v", waits, tt.inTurn)
+				}
+				turn.End()
+				<-answered
+			})
+		})
+	}
 }

@@ -30,15 +30,30 @@ func (s *session) estimateEventBytes(r *request) int64 { return int64(len(r.body
 const (
 	// maxApplyChildren is the most names that apply lists itself, in a few microseconds.
 	maxApplyChildren = 128
-	// maxApplyWatchBytes is the longest setWatches, some 100 paths, that is served at once, possibly by
-	// apply, and not in parts.
-	maxApplyWatchBytes = 4 << 10
+	// maxApplyPaths is the most paths of a setWatches that apply serves itself. Each path may be that of a node with a
+	// list of its own, which takes up to 10 microseconds to compare, and behind one write there may be as many requests as
+	// a connection may have in flight.
+	maxApplyPaths = 8
+	// maxWatchBytesAtOnce is the longest setWatches that is served at once, and not in parts, if it has no more than
+	// pathsPerLock paths.
+	maxWatchBytesAtOnce = 4 << 10
 )
 
 func (s *session) manyChildren(r *request) bool {
 	return s.estimateChildrenBytes(r) > maxApplyChildren*assumedNameBytes
 }
 
-func (s *session) manyPaths(r *request) bool { return len(r.body) > maxApplyWatchBytes }
+func (s *session) manyPaths(r *request) bool { return r.hasMorePathsThan(maxApplyPaths) }
+
+// hasMorePathsThan reports whether r, a setWatches, has more than so many paths, or is too long to be served at
+// once. It reads at most so many paths.
+func (r *request) hasMorePathsThan(most int) bool {
+	if len(r.body) > maxWatchBytesAtOnce {
+		return true
+	}
+	paths := newSetWatchesReader(r.op, r.body)
+	_ = paths.next(most)
+	return paths.hasMore()
+}
 
 func alwaysSlow(*session, *request) bool { return true }

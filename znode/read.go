@@ -119,43 +119,43 @@ func (c TreeView) AllChildrenNumber(path []byte, who []*proto.Identity) (int32, 
 
 // SetWatches sets the watches that a client had on another connection when it had seen all changes up to the
 // relative zxid. If a node has changed since, SetWatches calls missed with the event for this client instead
-// of setting a one-shot watch. A client that may not read the node gets neither, as when a watch fires. The
-// calls are in the order of the lists. Persistent watches are set without checking for changes. If a list or a
-// path of a one-shot watch is null, SetWatches returns MarshallingError and sets nothing.
+// of setting a one-shot watch. The calls are in the order of the lists. Persistent watches are set without
+// checking for changes. If a list or a path of a one-shot watch is null, SetWatches returns MarshallingError
+// and sets nothing.
+//
+// For a node that the client may not read, it neither calls missed nor sets a one-shot watch, whether or not
+// the node has changed: the client chooses the zxid, and CheckWatch tells it of the watch and of its end.
 func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.EventType, path []byte)) jute.Code {
 	if !ValidSetWatches(req) {
 		return jute.MarshallingError
 	}
-	var client principal
-	notify := func(n *node, event jute.EventType, path []byte) {
-		if s.term.SkipACL || n.acl.worldPerms&jute.PermRead != 0 ||
-			client.setIdentities(w.Identities()).hasAnyPerm(n.acl, jute.PermRead, s.term.SASL) {
-			missed(event, path)
-		}
-	}
+	client := nodeReader{rules: &s.term.Rules, watcher: w}
 	for _, path := range req.Data {
 		switch n := s.nodeAt(borrowString(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
+		case !client.mayRead(n.acl):
 		case n.mzxid > req.RelativeZxid:
-			notify(n, jute.EventNodeDataChanged, path)
+			missed(jute.EventNodeDataChanged, path)
 		default:
 			s.watches.addDataWatch(n.path, w)
 		}
 	}
 	for _, path := range req.Exist {
-		if n := s.nodeAt(borrowString(path)); n != nil {
-			notify(n, jute.EventNodeCreated, path)
-		} else {
+		switch n := s.nodeAt(borrowString(path)); {
+		case n == nil:
 			s.watches.addDataWatch(strings.Clone(borrowString(path)), w)
+		case client.mayRead(n.acl):
+			missed(jute.EventNodeCreated, path)
 		}
 	}
 	for _, path := range req.Child {
 		switch n := s.nodeAt(borrowString(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
+		case !client.mayRead(n.acl):
 		case n.lastChildZxid() > req.RelativeZxid:
-			notify(n, jute.EventNodeChildrenChanged, path)
+			missed(jute.EventNodeChildrenChanged, path)
 		default:
 			s.watches.addChildWatch(n.path, w)
 		}
@@ -167,6 +167,30 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		_ = s.AddWatch(path, jute.AddWatchPersistentRecursive, w)
 	}
 	return jute.OK
+}
+
+// nodeReader decides which nodes a connection may read. It compares the connection's identities with a list only
+// once, because nodes often share their list, and a comparison can take many steps (hasAnyPerm).
+type nodeReader struct {
+	rules    *Rules
+	watcher  Watcher
+	client   principal
+	verdicts map[*acl]bool // nil until a list needs a comparison
+}
+
+func (r *nodeReader) mayRead(a *acl) bool {
+	if r.rules.SkipACL || a.worldPerms&jute.PermRead != 0 {
+		return true
+	}
+	verdict, known := r.verdicts[a]
+	if !known {
+		if r.verdicts == nil {
+			r.verdicts = make(map[*acl]bool)
+		}
+		verdict = r.client.setIdentities(r.watcher.Identities()).hasAnyPerm(a, jute.PermRead, r.rules.SASL)
+		r.verdicts[a] = verdict
+	}
+	return verdict
 }
 
 // ValidSetWatches reports whether SetWatches would set the watches of a request, so that it can be served in

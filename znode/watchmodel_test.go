@@ -139,10 +139,15 @@ func (m *watchModel) setAgain(k *client) {
 		*list = [][]byte{}
 		for range m.IntN(3) {
 			path := m.path()
-			if _, there := m.secret[path]; i < 3 && there == (i == 1) {
+			secret, there := m.secret[path]
+			hidden := i < 3 && secret && !readsSecrets(k)
+			if i < 3 && there == (i == 1) && !hidden {
 				continue // an event would have been missed
 			}
 			*list = append(*list, []byte(path))
+			if hidden {
+				continue // it is neither watched, nor is an event missed
+			}
 			switch i {
 			case 0, 1:
 				m.add(path, k, dataTable, oneShot)
@@ -306,13 +311,15 @@ func (m *watchModel) heard(k tableKind, event, path string, secret bool, told ma
 	}
 	m.tidy()
 	for who := range concerns {
-		reads := len(who.ids) > 1
-		if !told[who] && (reads || !secret) {
+		if !told[who] && (readsSecrets(who) || !secret) {
 			m.want[who] = append(m.want[who], fmt.Sprintf("%s(%s)", event, path))
 		}
 	}
 	return concerns
 }
+
+// readsSecrets reports whether a client is u:p.
+func readsSecrets(k *client) bool { return len(k.ids) > 1 }
 
 // onNode is a watch on a node as it is listed.
 type onNode struct {

@@ -2,6 +2,7 @@ package znode
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -389,36 +390,82 @@ func TestWatchCounts(t *testing.T) {
 	count(5+watchesPerLock, 3+watchesPerLock, 2+watchesPerLock, 3)
 }
 
-// A client that sets its watches again gets no event for a node that it may not read, and its one-shot watch ends, as when it fires. A client
-// that may read the node gets the event.
+// A client that sets its watches again gets no event for a node that it may not read, and no one-shot watch that checkWatches would show,
+// whether or not the node has changed since. A client that may read the node gets one of them.
 func TestSetWatchesHidesNodes(t *testing.T) {
 	w := newWorld(t)
 	owner := w.connect().auth("digest", "u:hash")
-	seen := w.s().Zxid()
+	before := w.s().Zxid()
 	secret := aclOf(jute.PermAll, "digest", "u:hash")
 	owner.must(owner.createACL("/secret", 0, secret))
 	owner.must(owner.createACL("/secret/child", 0, secret))
+	strangers := []*client{w.connect(), w.connect().auth("digest", "v:hash")}
 	for _, tt := range []struct {
-		name   string
-		who    *client
-		events []string
+		name    string
+		seen    int64
+		events  []string // for the owner
+		watches jute.Code
 	}{
-		{"stranger", w.connect(), nil},
-		{"another", w.connect().auth("digest", "v:hash"), nil},
-		{"owner", owner, []string{"Changed(/secret)", "Created(/secret)", "Children(/secret)"}},
+		{"changed", before, []string{"Changed(/secret)", "Created(/secret)", "Children(/secret)"}, jute.NoWatcher},
+		{"unchanged", w.s().Zxid(), []string{"Created(/secret)"}, jute.OK},
+		{"of the future", math.MaxInt64, []string{"Created(/secret)"}, jute.OK},
 	} {
-		path := [][]byte{[]byte("/secret")}
-		req := &jute.SetWatches2{RelativeZxid: seen, Data: path, Exist: path, Child: path, Persistent: [][]byte{}, Recursive: [][]byte{}}
-		w.s().RLock()
-		code := w.s().SetWatches(req, tt.who, func(t jute.EventType, path []byte) {
-			tt.who.events = append(tt.who.events, fmt.Sprintf("%s(%s)", names[t], path))
-		})
-		w.s().RUnlock()
-		if code != jute.OK || w.s().Watches().WatchCount() != 0 {
-			t.Errorf("%s: %v, %d watches", tt.name, code, w.s().Watches().WatchCount())
+		for i, who := range append(strangers, owner) {
+			events, code := []string(nil), jute.NoWatcher
+			if who == owner {
+				events, code = tt.events, tt.watches
+			}
+			path := []byte("/secret")
+			list := [][]byte{path}
+			req := &jute.SetWatches2{RelativeZxid: tt.seen, Data: list, Exist: list, Child: list, Persistent: [][]byte{}, Recursive: [][]byte{}}
+			w.s().RLock()
+			got := w.s().SetWatches(req, who, func(t jute.EventType, path []byte) {
+				who.events = append(who.events, fmt.Sprintf("%s(%s)", names[t], path))
+			})
+			w.s().RUnlock()
+			if got != jute.OK {
+				t.Errorf("%s, client %d: %v", tt.name, i, got)
+			}
+			for _, of := range []jute.WatcherType{jute.WatcherData, jute.WatcherChildren} {
+				if got := w.s().Watches().CheckWatch(path, of, who); got != code {
+					t.Errorf("%s, client %d: checkWatches of type %v: %v, want %v", tt.name, i, of, got, code)
+				}
+			}
+			who.wantEvents(events...)
 		}
-		tt.who.wantEvents(tt.events...)
 	}
+}
+
+// A client is compared once with a list that many nodes share, and with each of several lists.
+func TestSetWatchesComparesListsOnce(t *testing.T) {
+	w := newWorld(t)
+	owner := w.connect().auth("digest", "u:hash")
+	req := &jute.SetWatches2{RelativeZxid: math.MaxInt64, Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}
+	for i := range 100 {
+		path := fmt.Sprint("/", i)
+		owner.must(owner.createACL(path, 0, aclOf(jute.PermAll, "digest", []string{"u:hash", "v:hash"}[i%2])))
+		req.Data = append(req.Data, []byte(path))
+	}
+	counted := &comparedWatcher{ids: owner.ids}
+	w.s().RLock()
+	defer w.s().RUnlock()
+	code := w.s().SetWatches(req, counted, func(t jute.EventType, path []byte) { counted.events++ })
+	if watches := w.s().Watches().WatchCount(); code != jute.OK || counted.events != 0 || watches != 50 || counted.comparisons != 2 {
+		t.Errorf("%v, %d events, %d watches, %d comparisons; want 50 watches and 2 comparisons", code, counted.events, watches, counted.comparisons)
+	}
+}
+
+// comparedWatcher counts how often its identities are asked for.
+type comparedWatcher struct {
+	ids                 []*proto.Identity
+	events, comparisons int
+}
+
+func (*comparedWatcher) QueueEvent(jute.EventType, string, int64) {}
+func (*comparedWatcher) AdjustWatchMemory(int)                    {}
+func (k *comparedWatcher) Identities() []*proto.Identity {
+	k.comparisons++
+	return k.ids
 }
 
 // Cases 232 to 239: a client that sets its watches again gets the events that it missed, and its
