@@ -224,7 +224,7 @@ func TestOldSampleOfTheLog(t *testing.T) {
 		f.sampleCaughtUpServers()
 		short := n.status.LastIndex()
 		time.Sleep(contactLifetime) // nothing is to change, or another member leads
-		e.fill(4000, 1, 2, 3) // more than two requests carry
+		e.fillLarge(10, 1, 2, 3)
 		e.kill(wiped)
 		e.slowly(wiped, time.Second)
 		e.start(wiped)
