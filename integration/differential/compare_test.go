@@ -24,6 +24,7 @@ type comparison struct {
 	lost    map[int64]bool   // zxids of ZooKeeper that Rollcall does not give out
 	extra   map[int64]bool   // zxids of Rollcall that ZooKeeper does not show
 	hidden  map[watched]bool // watches that only ZooKeeper has set
+	unread  map[watched]bool // of setWatches, perhaps on nodes that the client may not read
 	changes map[int64]bool   // Rollcall's zxids of writes that succeeded; true: the end of a session
 }
 
@@ -38,7 +39,7 @@ type watched struct {
 func compare(zk, rc *transcript) verdict {
 	c := &comparison{
 		steps: zk.steps, zk: zk, rc: rc,
-		lost: map[int64]bool{}, extra: map[int64]bool{}, hidden: map[watched]bool{}, changes: map[int64]bool{},
+		lost: map[int64]bool{}, extra: map[int64]bool{}, hidden: map[watched]bool{}, unread: map[watched]bool{}, changes: map[int64]bool{},
 	}
 	for _, l := range rc.lines {
 		if l.kind == reply && l.code == 0 && l.step < len(c.steps) && c.steps[l.step].op().IsWrite() {

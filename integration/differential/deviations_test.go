@@ -21,6 +21,7 @@ type deviation struct {
 var deviations = []deviation{
 	{row: "zxid in the header of a watch event", exact: true, apply: eventZxid},
 	{row: "`exists` of a node that the client may not read, with a watch or without", apply: existsUnread},
+	{row: "`setWatches` on a node that the client may not read", apply: setWatchesUnread},
 	{row: "single write that cannot be decoded", exact: true, apply: func(p *pair) bool {
 		return p.step.Cut > 0 && p.step.Multi == nil && p.step.op().IsWrite() && p.lose(jute.MarshallingError, jute.MarshallingError)
 	}},
