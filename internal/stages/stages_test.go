@@ -257,7 +257,10 @@ func TestCausesOfWithManySyncs(t *testing.T) {
 	got := causesOf(&Request{Received: 1, Queued: 1000 * 1000 * ms}, peers)
 	longest := time.Duration(100+2*maxRequestCauses-1) * time.Millisecond
 	want := []MemberCause{
-		{SlowSync, 1, longest}, {SlowSync, 2, longest}, {SlowSync, 1, longest - time.Millisecond}, {SlowSync, 2, longest - time.Millisecond},
+		{SlowSync, 1, longest},
+		{SlowSync, 2, longest},
+		{SlowSync, 1, longest - time.Millisecond},
+		{SlowSync, 2, longest - time.Millisecond},
 		{Paused, 2, 60 * time.Millisecond},
 	}
 	if !slices.Equal(got, want) {

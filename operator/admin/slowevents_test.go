@@ -242,8 +242,10 @@ func TestSlowEvents(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ops := &watchedOps{fakeOps: newFakeOps()}
 				rows := []api.SlowRequest{
-					{ID: "1-4", Op: "ping", Complete: true}, {ID: "1-3", Path: "/b/secret", Complete: true},
-					{ID: "1-2", Path: "/open/e", Complete: true}, {ID: "1-1", Path: "/open/old", Complete: true},
+					{ID: "1-4", Op: "ping", Complete: true},
+					{ID: "1-3", Path: "/b/secret", Complete: true},
+					{ID: "1-2", Path: "/open/e", Complete: true},
+					{ID: "1-1", Path: "/open/old", Complete: true},
 				}
 				ops.slowLists = []api.List[api.SlowRequest]{{Items: rows[3:]}, {Items: rows}}
 				h, _ := newTestHTTP(t, "leader", func(cfg *HTTPConfig) {

@@ -235,6 +235,7 @@ func (p *pipe) setDelay(by time.Duration) { p.changeLocked(func() { p.delay = by
 func (p *pipe) setReadDeadline(t time.Time) {
 	p.changeLocked(func() { p.readBy.setTime(t, &p.changed) })
 }
+
 func (p *pipe) setWriteDeadline(t time.Time) {
 	p.changeLocked(func() { p.writeBy.setTime(t, &p.changed) })
 }

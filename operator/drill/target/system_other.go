@@ -37,8 +37,8 @@ func awaitStopped(int) error { return nil }
 
 var errLinux = errors.New("only Linux can do this")
 
-func freeze(string) error       { return errLinux }
-func thaw(string) error         { return errLinux }
-func shutdownDisk(string) error { return errLinux }
-func unmount(string) error      { return errLinux }
-func fill(string) error         { return errLinux }
+func freezeWrites(string) error  { return errLinux }
+func thawWrites(string) error    { return errLinux }
+func shutdownDisk(string) error  { return errLinux }
+func unmountLazily(string) error { return errLinux }
+func fillDisk(string) error      { return errLinux }
