@@ -22,7 +22,7 @@ const (
 )
 
 func (r *request) handleSetWatches() bool {
-	r.inParts = r.hasMorePathsThan(pathsPerLock)
+	r.inParts = hasMorePathsThan(r, pathsPerLock)
 	return r.replyLocally()
 }
 

@@ -43,11 +43,11 @@ func (s *session) manyChildren(r *request) bool {
 	return s.estimateChildrenBytes(r) > maxApplyChildren*assumedNameBytes
 }
 
-func (s *session) manyPaths(r *request) bool { return r.hasMorePathsThan(maxApplyPaths) }
+func (s *session) manyPaths(r *request) bool { return hasMorePathsThan(r, maxApplyPaths) }
 
 // hasMorePathsThan reports whether r, a setWatches, has more than so many paths, or is too long to be served at
 // once. It reads at most so many paths.
-func (r *request) hasMorePathsThan(most int) bool {
+func hasMorePathsThan(r *request, most int) bool {
 	if len(r.body) > maxWatchBytesAtOnce {
 		return true
 	}
