@@ -5,9 +5,8 @@ import (
 	"fmt"
 )
 
-// Watcher is the queue of events behind Client.Watch, for callers that need the transaction up to which they have all
-// events.
-// It is safe for concurrent use. The lock of the table guards its fields.
+// Watcher queues the events of a path, as Client.Watch does. AsOf returns the last transaction of which the caller has
+// the events. It is safe for concurrent use. The lock of the table guards its fields.
 type Watcher struct {
 	table     *watchTable
 	shared    *sharedWatch  // nil: the session had ended before

@@ -414,9 +414,10 @@ var mainKeys = []key{
 		name: "admin.localReads", kind: localReads(func(d *rawConfig) *admin.LocalReads { return &d.HTTP.LocalReads }),
 		def:    "state",
 		riskOf: riskOfLocalReads,
-		doc: "Rollcall's own: what is read without credentials, over HTTP on the member's machine and by four-letter " +
-			"commands: none; state: no data of nodes, and no path below a node that not everybody may read; data: all paths, " +
-			"and what everybody may read ([admin.md](admin.md#what-is-shown-without-credentials))",
+		doc: "Rollcall's own: what a caller without credentials may read over HTTP from the member's machine, and with " +
+			"four-letter commands. `none`: nothing. `state`: the state of members and clients, but no data of nodes, and no " +
+			"path below a node that needs a permission to read. `data`: all paths, and the data of nodes that need no " +
+			"permission ([admin.md](admin.md#what-is-shown-without-credentials))",
 	},
 	{
 		name: "admin.hosts", kind: commaList(func(d *rawConfig) *[]string { return &d.HTTP.Hosts }), unset: "none",
