@@ -26,7 +26,7 @@ rest: ## what CI runs beside it: the usual form, the race detector, linters, typ
 nightly: ## what is too long for each change, in hours: the nightly form, the browser, containers, hostile clients, wipes, builds for other systems, fuzzing, named mutants
 	ci/deps.sh nightly && ci/test.sh nightly
 mutants: ## N errors in one line of the code, drawn by SEED from PACKAGES or from all, and which of them no test notices
-	go run ./ci/mutants -n $(N) $(if $(SEED),-seed $(SEED)) $(PACKAGES)
+	go run ./tools/mutants -n $(N) $(if $(SEED),-seed $(SEED)) $(PACKAGES)
 fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches

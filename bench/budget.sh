@@ -52,7 +52,7 @@ budget() {
   wait "$taking"
   printf '\n%s: %.0f per second. Processor time of a request, in µs:\n\n' "$1" "$rate"
   # shellcheck disable=SC2046 # one word for each file
-  go -C bench/figures run . budget "$rate" $(by_role "$name")
+  go -C tools/figures run . budget "$rate" $(by_role "$name")
   stop
 }
 

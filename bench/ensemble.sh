@@ -261,7 +261,7 @@ finish() {
 
 # report writes docs/performance.md, docs/performance/details.md and docs/sizing.md from the kept
 # measurements.
-report() { go -C bench/figures run . "$(realpath "$DATA")" "$PWD/docs"; }
+report() { go -C tools/figures run . "$(realpath "$DATA")" "$PWD/docs"; }
 
 # usage prints the lines of the comment at the top of the script that say how to call it.
 usage() {
@@ -282,7 +282,7 @@ measuring() {
     "") run $usual; report; finish ;;
     run) [ $# -gt 1 ] || usage; run "${@:2}"; finish ;;
     report) [ $# -eq 1 ] || usage; report ;;
-    print) [ $# -eq 1 ] || usage; go -C bench/figures run . "$(realpath "$DATA")" ;;
+    print) [ $# -eq 1 ] || usage; go -C tools/figures run . "$(realpath "$DATA")" ;;
     *) usage ;;
   esac
 }

@@ -16,12 +16,12 @@ unformatted=$(gofumpt -l .)
 golangci-lint run ./... || failed=1
 (cd zk && golangci-lint run ./...) || failed=1
 (cd client && golangci-lint run ./...) || failed=1
-(cd bench/figures && golangci-lint run ./...) || failed=1
+(cd tools/figures && golangci-lint run ./...) || failed=1
 (cd integration/observing && golangci-lint run ./...) || failed=1
-(cd tools && golangci-lint run ./...) || failed=1
-(cd ci/chart && golangci-lint run ./...) || failed=1
+(cd tools/pinned && golangci-lint run ./...) || failed=1
+(cd tools/chart && golangci-lint run ./...) || failed=1
 ci/structures.sh vet || failed=1
-for module in . zk client bench/figures ci/chart ci/structures integration/observing tools; do
+for module in . zk client tools/figures tools/chart tools/structures integration/observing tools/pinned; do
   go -C "$module" mod tidy -diff || { echo "$module/go.mod is not tidy: go -C $module mod tidy"; failed=1; }
 done
 

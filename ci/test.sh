@@ -33,7 +33,7 @@ beside() {
 }
 
 all="./... rollcall/client/... rollcall/zk/..."
-tools='^rollcall/(ci/(mutants|pictures)|bench/libraries)$'
+tools='^rollcall/(tools/(mutants|pictures)|bench/libraries)$'
 units() { go list $all | grep -vE "^rollcall/integration(/|$)|$tools"; }
 served() { go list $all | grep -E '^rollcall/(client|follower|leader|member|quorum|server|sessiontracker|znode|internal)(/|$)'; }
 
@@ -60,7 +60,7 @@ beside-rest() {
   part tools ci/lint.sh tools
   part lint ci/lint.sh
   part systems go run ./ci/typecheck cmd/rollcall linux/arm64 darwin/arm64 freebsd/amd64
-  for name in bench/figures integration/observing ci/chart; do part "${name////-}" module "$name"; done
+  for name in tools/figures integration/observing tools/chart; do part "${name////-}" module "$name"; done
   part tools-of-ci gotest $(go list ./... | grep -E "$tools")
 }
 module() { cd "$1" && gotest ./...; }
@@ -87,7 +87,7 @@ case ${1:-short} in
     part processes gotest -p 1 $processes ./integration/console ./integration/hostile
     part builds ci/builds.sh
     part fuzz ci/fuzz.sh
-    part mutants go run ./ci/mutants -named -n 1000
+    part mutants go run ./tools/mutants -named -n 1000
     [ "$1" = nightly ] || part applications gotest ./integration/applications
     ;;
   *) echo "usage: ci/test.sh [short|rest|nightly|soak]" >&2 && exit 2 ;;

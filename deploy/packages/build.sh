@@ -65,7 +65,7 @@ image() {
   layer=$stage/$name.image/layer.tar
   tar -C "$stage/root" --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf "$layer" rollcall
   tar -C "$stage/root" --mtime="@$SOURCE_DATE_EPOCH" --owner=1000 --group=1000 --numeric-owner -rf "$layer" data
-  go -C tools run ./imageconfig -arch "$1" -version "$version" -created "$SOURCE_DATE_EPOCH" -layer "$layer" ../deploy/Dockerfile >"$stage/config.json"
+  go -C tools/pinned run ./imageconfig -arch "$1" -version "$version" -created "$SOURCE_DATE_EPOCH" -layer "$layer" ../../deploy/Dockerfile >"$stage/config.json"
   config=$(sha256sum "$stage/config.json" | cut -d ' ' -f 1).json
   mv "$stage/config.json" "$stage/$name.image/$config"
   printf '[{"Config":"%s","RepoTags":["rollcall:%s"],"Layers":["layer.tar"]}]\n' "$config" "$version" >"$stage/$name.image/manifest.json"
@@ -93,7 +93,7 @@ for target in $targets; do
   directory=$work/$name
   mkdir -p "$directory"
   binary "$target" "$directory/rollcall"
-  go -C tools run ./inventory -version "$version" -sbom "$out/$name.cdx.json" -licences "$directory/LICENSES.txt" "$directory/rollcall"
+  go -C tools/pinned run ./inventory -version "$version" -sbom "$out/$name.cdx.json" -licences "$directory/LICENSES.txt" "$directory/rollcall"
   cp -r "$work/docs/." deploy/packages/zoo.cfg LICENSE CHANGELOG.md "$directory/"
   cp --parents README.md docs/*.md docs/{commands,guide,performance,recipes}/*.md deploy/alerts.yml deploy/grafana/rollcall.json "$directory/"
   [ "$os" != linux ] || cp deploy/systemd/rollcall.service deploy/systemd/rollcall.sysusers "$directory/"

@@ -57,10 +57,10 @@ func manifests(t *testing.T) (container pod, zooCfg string) {
 func TestManifests(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	check := func(directory string) error {
-		_, _, err := new(stack).run(t.Context(), buildLimit, "go", "-C", "tools", "run", "./manifests", directory)
+		_, _, err := new(stack).run(t.Context(), buildLimit, "go", "-C", "tools/pinned", "run", "./manifests", directory)
 		return err
 	}
-	if err := check("../deploy/kubernetes"); err != nil {
+	if err := check("../../deploy/kubernetes"); err != nil {
 		t.Error(err)
 	}
 	broken := t.TempDir()

@@ -25,8 +25,8 @@ const (
 
 // outsideScaling are the blocks of these sections that TestScalingPods does not run as commands.
 var outsideScaling = map[string]string{
-	"helm upgrade rollcall deploy/chart --reuse-values --set members=5": "ci/chart renders it",
-	"helm upgrade rollcall deploy/chart --reuse-values --set members=3": "ci/chart renders it",
+	"helm upgrade rollcall deploy/chart --reuse-values --set members=5": "tools/chart renders it",
+	"helm upgrade rollcall deploy/chart --reuse-values --set members=3": "tools/chart renders it",
 	"kubectl get pods -l app.kubernetes.io/name=rollcall":               "needs a cluster",
 	"kubectl delete pvc data-rollcall-3 data-rollcall-4":                "needs a cluster",
 }

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// listed holds what go list prints of a package.
+type listed struct {
+	ImportPath, Dir, Export string
+	Standard, DepOnly       bool
+	Module                  *struct {
+		Path, Dir string
+		Main      bool
+	}
+	GoFiles, TestGoFiles, XTestGoFiles []string
+	Imports, TestImports, XTestImports []string
+}
+
+// tree is the module whose code gets faults.
+type tree struct {
+	dir      string             // its root
+	module   string             // its path
+	packages map[string]*listed // all packages of the module, by import path
+	order    []string           // their import paths, in order
+
+	fset    *token.FileSet
+	imports types.Importer
+	parsed  map[string]*source
+}
+
+// source is the code of a package without its tests.
+type source struct {
+	*listed
+	files []*file
+	types *types.Package
+	info  *types.Info
+}
+
+// file is one file of a source.
+type file struct {
+	path string // absolute
+	name string // relative to the tree's root
+	text []byte
+	ast  *ast.File
+}
+
+// readTree lists the packages of the module in dir, and compiles what they import.
+func readTree(dir string) (*tree, error) {
+	cmd := exec.Command("go", "list", "-deps", "-export",
+		"-json=ImportPath,Dir,Export,Standard,DepOnly,Module,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports", "./...", "rollcall/client/...", "rollcall/zk/...")
+	cmd.Dir = dir
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w\n%s", err, stderr.String())
+	}
+	t := &tree{packages: map[string]*listed{}, fset: token.NewFileSet(), parsed: map[string]*source{}}
+	exports := map[string]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		p := &listed{}
+		if err := d.Decode(p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		exports[p.ImportPath] = p.Export
+		if p.DepOnly || p.Module == nil {
+			continue
+		}
+		if p.Module.Main {
+			t.dir, t.module = p.Module.Dir, p.Module.Path
+		}
+		t.packages[p.ImportPath] = p
+		t.order = append(t.order, p.ImportPath)
+	}
+	slices.Sort(t.order)
+	t.imports = importer.ForCompiler(t.fset, "gc", func(path string) (io.ReadCloser, error) {
+		if exports[path] == "" {
+			return nil, fmt.Errorf("%s is not compiled", path)
+		}
+		return os.Open(exports[path])
+	})
+	return t, nil
+}
+
+// notProduction are the parts of the tree that run in tests only, or are generated.
+var notProduction = []string{"integration", "ci", "tools", "proto", "operator/logs/logtest", "client/internal/fakezk", "client/examples"}
+
+// unitTests are the packages of integration whose tests are the unit tests of others, by the directory of these. The client
+// is a module of its own and must not need a server, so the tests of its recipes on a server are here.
+var unitTests = map[string][]string{"client": {"integration/recipes", "integration/recipes/schedules"}}
+
+// inside reports whether a package is in a directory, or in one of its directories. Both are relative to the root.
+func inside(name, directory string) bool {
+	return name == directory || strings.HasPrefix(name, directory+"/")
+}
+
+// production returns the import paths of the packages whose code gets faults. Only names packages, relative to the root;
+// if it is empty, these are all packages with production code.
+func (t *tree) production(only []string) (paths []string, err error) {
+	for _, name := range only {
+		if t.packages[t.path(name)] == nil {
+			return nil, fmt.Errorf("%s is not a package of %s; name it relative to the root, such as quorum/trust", name, t.module)
+		}
+	}
+	for _, path := range t.order {
+		name := t.short(path)
+		test := func(part string) bool { return inside(name, part) }
+		switch {
+		case len(only) > 0 && !slices.ContainsFunc(only, func(o string) bool { return t.path(o) == path }):
+		case len(only) == 0 && slices.ContainsFunc(notProduction, test):
+		case len(t.packages[path].GoFiles) > 0:
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// path returns the import path of a package that is named relative to the root.
+func (t *tree) path(name string) string {
+	name = strings.Trim(strings.TrimPrefix(filepath.ToSlash(filepath.Clean(name)), "./"), "/")
+	if name == "." || name == "" {
+		return t.module
+	}
+	return t.module + "/" + name
+}
+
+// short returns the name of a package relative to the root.
+func (t *tree) short(path string) string {
+	if path == t.module {
+		return "."
+	}
+	return strings.TrimPrefix(path, t.module+"/")
+}
+
+// testers returns the packages whose tests may notice a fault in the package, in the order in which they look for it:
+// itself and its unit tests in integration, then those that import it, and integration at last.
+func (t *tree) testers(path string) (stages [3][]string) {
+	last := t.path("integration")
+	for _, p := range t.order {
+		l := t.packages[p]
+		switch {
+		case len(l.TestGoFiles)+len(l.XTestGoFiles) == 0:
+		case p == path || t.isUnitTest(p, path):
+			stages[0] = append(stages[0], p)
+		case p == last:
+			if t.isPlayed(path) {
+				stages[2] = append(stages[2], p)
+			}
+		case !inside(p, last) && slices.Contains(l.allImports(), path):
+			stages[1] = append(stages[1], p)
+		}
+	}
+	return stages
+}
+
+// isUnitTest reports whether the tests of a package in integration are the unit tests of the package in path.
+func (t *tree) isUnitTest(tests, path string) bool {
+	for directory, in := range unitTests {
+		if inside(t.short(path), directory) && slices.Contains(in, t.short(tests)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPlayed reports whether the tests of integration can come by the package in path: they import it, also through other
+// packages, or it is in a program that they run.
+func (t *tree) isPlayed(path string) bool {
+	last, seen := t.path("integration"), map[string]bool{}
+	var visit func(p string)
+	visit = func(p string) {
+		l := t.packages[p]
+		if l == nil || seen[p] {
+			return
+		}
+		seen[p] = true
+		imports := l.Imports
+		if p == last {
+			imports = l.allImports()
+		}
+		for _, i := range imports {
+			visit(i)
+		}
+	}
+	for _, p := range t.order {
+		if p == last || inside(t.short(p), "cmd") {
+			visit(p)
+		}
+	}
+	return seen[path]
+}
+
+// allImports returns what the package and its tests import.
+func (l *listed) allImports() []string {
+	return slices.Concat(l.Imports, l.TestImports, l.XTestImports)
+}
+
+// source parses the package and finds the types of its expressions.
+func (t *tree) source(path string) (*source, error) {
+	if s := t.parsed[path]; s != nil {
+		return s, nil
+	}
+	s := &source{listed: t.packages[path], info: &types.Info{
+		Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{},
+		Defs: map[*ast.Ident]types.Object{}, Implicits: map[ast.Node]types.Object{},
+	}}
+	for _, name := range s.GoFiles {
+		f := &file{path: filepath.Join(s.Dir, name)}
+		var err error
+		if f.text, err = os.ReadFile(f.path); err != nil {
+			return nil, err
+		}
+		if f.name, err = filepath.Rel(t.dir, f.path); err != nil {
+			return nil, err
+		}
+		if f.ast, err = parser.ParseFile(t.fset, f.path, f.text, parser.ParseComments|parser.SkipObjectResolution); err != nil {
+			return nil, err
+		}
+		s.files = append(s.files, f)
+	}
+	var err error
+	if s.types, err = t.check(s, nil, s.info); err != nil {
+		return nil, err
+	}
+	t.parsed[path] = s
+	return s, nil
+}
+
+// check checks the types of a package in which the texts of some files are others. A text whose path is none of the
+// package's files is one more file. Imports that are not used are no error.
+func (t *tree) check(s *source, texts map[string]string, info *types.Info) (*types.Package, error) {
+	var files []*ast.File
+	add := func(path, text string) error {
+		f, err := parser.ParseFile(t.fset, path, text, parser.SkipObjectResolution)
+		files = append(files, f)
+		return err
+	}
+	added := map[string]bool{}
+	for _, f := range s.files {
+		added[f.path] = true
+		text, changed := texts[f.path]
+		if !changed {
+			files = append(files, f.ast)
+		} else if err := add(f.path, text); err != nil {
+			return nil, err
+		}
+	}
+	for path, text := range texts {
+		if added[path] {
+			continue
+		}
+		if err := add(path, text); err != nil {
+			return nil, err
+		}
+	}
+	var failed error
+	config := types.Config{Importer: t.imports, Error: func(err error) {
+		if !strings.HasSuffix(err.Error(), "imported and not used") && failed == nil {
+			failed = err
+		}
+	}}
+	p, _ := config.Check(s.ImportPath, t.fset, files, info)
+	return p, failed
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The files in docs/pictures are what this program draws, and there are no others but those of the console,
+// which integration/console takes.
+func TestPicturesAreDrawn(t *testing.T) {
+	const directory = "../../docs/pictures"
+	for name, want := range pictures() {
+		got, err := os.ReadFile(filepath.Join(directory, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != want {
+			t.Errorf("docs/pictures/%s is not what the program draws: run go run ./tools/pictures docs/pictures", name)
+		}
+	}
+	files, err := os.ReadDir(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if pictures()[f.Name()] == "" && filepath.Ext(f.Name()) != ".png" {
+			t.Errorf("nothing draws docs/pictures/%s", f.Name())
+		}
+	}
+}
