@@ -94,10 +94,54 @@ func TestCommandsPageHelp(t *testing.T) {
 	}
 }
 
+// flagsOf names the command whose page has the flags that a command shares with it.
+var flagsOf = map[string]string{
+	"recover": "serve", "import": "serve", "export": "serve", "config check": "serve", "bench compare": "bench", "connections": "sessions",
+	"members remove": "members add", "members replace": "members add", "members address": "members add", "members promote": "members add",
+	"members demote": "members add", "members drain": "members add",
+}
+
+var (
+	flagsOfHelp    = regexp.MustCompile(`(?m)^ {2,6}-(?:.*\n {8})*.*\n`) // a flag, with the lines that continue its text
+	examplesOfHelp = regexp.MustCompile(`\nExamples:\n(?:  .*\n)+`)
+)
+
+// helpForPage returns a command's help without what its page says elsewhere: the flags that are about the ensemble, -h, those of the
+// command in flagsOf, and the examples if the page has one that is run.
+func (p *groupPage) helpForPage(t *testing.T, name string) string {
+	t.Helper()
+	help, _, _ := strings.Cut(helpOf(t, name), "\nWhich ensemble, and how to print:\n") // these flags have a section of their own
+	if strings.Contains(p.text, "\n    $ rollcall "+name) {
+		help = examplesOfHelp.ReplaceAllString(help, "")
+	}
+	before, flags, _ := strings.Cut(help, "\nFlags:\n")
+	others := map[string]bool{}
+	if base := flagsOf[name]; base != "" {
+		_, list, _ := strings.Cut(helpOf(t, base), "\nFlags:\n")
+		for _, flag := range flagsOfHelp.FindAllString(list, -1) {
+			others[strings.Join(strings.Fields(flag), " ")] = true
+		}
+	}
+	kept, shared := "", ""
+	for _, flag := range flagsOfHelp.FindAllString(flags, -1) {
+		switch text := strings.Join(strings.Fields(flag), " "); {
+		case strings.HasPrefix(text, "-h, --help "):
+		case others[text]:
+			shared = "  and those of rollcall " + flagsOf[name] + "\n"
+		default:
+			kept += flag
+		}
+	}
+	if kept+shared == "" {
+		return before
+	}
+	return before + "\nFlags:\n" + kept + shared
+}
+
 // help checks that the page has the help of a command. With -update it replaces the one that is there.
 func (p *groupPage) help(t *testing.T, name string) {
 	t.Helper()
-	help, _, _ := strings.Cut(helpOf(t, name), "\nWhich ensemble, and how to print:\n") // these flags have a section of their own
+	help := p.helpForPage(t, name)
 	want := "    " + strings.ReplaceAll(strings.TrimSpace(help), "\n", "\n    ")
 	want = regexp.MustCompile(`(?m) +$`).ReplaceAllString(want, "")
 	if strings.Contains(p.text, "\n"+want+"\n") {
