@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // point is the measurement of a curve at a size.
@@ -145,50 +144,6 @@ func (k *measurements) curvesCSV() []byte {
 	}
 	w.Flush()
 	return b.Bytes()
-}
-
-// Curve returns a table of curves of the same sizes.
-func (k *measurements) Curve(of string, curves ...string) string {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "| %s |", of)
-	var sizes []float64
-	for _, c := range curves {
-		name := c
-		for _, p := range k.curves {
-			if p.curve == c {
-				if name == c && p.unit != "" {
-					name += ", " + p.unit
-				}
-				if !slices.Contains(sizes, p.x) {
-					sizes = append(sizes, p.x)
-				}
-			}
-		}
-		if _, figure, ok := strings.Cut(name, ": "); ok {
-			name = figure // what comes before is the title of the section
-		}
-		fmt.Fprintf(&b, " %s |", name)
-	}
-	slices.Sort(sizes)
-	b.WriteString("\n|---|")
-	for range curves {
-		b.WriteString("---|")
-	}
-	b.WriteByte('\n')
-	for _, x := range sizes {
-		fmt.Fprintf(&b, "| %s |", formatThousands(x))
-		for _, c := range curves {
-			cell := "-"
-			for _, p := range k.curves {
-				if p.curve == c && p.x == x {
-					cell = formatNumber(p.y.median)
-				}
-			}
-			fmt.Fprintf(&b, " %s |", cell)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }
 
 func formatThousands(v float64) string {

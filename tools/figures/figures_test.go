@@ -117,9 +117,8 @@ func TestJudge(t *testing.T) {
 	if got := k.TargetCount(); got != "Of 1 targets 0 are met, 0 missed, 1 void, and 0 not measured." {
 		t.Errorf("count: %s", got)
 	}
-	if got, want := k.Medians("three one", "ops/s", "p99"), "| case | side | ops/s | p99, ms |\n|---|---|---|---|\n"+
-		"| get | ZooKeeper, void | 100 | 9 |\n|  | Rollcall | 110 | 0.009 |\n|  | Floor, void | 111 | 0.009 |\n"; got != want {
-		t.Errorf("medians:\n%s, want\n%s", got, want)
+	if got, want := string(k.figuresCSV()), "three,get,ops/s,,ZooKeeper,100,100,100,2,1,0\n"; !strings.Contains(got, want) {
+		t.Errorf("figures:\n%s, want\n%s", got, want)
 	}
 	if !k.isVoid("three", "get", "Rollcall", "ZooKeeper") || !k.isVoid("three", "get", floorSide) || k.isVoid("three", "get", "Rollcall") || k.isVoid("three", "set", "Rollcall", "ZooKeeper") {
 		t.Error("a row is not void because of one run on a side, or is void because of a side that does not count")
@@ -146,27 +145,11 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
-// The table of links has a line for each figure that was measured at any delay.
+// Links are measured if a part of any delay has runs.
 func TestLinks(t *testing.T) {
-	const runs = `{"row":"set","side":"ZooKeeper","round":1,"results":[{"latency":{"p50_us":12000}}]}
-{"row":"set","side":"Rollcall","round":1,"results":[{"latency":{"p50_us":6000}}]}
-{"row":"kill","side":"Rollcall","round":1,"results":[{"extra":[{"name":"longest gap of writes","value":90},{"name":"longest gap of writes, 10.47.0.1:31101","value":91}]}]}
-`
-	lines, err := parseLines([]byte(runs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := &measurements{
-		runsByPart: map[string][]recordedRun{"links-5ms": lines},
-		targets:    []target{{part: "three", row: "set"}, {part: "links", row: "set"}, {part: "links", row: "kill"}, {part: "links", row: "back"}},
-	}
-	want := `| case | figure | 1 ms: ZooKeeper | Rollcall | 5 ms: ZooKeeper | Rollcall | 25 ms: ZooKeeper | Rollcall |
-|---|---|---|---|---|---|---|---|
-| set | p50, ms | - | - | 12 | 6 | - | - |
-| kill | longest gap of writes, ms | - | - | - | 90 | - | - |
-`
-	if got := k.Links(); got != want || !k.HasLinks() {
-		t.Errorf("%t\n%s", k.HasLinks(), got)
+	k := &measurements{runsByPart: map[string][]recordedRun{"links-5ms": {{Row: "set", Side: "Rollcall"}}}}
+	if !k.HasLinks() {
+		t.Error("a delay was measured, but there are no links")
 	}
 	if k.runsByPart = nil; k.HasLinks() {
 		t.Error("nothing was measured, but there are links")
@@ -255,9 +238,8 @@ func TestWrite(t *testing.T) {
 		{"performance/observers.svg", "3 voters</text>"},
 		{"performance/observers-p50.svg", "one client at an observer"},
 		{"performance/observers-p99.svg", "</svg>"},
-		{"performance/details.md", "| 1 | 0 | - | - | - | - | 0.300, 1.40 | - | - |\n| 3 | 0 | 14000 | 100 | 80000 | 9 | - | - | - |\n| 3 | 4 | 7000 | 200 | - | - | - | - | 2, 4 |\n"},
+		{"performance/figures.csv", "observers,3+4 set 64x1,ops/s,,Rollcall,7000,7000,7000,1,0,0\n"},
 		{"sizing.md", "a set took 100 µs of CPU time in 3 voters, and each observer added 25 µs."},
-		{"performance/details.md", "| 1,000,000 | 800 | - |"},
 		{"sizing.md", "(not measured)"},
 		{"sizing.md", "| a node of 100 B in a snapshot | 180 B |"},
 	} {

@@ -1,5 +1,5 @@
-// Command figures writes the reports of the measuring scripts: tables in Markdown, pictures, and one list of
-// all curves (curves.csv). It measures nothing. It is a module of its own, so that its drawing libraries are
+// Command figures writes the reports of the measuring scripts: tables in Markdown, pictures, one list of all figures
+// (figures.csv) and one of all curves (curves.csv). It measures nothing. It is a module of its own, so that its drawing libraries are
 // not dependencies of Rollcall.
 package main
 
@@ -51,6 +51,9 @@ func writeReports(data, docs string) error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(pictures, "curves.csv"), k.curvesCSV(), 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(pictures, "figures.csv"), k.figuresCSV(), 0o644); err != nil {
 		return err
 	}
 	for _, p := range curvePictures() {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,36 +95,3 @@ func (k *measurements) observerSetText() string {
 }
 
 func (k *measurements) HasObservers() bool { return len(k.runsByPart["observers"]) > 0 }
-
-// Observers returns the table of ensembles with observers.
-func (k *measurements) Observers() string {
-	var b bytes.Buffer
-	b.WriteString("| voters | observers | sets/s | CPU of all members for a set, µs | gets/s | CPU for a get, µs |")
-	for _, role := range clientRoles {
-		fmt.Fprintf(&b, " set at %s: p50, p99, ms |", role)
-	}
-	b.WriteString("\n|---|---|---|---|---|---|---|---|---|\n")
-	cell := func(s spread) string {
-		if s.runs == 0 {
-			return "-"
-		}
-		return formatNumber(s.median)
-	}
-	for _, size := range k.observerEnsembles() {
-		fmt.Fprintf(&b, "| %d | %d |", size.voters, size.observers)
-		for _, load := range []string{setAtAll, getAtAll} {
-			fmt.Fprintf(&b, " %s | %s |", cell(size.loadSpread(k, load, "ops/s")),
-				cell(size.loadSpread(k, load, "server CPU per op")))
-		}
-		for _, role := range clientRoles {
-			p50, p99 := size.loadSpread(k, setAt+role, "p50"), size.loadSpread(k, setAt+role, "p99")
-			if p50.runs == 0 {
-				b.WriteString(" - |")
-				continue
-			}
-			fmt.Fprintf(&b, " %s, %s |", cell(p50), cell(p99))
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}

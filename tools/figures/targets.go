@@ -250,8 +250,14 @@ func (k *measurements) Targets() string {
 	}
 	var b strings.Builder
 	b.WriteString("| case | figure | ZooKeeper | Rollcall | target |\n|---|---|---|---|---|\n")
+	last := ""
 	for _, c := range order {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", c.row, figureTitle(c.figure), k.baselineCell(c.part, c.row, c.figure),
+		name := c.row
+		if name == last {
+			name = "" // the row above has it
+		}
+		last = c.row
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(c.figure), k.baselineCell(c.part, c.row, c.figure),
 			k.rowSpread(c.part, c.row, "Rollcall", c.figure), strings.Join(judged[c], "; "))
 	}
 	return b.String()
