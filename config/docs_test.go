@@ -7,11 +7,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"rollcall/internal/serverlist"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/configuration.md anew")
+var update = flag.Bool("update", false, "write the lists of docs/configuration.md anew")
 
-// The tables in docs/configuration.md match the program.
+// The lists in docs/configuration.md match the program.
 func TestConfigurationDocs(t *testing.T) {
 	const page = "../docs/configuration.md"
 	text, err := os.ReadFile(page)
@@ -20,8 +22,17 @@ func TestConfigurationDocs(t *testing.T) {
 	}
 	got := string(text)
 	want := got
-	for _, rows := range [][]string{servedRows(), refusedRows(), idleRows(), variableRows(), flagRows()} {
-		if want, err = withRows(want, rows); err != nil {
+	for _, of := range []struct {
+		begin string
+		rows  []string
+	}{
+		{"## Keys", servedRows()},
+		{"### Refused keys", refusedRows()},
+		{"### Keys without effect", idleRows()},
+		{"## Variables", variableRows()},
+		{"## Flags", flagRows()},
+	} {
+		if want, err = withRows(want, of.begin, of.rows); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -32,83 +43,129 @@ func TestConfigurationDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("the tables in %s differ from keys.go and environ.go; rewrite them with: go test ./config -run TestConfigurationDocs -update", page)
+		t.Errorf("the lists in %s differ from keys.go and environ.go; rewrite them with: go test ./config -run TestConfigurationDocs -update", page)
 	}
 }
 
-// withRows returns page with rows in place of the table that has the header rows[0]. It returns an
-// error if there is no such table.
-func withRows(page string, rows []string) (string, error) {
-	before, after, found := strings.Cut(page, rows[0]+"\n")
-	if !found {
-		return "", fmt.Errorf("there is no table with the header %s", rows[0])
+// withRows returns page with rows in place of those that it has after the line begin, the first of which begins as rows[0] does. It
+// returns an error if there are none.
+func withRows(page, begin string, rows []string) (string, error) {
+	mark := rows[0][:len("* `")]
+	_, after, found := strings.Cut(page, "\n"+begin+"\n")
+	i := strings.Index(after, "\n"+mark)
+	if !found || i < 0 {
+		return "", fmt.Errorf("there are no rows after %s", begin)
 	}
-	for strings.HasPrefix(after, "|") {
+	after = after[i+1:]
+	before := page[:len(page)-len(after)]
+	for strings.HasPrefix(after, mark) {
 		_, after, _ = strings.Cut(after, "\n")
 	}
 	return before + strings.Join(rows, "\n") + "\n" + after, nil
 }
 
-// servedRows, refusedRows, idleRows, variableRows and flagRows return the tables of the page, with their headers.
-func servedRows() []string {
-	rows := []string{"| Key | Default | Allowed | What it sets |", "|---|---|---|---|"}
+// servedRows, refusedRows, idleRows, variableRows and flagRows return the lists of the page.
+func servedRows() (rows []string) {
 	for _, k := range keys {
-		if k.status == served {
-			allowed := strings.ReplaceAll(cmp.Or(k.kind.allowed, "anything"), "<", `\<`)
-			rows = append(rows, fmt.Sprintf("| `%s` | %s | %s | %s |", k.name, cmp.Or(k.def, k.unset), allowed, k.doc))
+		if k.status != served {
+			continue
 		}
+		name, notes := k.name, []string{}
+		if k.def != "" {
+			name += "=" + k.def
+		}
+		if allowed := shortAllowed(k.kind.allowed); allowed != "" {
+			notes = append(notes, allowed)
+		}
+		if k.unset != "" && k.unset != "none" {
+			notes = append(notes, k.unset)
+		}
+		text := strings.TrimPrefix(strings.TrimPrefix(k.doc, "Own: "), "Own. ")
+		if text != k.doc {
+			notes = append(notes, "own")
+		}
+		note := ""
+		if len(notes) > 0 {
+			note = " (" + strings.Join(notes, "; ") + ")"
+		}
+		rows = append(rows, fmt.Sprintf("* `%s`%s: %s", name, note, text))
 	}
 	return rows
 }
 
+// shortAllowed returns what a value may be, or "" where the name or the text of the key says that.
+func shortAllowed(allowed string) string {
+	switch allowed {
+	case "true or false", "false or true", "yes or no", "a path", "text", "a name", "the path of a file with one line", "x509":
+		return ""
+	case serverlist.HostSyntax:
+		return "an address"
+	}
+	allowed = strings.ReplaceAll(allowed, " to 2147483647", " or more")
+	allowed = strings.NewReplacer(
+		" (ms)", " ms",
+		" (bytes)", " bytes",
+		", or -1 for the default", ", or -1",
+		"; bytes, or with K, M, G or T after the number", "",
+		"words with commas between them", "with commas",
+		", with commas between them", ", with commas",
+		", or both with a comma between them", "",
+		", with decimals", "",
+		"the class of ", "",
+		"<", `\<`,
+	).Replace(allowed)
+	return allowed
+}
+
 func refusedRows() []string {
-	rows := []string{"| Refused keys | Accepted value | Why |", "|---|---|---|"}
-	return append(rows, grouped(refused, func(k key) string { return cmp.Or(k.harmlessValue, "none") + " | " + k.doc })...)
+	return grouped(refused, func(k key) string {
+		if k.harmlessValue != "" {
+			return " (" + k.harmlessValue + "): " + k.doc
+		}
+		return ": " + k.doc
+	})
 }
 
 func idleRows() []string {
-	rows := []string{"| Keys without effect | Why |", "|---|---|"}
-	return append(rows, grouped(noEffect, func(k key) string { return k.doc })...)
+	return grouped(noEffect, func(k key) string { return ": " + k.doc })
 }
 
-// grouped returns a row for all keys of a status with the same cells, which the row has after their names.
-func grouped(of status, cells func(key) string) (rows []string) {
+// grouped returns an item for all keys of a status with the same text after their names.
+func grouped(of status, after func(key) string) (items []string) {
 	at := map[string]int{}
 	for _, k := range keys {
 		if k.status != of {
 			continue
 		}
-		text, name := cells(k), "`"+k.name+"`"
+		text, name := after(k), "`"+k.name+"`"
 		i, known := at[text]
 		if !known {
-			at[text] = len(rows)
-			rows = append(rows, "| "+name+" | "+text+" |")
+			at[text] = len(items)
+			items = append(items, "* "+name+text)
 			continue
 		}
-		rows[i] = strings.TrimSuffix(rows[i], " | "+text+" |") + ", " + name + " | " + text + " |"
+		items[i] = strings.TrimSuffix(items[i], text) + ", " + name + text
 	}
-	return rows
+	return items
 }
 
-func variableRows() []string {
-	rows := []string{"| Variable | Default | Sets |", "|---|---|---|"}
+func variableRows() (rows []string) {
 	for _, v := range allVariables() {
-		def := "none"
+		name := v.name
 		if v.def != "" {
-			def = "`" + v.def + "`"
+			name += "=" + v.def
 		}
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", v.name, def, cmp.Or(v.key, v.effect)))
+		rows = append(rows, fmt.Sprintf("* `%s`: %s", name, cmp.Or(v.key, v.effect)))
 	}
 	return rows
 }
 
-func flagRows() []string {
-	rows := []string{"| Flag | Sets |", "|---|---|"}
+func flagRows() (rows []string) {
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	new(Flags).Register(fs)
 	fs.VisitAll(func(f *flag.Flag) {
 		value, usage := flag.UnquoteUsage(f)
-		rows = append(rows, fmt.Sprintf("| `%s` | %s |", strings.TrimSpace("--"+f.Name+" "+value), usage))
+		rows = append(rows, fmt.Sprintf("* `%s`: %s", strings.TrimSpace("--"+f.Name+" "+value), usage))
 	})
 	return rows
 }

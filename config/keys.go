@@ -94,14 +94,13 @@ var mainKeys = []key{
 		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"},
 		flag: flagOption{"data", "`directory` of this member's data (dataDir)"},
 		kind: filePath(func(d *rawConfig) *string { return &d.Dir }), unset: "required",
-		doc: "directory of `myid`, and of this member's data in its subdirectory `rollcall`. An audit log without " +
-			"audit.file is in its subdirectory `audit`. Rollcall leaves everything else in it alone",
+		doc: "directory of `myid`, and of the member's data in its subdirectory `rollcall`. Rollcall leaves everything" +
+			" else in it alone",
 	},
 	{
 		name: "dataLogDir", env: variable{line: 2, name: "ZOO_DATA_LOG_DIR"},
 		kind: filePath(func(d *rawConfig) *string { return &d.LogDir }), unset: "dataDir",
-		doc: "directory of the log, which is in its subdirectory `rollcall`; neither of the two directories may be the " +
-			"subdirectory `rollcall` of the other",
+		doc: "directory of the log, in its subdirectory `rollcall`",
 	},
 	{
 		name: "clientPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.clientListener.port }),
@@ -127,27 +126,26 @@ var mainKeys = []key{
 	{
 		name: "syncLimit", env: variable{5, "ZOO_SYNC_LIMIT", "2"},
 		kind: wholeNumber(0, maxTicks, func(d *rawConfig) *int { return &d.SyncLimit }), unset: "required in an ensemble",
-		doc: "ticks. After so long a leader cuts off a silent member, a leader that cannot do its work hands over, and a " +
+		doc: "ticks after which a leader cuts off a silent member, a leader that cannot do its work hands over, and a " +
 			"member that cannot reach the leader closes its clients' connections",
 	},
 	{
 		name: "failover", kind: failoverTime(func(d *rawConfig) *time.Duration { return &d.HeartbeatTimeout }), def: "normal",
 		riskOf: riskOfFailover,
-		doc: "Rollcall's own: how many ms the leader may be silent before another member stands for election; fast: " +
-			"150, normal: 300, wan: 1000. All members should have the same ([sessions.md](sessions.md#a-leader-that-is-silent)). " +
-			"With links of up to 50 ms each way, no timeout needs to be longer than its default: a leader with `normal` kept its term there " +
-			"(in virtual time). Above, take `wan`",
+		doc: "Own: ms that the leader may be silent before another member stands for election; fast: 150, normal: 300," +
+			" wan: 1000. Set the same on all members ([sessions.md](sessions.md#a-leader-that-is-silent)). `normal` " +
+			"suffices for links of up to 50 ms each way",
 	},
 	{
 		name: "minSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MinTimeout }),
 		unset:  fmt.Sprint(server.DefaultMinTicks, " ticks"),
 		riskOf: riskOfMinTimeout,
-		doc:    "shortest session timeout granted, in ms; -1: the default",
+		doc:    "shortest session timeout granted, in ms",
 	},
 	{
 		name: "maxSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MaxTimeout }),
 		unset: fmt.Sprint(server.DefaultMaxTicks, " ticks"),
-		doc:   "longest session timeout granted, in ms; -1: the default",
+		doc:   "longest session timeout granted, in ms",
 	},
 	{
 		name: "maxClientCnxns", env: variable{8, "ZOO_MAX_CLIENT_CNXNS", "60"},
@@ -163,14 +161,13 @@ var mainKeys = []key{
 	{
 		name: "connection_throttle_tokens",
 		kind: wholeNumber(0, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.Tokens }), def: "0",
-		doc: "capacity of the connection throttle's bucket of tokens: opening or resuming a session takes one, and a " +
-			"connection that finds none is closed; 0: no throttle ([limits.md](limits.md#connection-throttle))",
+		doc: "capacity of the [connection throttle's](limits.md#connection-throttle) bucket of tokens; 0: no throttle",
 	},
 	{
 		name: "connection_throttle_fill_time",
 		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.FillTime }),
 		def:  valueText(admission.DefaultFillTime),
-		doc:  "ms after which tokens are added to the bucket, again and again",
+		doc:  "ms after which tokens are added, again and again",
 	},
 	{
 		name: "connection_throttle_fill_count",
@@ -181,43 +178,41 @@ var mainKeys = []key{
 	{
 		name: "connection_throttle_freeze_time",
 		kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
-		doc: "new sessions are also rejected at random, and this is the least time between two changes of the " +
-			"probability, in ms; -1: none is rejected at random",
+		doc: "least ms between two changes of the probability with which new sessions are rejected at random; -1: none is",
 	},
 	{
 		name: "connection_throttle_drop_increase",
 		kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }),
 		def:  valueText(admission.DefaultIncrease),
-		doc:  "added to that chance when the bucket is empty",
+		doc:  "added to that probability when the bucket is empty",
 	},
 	{
 		name: "connection_throttle_drop_decrease",
 		kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Decrease }),
 		def:  valueText(admission.DefaultDecrease),
-		doc:  "taken from that chance when few tokens are missing",
+		doc:  "taken from it when few tokens are missing",
 	},
 	{
 		name: "connection_throttle_decrease_ratio",
 		kind: fraction(0, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Ratio }), def: "0",
-		doc: "how many tokens may be missing then, as a share of the bucket; 0: none",
+		doc: "share of the bucket that may be missing then",
 	},
 	{
 		name: "connection_throttle_weight_enabled",
 		kind: boolean(func(d *rawConfig) *bool { return &d.Limits.Throttle.Weighted }), def: "false",
-		doc: "true: opening a session and resuming one take as many tokens as the next two keys say. " +
-			"connection_throttle_tokens and connection_throttle_fill_count then count new sessions, not tokens",
+		doc: "true: sessions take as many tokens as the next two keys say, and the keys above count new sessions",
 	},
 	{
 		name: "connection_throttle_global_session_weight",
 		kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.GlobalWeight }),
 		def:  valueText(admission.DefaultGlobalWeight),
-		doc:  "tokens that a new session takes, with weights",
+		doc:  "tokens of a new session",
 	},
 	{
 		name: "connection_throttle_renew_session_weight",
 		kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.RenewWeight }),
 		def:  valueText(admission.DefaultRenewWeight),
-		doc:  "tokens that resuming a session takes, with weights",
+		doc:  "tokens of a session that is resumed",
 	},
 	{
 		name: "jute.maxbuffer", kind: requestLimit(minMaxBuffer, maxMaxBuffer,
@@ -234,69 +229,67 @@ var mainKeys = []key{
 		name: "connectionOutstandingLimit",
 		kind: wholeNumber(1, maxConnInFlight, func(d *rawConfig) *int { return &d.Limits.MaxInFlight }),
 		def:  valueText(server.DefaultMaxInFlight),
-		doc:  "Rollcall's own: requests of one connection that wait for a reply; beyond that the connection is not read",
+		doc:  "Own: requests of one connection that wait for a reply. Beyond that it is not read",
 	},
 	{
 		name: "connectionUnreadLimit",
 		kind: wholeNumber(minUnread, maxUnread, func(d *rawConfig) *int { return &d.Limits.MaxUnread }),
 		def:  valueText(server.DefaultMaxUnread),
-		doc: "Rollcall's own: bytes of events and replies that a client may leave unread; beyond that its connection is " +
-			"closed",
+		doc:  "Own: bytes of events and replies that a client may leave unread. Beyond that its connection is closed",
 	},
 	{
 		name: "multiOperationLimit", kind: wholeNumber(1, maxMultiOps,
 			func(d *rawConfig) *int { return &d.Limits.MaxMultiOps }), def: valueText(server.DefaultMaxMultiOps),
-		doc: "Rollcall's own: operations of one multi; beyond that the connection is closed, as for a request that is too " +
-			"long",
+		doc: "Own: operations of one multi. Beyond that the connection is closed",
 	},
 	{
 		name: "pathLengthLimit", kind: wholeNumber(1<<10, maxPath, func(d *rawConfig) *int { return &d.Limits.MaxPath }),
 		def: valueText(server.DefaultMaxPath),
-		doc: "Rollcall's own: bytes of the path of a new node or of a watch; a longer one is rejected with -8 (bad " +
-			"arguments). A path has at most 128 levels, and 64 KiB only with a few",
+		doc: "Own: bytes of the path of a new node or a watch. A longer one is rejected with -8 (bad arguments). A " +
+			"path has at most 128 levels, and 64 KiB only with a few",
 	},
 	{
 		name: "aclEntryLimit", kind: wholeNumber(1, maxACL, func(d *rawConfig) *int { return &d.Limits.MaxACL }),
 		def: valueText(server.DefaultMaxACL),
-		doc: "Rollcall's own: entries of an access control list, after each entry of scheme `auth` stands for the " +
-			"client's identities; a longer one is rejected with -114 (invalid ACL)",
+		doc: "Own: entries of an access control list, counted after `auth` stands for the client's identities. A " +
+			"longer one is rejected with -114 (invalid ACL)",
 	},
 	{
 		name: "identityLimit", kind: wholeNumber(1, maxIdentities,
 			func(d *rawConfig) *int { return &d.Limits.MaxIdentities }), def: valueText(server.DefaultMaxIdentities),
-		doc: "Rollcall's own: identities of one connection, its address among them; one more is rejected with -115 " +
-			"(authentication failed), and the connection is closed. All of them together have at most 4 KiB",
+		doc: "Own: identities of one connection, its address among them. One more gets -115 (authentication failed), " +
+			"and the connection is closed. Together they have at most 4 KiB",
 	},
 	{
 		name: "clientMemoryLimit", kind: wholeNumber(MinClientMemory, maxClientMemory,
 			func(d *rawConfig) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
-		doc: "Rollcall's own: bytes for all connections together, of requests that wait, of replies and events that " +
-			"clients leave unread, and of watches, which may take half. When they are used up, large requests wait, and the " +
-			"connections that hold the most are closed",
+		doc: "Own: bytes for all connections together: waiting requests, unread replies and events, and watches, which" +
+			" may take half. When they are used up, large requests wait, and the connections that hold the most are " +
+			"closed",
 	},
 	{
 		name: "memoryLimit", kind: memoryLimit(func(d *rawConfig) *MemoryLimit { return &d.Memory }),
 		def: valueText(DefaultMemoryPercent) + "%",
-		doc: "Rollcall's own: memory in use above which this member rejects its clients' creates, and data and access " +
-			"control lists that grow, with -1 (system error). A percentage is that of the memory of the machine or the " +
-			"cgroup, or of GOMEMLIMIT if that is set; 0: no limit ([limits.md](limits.md#memory))",
+		doc: "Own: memory in use above which this member rejects [writes that add data](limits.md#memory) with -1 " +
+			"(system error). A percentage is that of the machine's or the cgroup's memory, or of GOMEMLIMIT; 0: no " +
+			"limit",
 	},
 	{
 		name: "handshakeTimeout", kind: millis(1, maxHandshake,
 			func(d *rawConfig) *time.Duration { return &d.Limits.Handshake }), def: valueText(server.DefaultHandshake),
-		doc: "Rollcall's own: ms from accepting a connection to its session, including the wait for a leader, which takes " +
-			"at most a third of the session's timeout",
+		doc: "Own: ms from accepting a connection to its session. The wait for a leader takes at most a third of the " +
+			"session's timeout",
 	},
 	{
 		name: "readConsistency", kind: eitherWord("linearizable", "sequential",
 			func(d *rawConfig) *bool { return &d.LinearizableReads }), def: "sequential",
-		doc: "Rollcall's own. sequential: a read may be stale unless it follows a sync, as in ZooKeeper. linearizable: no " +
-			"read is stale, and each waits for the leader",
+		doc: "Own. sequential: a read may be stale unless it follows a sync, as in ZooKeeper. linearizable: no read is" +
+			" stale, and each waits for the leader",
 	},
 	{
 		name: readOnlyKey, kind: boolean(func(d *rawConfig) *bool { return &d.ReadOnlyMode }), def: "false",
-		doc: "true: while no leader is known, clients that ask for a read-only server are served in sessions that only " +
-			"read ([sessions.md](sessions.md#read-only-mode)), and isro is always enabled; not with readConsistency=linearizable",
+		doc: "true: while no leader is known, clients that ask for a read-only server get " +
+			"[sessions that only read](sessions.md#read-only-mode), and isro is enabled. Not with readConsistency=linearizable",
 	},
 	{
 		name: "snapCount", kind: wholeNumber(2, maxCount, func(d *rawConfig) *uint64 { return &d.SnapCount }),
@@ -307,53 +300,52 @@ var mainKeys = []key{
 	{
 		name: "storeStallLimit", kind: millis(minStall, maxStall,
 			func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: valueText(DefaultStallLimit),
-		doc: "Rollcall's own: ms that writing or applying the log may hang. After that a leader gives up, and any member " +
-			"closes its clients' connections",
+		doc: "Own: ms that writing or applying the log may hang. After that a leader gives up, and any member closes " +
+			"its clients' connections",
 	},
 	{
 		name: "slowRequestThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Request }), unset: "100, or a tenth of tickTime if that is more",
-		doc: "Rollcall's own: ms that a client's request takes before `rollcall slow` shows where its time went " +
-			"([admin.md](admin.md#slow-requests))",
+		doc: "Own: ms that a client's request takes before `rollcall slow` [shows where its time " +
+			"went](admin.md#slow-requests)",
 	},
 	{
 		name: "slowReadThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Read }),
-		unset: likeSlowRequest, doc: "Rollcall's own: the same for reads, watches, syncs and logins",
+		unset: likeSlowRequest, doc: "Own: the same for reads, watches, syncs and logins",
 	},
 	{
 		name: "slowWriteThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Write }),
-		unset: likeSlowRequest, doc: "Rollcall's own: the same for writes, creates and multis",
+		unset: likeSlowRequest, doc: "Own: the same for writes, creates and multis",
 	},
 	{
 		name: "slowSessionThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Session }),
-		unset: likeSlowRequest, doc: "Rollcall's own: the same for pings and for the ends of sessions",
+		unset: likeSlowRequest, doc: "Own: the same for pings and ends of sessions",
 	},
 	{
 		name: "fsync.warningthresholdms", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Sync }),
 		def: valueText(disk.DefaultSlowSync),
-		doc: "ms that writing to the log may take, until it is on disk. A write that takes as long or longer is a line `slow sync` of the log, and " +
-			"`rollcall slow` shows it with the requests that were under way",
+		doc: "ms after which a write to the log leaves a line `slow sync`. `rollcall slow` shows it with the requests " +
+			"that were under way",
 	},
 	{
 		name: "4lw.commands.whitelist", env: variable{line: 11, name: "ZOO_4LW_COMMANDS_WHITELIST"},
 		kind: commaList(func(d *rawConfig) *[]string { return &d.CommandWhitelist }), def: "srvr",
-		doc: "enabled four-letter commands; `*`: all; srvr always is",
+		doc: "enabled four-letter commands; `*`: all. srvr always is",
 	},
 	{
 		name: "admin.enableServer", env: variable{10, "ZOO_ADMINSERVER_ENABLED", "true"},
 		kind: boolean(func(d *rawConfig) *bool { return &d.adminListener.enabled }), def: "true",
-		doc: "true: operators are served over HTTP ([admin.md](admin.md))",
+		doc: "true: operators are served [over HTTP](admin.md)",
 	},
 	{
 		name: "admin.serverAddress", kind: hostName(func(d *rawConfig) *string { return &d.adminListener.host }),
 		def:    "127.0.0.1",
 		riskOf: riskOfAddress,
-		doc: "address for HTTP; for other machines than this one, set another address, and admin.tokenFile or " +
-			"DigestAuthenticationProvider.superDigest",
+		doc:    "address for HTTP. For other machines, also set admin.tokenFile or DigestAuthenticationProvider.superDigest",
 	},
 	{
 		name: "admin.serverPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.adminListener.port }),
 		def: "8080",
-		doc: "port for HTTP; 0: the system chooses one. If the port is in use, the member warns and runs without HTTP",
+		doc: "port for HTTP; 0: the system chooses one. If it is in use, the member warns and runs without HTTP",
 	},
 	{
 		name: "admin.commandURL", kind: urlPath(func(d *rawConfig) *string { return &d.HTTP.CommandURL }),
@@ -363,7 +355,7 @@ var mainKeys = []key{
 	{
 		name: "admin.idleTimeout", kind: millis(1, maxMillis,
 			func(d *rawConfig) *time.Duration { return &d.HTTP.IdleTimeout }), def: valueText(admin.DefaultIdleTimeout),
-		doc: "ms after which an HTTP connection without a request is closed",
+		doc: "ms after which an idle HTTP connection is closed",
 	},
 	{
 		name: "admin.snapshot.enabled",
@@ -379,17 +371,17 @@ var mainKeys = []key{
 		name: "admin.rateLimiterIntervalInMS",
 		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.SnapshotInterval }),
 		def:  valueText(admin.DefaultSnapshotInterval),
-		doc:  "least ms between two AdminServer commands snapshot of a member, and between two AdminServer commands restore",
+		doc:  "least ms between two snapshot commands of a member, and between two restore commands",
 	},
 	{
 		name: "admin.tokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.TokenFile }), unset: "none",
-		doc: "Rollcall's own: file with a token of 16 to 4096 bytes, which administrators send as `Authorization: Bearer " +
-			"TOKEN`. It is read at the start. A file that others may read is rejected (chmod 600)",
+		doc: "Own: file with the token of [administrators](admin.md#credentials), 16 to 4096 bytes, read at the start." +
+			" A file that others may read is rejected (chmod 600)",
 	},
 	{
 		name: "admin.forceHttps", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.ForceHTTPS }), def: "false",
-		doc: "true: HTTPS alone is served at admin.serverPort, with the keys of ssl.quorum.keyStore.location and " +
-			"ssl.quorum.trustStore.location; wins over admin.portUnification",
+		doc: "true: only HTTPS is served at admin.serverPort, with the files of ssl.quorum.keyStore and " +
+			"ssl.quorum.trustStore; wins over admin.portUnification",
 	},
 	{
 		name: "admin.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.UnifyPorts }), def: "false",
@@ -397,45 +389,42 @@ var mainKeys = []key{
 	},
 	{
 		name: "admin.needClientAuth", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.NeedClientAuth }), def: "false",
-		doc: "true: over HTTPS, a client must show a certificate that ssl.quorum.trustStore.location believes. Without " +
-			"the key it may",
+		doc: "true: over HTTPS, a client must show a certificate that ssl.quorum.trustStore accepts. Otherwise it may",
 	},
 	{
 		name: "admin.readTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.ReadTokenFile }),
 		unset: "none",
-		doc:   "Rollcall's own: file with a token like that of admin.tokenFile, which reads and changes nothing",
+		doc:   "Own: file with a token that reads and changes nothing",
 	},
 	{
 		name: "admin.metricsTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.MetricsTokenFile }),
 		unset: "none",
-		doc:   "Rollcall's own: file with a token like that of admin.tokenFile, which reads /metrics and nothing else",
+		doc:   "Own: file with a token that reads only /metrics",
 	},
 	{
 		name: "admin.localReads", kind: localReads(func(d *rawConfig) *admin.LocalReads { return &d.HTTP.LocalReads }),
 		def:    "state",
 		riskOf: riskOfLocalReads,
-		doc: "Rollcall's own: what a caller without credentials may read over HTTP from the member's machine, and with " +
-			"four-letter commands. `none`: nothing. `state`: the state of members and clients, but no data of nodes, and no " +
-			"path below a node that needs a permission to read. `data`: all paths, and the data of nodes that need no " +
-			"permission ([admin.md](admin.md#what-is-shown-without-credentials))",
+		doc: "Own: what HTTP on the member's machine and four-letter commands [show without " +
+			"credentials](admin.md#what-is-shown-without-credentials)",
 	},
 	{
 		name: "admin.hosts", kind: commaList(func(d *rawConfig) *[]string { return &d.HTTP.Hosts }), unset: "none",
-		doc: "Rollcall's own: names for this member that the Host header of a request without credentials may have, " +
-			"besides addresses, localhost, the name of the machine, that of its server line and admin.serverAddress; `*`: any",
+		doc: "Own: further names that the [Host header](admin.md#requests-of-web-pages) of a request without " +
+			"credentials may have; `*`: any",
 	},
 	{
 		name: loopbackTrustKey, kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.DistrustLoopback }),
 		def: "true",
-		doc: "Rollcall's own: false: over HTTP, only a request at the socket in dataDir is from the member's machine, and not " +
-			"one over a loopback address, which a proxy may have passed on ([admin.md](admin.md#proxies-on-the-members-machine))",
+		doc: "Own: false: over HTTP, only requests at the socket in dataDir are from the member's machine, and not those over " +
+			"loopback, which [a proxy](admin.md#proxies-on-the-members-machine) may have passed on",
 	},
 	{
 		name: "metricsProvider.className",
 		kind: metricsProvider(func(d *rawConfig) *bool { return &d.metricsListener.enabled }), unset: "none",
 		riskOf: riskOfMetrics,
 		doc: "Prometheus's: /metrics is also served at metricsProvider.httpPort, to everybody who reaches it. The " +
-			"others: nothing besides admin.serverPort",
+			"others: only at admin.serverPort",
 	},
 	{
 		name: "metricsProvider.httpHost", kind: hostName(func(d *rawConfig) *string { return &d.metricsListener.host }),
@@ -450,73 +439,67 @@ var mainKeys = []key{
 	{
 		name: "metricsProvider.exportJvmInfo",
 		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.BareMetrics }), def: "true",
-		doc: "false: /metrics leaves out the metrics of the Go runtime and of the process",
+		doc: "false: /metrics leaves out those of the Go runtime and the process",
 	},
 	{
 		name: "autoRebalance", kind: wholeNumber(0, admin.MaxRebalanceRate,
 			func(d *rawConfig) *int { return &d.AutoRebalance }), def: "0",
-		doc: "Rollcall's own: while the leader has this key, a member with clearly more clients than its share closes so " +
-			"many connections in a second, and these clients move to other members. If it is 0, none are closed " +
-			"([members.md](members.md#rebalancing-the-clients))",
+		doc: "Own: while the leader has this key, members with clearly more clients than their share close that many " +
+			"connections in a second ([members.md](members.md#rebalancing-the-clients)); 0: none",
 	},
 	{
 		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"},
 		flag: flagOption{"log-format", "format of the log: text or json (logFormat)"},
 		kind: eitherWord("json", "text", func(d *rawConfig) *bool { return &d.Log.JSON }), def: "text",
-		doc: "Rollcall's own: a line of the log is text, or a JSON object ([logs.md](logs.md))",
+		doc: "Own: format of the [log's](logs.md) lines",
 	},
 	{
 		name: "logLevel", env: variable{line: 21, name: "ROLLCALL_LOG_LEVEL"},
 		flag: flagOption{"log-level", "`level` from which on events are logged: debug, info, warn or error (logLevel)"},
 		kind: logLevel(func(d *rawConfig) *slog.Level { return &d.Log.Level }), def: "info",
-		doc: "Rollcall's own: events of this level and of higher ones are in the log. A running member reads it again at " +
-			"SIGHUP ([logs.md](logs.md))",
+		doc: "Own: least level of events in the log. A running member reads it again at SIGHUP",
 	},
 	{
 		name: "audit.enable", kind: boolean(func(d *rawConfig) *bool { return &d.Audit.Enable }), def: "false",
-		doc: "true: the audit log has a line for each change of a client, each session that begins or ends, each failed " +
-			"authentication and each act of an administrator ([audit.md](audit.md))",
+		doc: "true: there is an [audit log](audit.md)",
 	},
 	{
 		name: "audit.required", kind: boolean(func(d *rawConfig) *bool { return &d.Audit.Required }), def: "false",
-		doc: "Rollcall's own: true: a change of a client or an administrator waits until a line about it is on the disk, " +
-			"and is rejected if the audit log cannot be written ([audit.md](audit.md#no-change-without-a-line)). It needs " +
-			"audit.enable",
+		doc: "Own: true: no change without a [line on the disk](audit.md#no-change-without-a-line). Needs audit.enable",
 	},
 	{
 		name: "audit.format", kind: eitherWord("zookeeper", "json",
 			func(d *rawConfig) *bool { return &d.Audit.ZooKeeperFormat }), def: "json",
-		doc: "Rollcall's own: a line of the audit log is a JSON object, or as in ZooKeeper's",
+		doc: "Own: lines as JSON objects, or as in ZooKeeper's audit log",
 	},
 	{
 		name: "audit.file", kind: auditFile(), unset: "`audit/audit.log` in dataDir",
-		doc: "Rollcall's own: file of the audit log. Each member needs its own. `-` is standard output",
+		doc: "Own: file of the audit log, one for each member. `-` is standard output",
 	},
 	{
 		name: "audit.fileSize", kind: wholeNumber(minAuditFile, maxAuditFile,
 			func(d *rawConfig) *int64 { return &d.Audit.MaxFileSize }), def: valueText(audit.DefaultMaxFileSize),
-		doc: "Rollcall's own: bytes of that file at which it is renamed to audit.file with `.1` at its end, and a new one " +
-			"begins",
+		doc: "Own: bytes at which that file is renamed to audit.file.1, and a new one begins",
 	},
 	{
 		name: "audit.files", kind: wholeNumber(1, maxAuditFiles, func(d *rawConfig) *int { return &d.Audit.KeptFiles }),
 		def: valueText(audit.DefaultKeptFiles),
-		doc: "Rollcall's own: old files of the audit log that are kept",
+		doc: "Own: old files of the audit log that are kept",
 	},
 	{
 		name: "backup.dir", kind: filePath(func(d *rawConfig) *string { return &d.Backup.Dir }), unset: "no backups are made",
-		doc: "Rollcall's own: directory where this member puts backups by itself " +
-			"([backup.md](backup.md#regular-backups)). It must exist; members may share it",
+		doc: "Own: directory for this member's [regular backups](backup.md#regular-backups). It must exist; members " +
+			"may share it",
 	},
 	{
 		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery,
 			func(d *rawConfig) *time.Duration { return &d.Backup.Interval }), def: valueText(backup.DefaultInterval),
-		doc: "Rollcall's own: time in ms from one of these backups to the next",
+		doc: "Own: ms from one of these backups to the next",
 	},
 	{
 		name: "backup.keep", kind: wholeNumber(1, maxBackups, func(d *rawConfig) *int { return &d.Backup.KeptFiles }),
 		def: valueText(backup.DefaultKeptFiles),
-		doc: "Rollcall's own: how many of these backups are kept. The oldest is deleted when a newer one has been read back",
+		doc: "Own: number of these backups that are kept",
 	},
 	{
 		name: "skipACL", kind: yesNo(func(d *rawConfig) *bool { return &d.Rules.SkipACL }), def: "no",
@@ -534,19 +517,19 @@ var mainKeys = []key{
 	{
 		name: "dataQuota", kind: byteSize(minDataQuota, maxSize, func(d *rawConfig) *uint64 { return &d.Rules.DataQuota }),
 		def: "0",
-		doc: "Rollcall's own: bytes of all paths, data and access control lists. A write that would add bytes beyond that " +
-			"is rejected with -1 (system error); 0: no quota; the leader's value counts " +
-			"([limits.md](limits.md#quota-of-all-data))",
+		doc: "Own: bytes of all paths, data and access control lists. A write that would exceed this " +
+			"[quota](limits.md#quota-of-all-data) is rejected with -1 (system error); 0: no quota; the leader's value" +
+			" counts",
 	},
 	{
 		name: jaasKey, kind: filePath(func(d *rawConfig) *string { return &d.loginKeys.jaasFile }), unset: "none",
-		doc: "path of a JAAS file with the users who may log in by SASL ([security.md](security.md#passwords-and-sasl)); " +
-			"as in ZooKeeper, also as `-D` in SERVER_JVMFLAGS. A running member reads the file again at SIGHUP",
+		doc: "JAAS file with the users who may [log in by SASL](security.md#passwords-and-sasl); also as `-D` in " +
+			"SERVER_JVMFLAGS. It is read again at SIGHUP",
 	},
 	{
 		name: "sasl.serverconfig", kind: nonEmptyText("a name",
 			func(d *rawConfig) *string { return &d.loginKeys.jaasSection }), def: "Server",
-		doc: "section of the JAAS file that has the users",
+		doc: "section of the JAAS file with the users",
 	},
 	{
 		name: "superUser", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.Login.SuperUser }),
@@ -556,8 +539,7 @@ var mainKeys = []key{
 	{
 		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.requireSASL }),
 		def: "false",
-		doc: "true: a client is served only after it has logged in by SASL; other requests get -124, and its connection " +
-			"is closed",
+		doc: "true: a client is served only after a login by SASL. Other requests get -124, and the connection is closed",
 	},
 	{
 		name: "allowSaslFailedClients", kind: boolean(func(d *rawConfig) *bool { return &d.Login.KeepFailed }), def: "false",
@@ -573,14 +555,14 @@ var mainKeys = []key{
 		name: "enforce.auth.schemes", kind: authSchemes(func(d *rawConfig) *[]string { return &d.loginKeys.acceptedSchemes }),
 		unset:  "none",
 		riskOf: riskOfSchemes,
-		doc:    "the schemes, with commas between them; sessionRequireClientSASLAuth=true wins over both keys",
+		doc:    "these schemes. sessionRequireClientSASLAuth=true wins over both keys",
 	},
 	{
 		name: "znode.container.checkIntervalMs",
 		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.Interval }),
 		def:  valueText(leader.DefaultReapInterval),
-		doc: "ms between two searches for containers and nodes with a TTL that are due for removal; the leader's value " +
-			"counts. While the leader's clock is not trusted, none is removed ([clocks.md](clocks.md))",
+		doc: "ms between two searches for containers and TTL nodes to remove; the leader's value counts. None is " +
+			"removed while the leader's [clock](clocks.md) is not trusted",
 	},
 	{
 		name: "znode.container.maxPerMinute",
@@ -591,19 +573,18 @@ var mainKeys = []key{
 	{
 		name: "znode.container.maxNeverUsedIntervalMs",
 		kind: millis(0, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.NeverUsed }), def: "0",
-		doc: "ms after its last change that an empty container which never had a child is removed, too; 0: never; the " +
-			"leader's value counts",
+		doc: "ms after which a container that never had a child is removed, too; 0: never; the leader's value counts",
 	},
 	{
 		name: "DigestAuthenticationProvider.enabled",
 		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.NoDigest }), def: "true",
-		doc: "false: no client can authenticate with a password in the scheme digest, and the super user not over HTTP",
+		doc: "false: nobody can authenticate with a password in the scheme digest, the super user neither",
 	},
 	{
 		name: "DigestAuthenticationProvider.digestAlg",
 		kind: digestAlg(func(d *rawConfig) *digest.Algorithm { return &d.Digest }), def: "SHA1",
-		doc: "hash of passwords in the scheme digest, in any case of letters. All members must have the same one, and " +
-			"ACLs keep the digests that they have ([security.md](security.md#passwords))",
+		doc: "hash of [passwords](security.md#passwords) in the scheme digest. Set the same on all members. Digests in" +
+			" ACLs stay as they are",
 	},
 	{
 		name: "DigestAuthenticationProvider.superDigest", isSecret: true,
@@ -614,14 +595,13 @@ var mainKeys = []key{
 		name: "DigestAuthenticationProvider.superDigestPath", unset: "none",
 		kind: secretFile("DigestAuthenticationProvider.superDigest",
 			superDigest(func(d *rawConfig) *string { return &d.SuperDigest })),
-		doc: "Rollcall's own: file whose first line is the value of DigestAuthenticationProvider.superDigest, so that it " +
-			"is in no command line and no zoo.cfg. If others may read it, there is a warning (chmod 600)",
+		doc: "Own: file whose first line is that value",
 	},
 	{
 		name: "secureClientPort", kind: wholeNumber(0, maxPort, func(d *rawConfig) *int { return &d.secureListener.port }),
 		unset: "none",
-		doc: "port for clients over TLS, which needs ssl.keyStore.location and, unless ssl.clientAuth=none, " +
-			"ssl.trustStore.location; 0: the system chooses one. [security.md](security.md#clients) has an example",
+		doc: "port for clients [over TLS](security.md#clients); needs ssl.keyStore.location and, unless " +
+			"ssl.clientAuth=none, ssl.trustStore.location; 0: the system chooses one",
 	},
 	{
 		name: "secureClientPortAddress", kind: hostName(func(d *rawConfig) *string { return &d.secureListener.host }),
@@ -631,12 +611,12 @@ var mainKeys = []key{
 	{
 		name: "client.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.UnifiedPort }),
 		def: "false",
-		doc: "clientPort takes connections over TLS, too, so that clients can be changed one by one",
+		doc: "true: clientPort takes TLS, too",
 	},
 	{
 		name: "ssl.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Key.Location }),
 		unset: "none",
-		doc:   "file with the private key, its certificate and the chain to an authority, which the member shows to clients",
+		doc:   "file with the private key, its certificate and the chain to an authority, for clients",
 	},
 	{
 		name: "ssl.keyStore.password",
@@ -648,17 +628,17 @@ var mainKeys = []key{
 		name: "ssl.keyStore.passwordPath", unset: "none",
 		kind: secretFile("ssl.keyStore.password",
 			nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password })),
-		doc: "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+		doc: "file whose first line is the password",
 	},
 	{
 		name: "ssl.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Key.Type }),
 		unset: "by the file's extension: .pem, .p12, .pfx or .jks",
-		doc:   "format of the file. Files of PKCS12 and JKS are told apart by their content, as Java does",
+		doc:   "format of the file. PKCS12 and JKS are told apart by content, as in Java",
 	},
 	{
 		name: "ssl.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Location }),
 		unset: "none",
-		doc:   "file with the authorities whose certificates clients may show",
+		doc:   "file with the authorities of clients' certificates",
 	},
 	{
 		name: "ssl.trustStore.password",
@@ -670,17 +650,17 @@ var mainKeys = []key{
 		name: "ssl.trustStore.passwordPath", unset: "none",
 		kind: secretFile("ssl.trustStore.password",
 			nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password })),
-		doc: "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+		doc: "file whose first line is the password",
 	},
 	{
 		name: "ssl.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Type }),
 		unset: "by the file's extension",
-		doc:   "format of the file, as with ssl.keyStore.type",
+		doc:   "format of the file",
 	},
 	{
 		name: "ssl.clientAuth", kind: clientAuth(func(d *rawConfig) *keystore.ClientAuth { return &d.ClientTLS.Terms.Auth }),
 		def: "need",
-		doc: "need: a client over TLS must show a certificate; want: it may; none: it is not requested. The subject is an " +
+		doc: "need: a client over TLS must show a certificate; want: it may; none: it is not asked. The subject is an " +
 			"identity of the scheme x509",
 	},
 	{
@@ -695,20 +675,20 @@ var mainKeys = []key{
 	{
 		name: "ssl.ciphersuites", kind: cipherSuites(func(d *rawConfig) *[]uint16 { return &d.ClientTLS.Terms.Ciphers }),
 		unset: "those that Go chooses",
-		doc:   "cipher suites of TLS 1.2, by Java's names. All of TLS 1.3 are always allowed",
+		doc:   "cipher suites of TLS 1.2, by Java's names. Those of TLS 1.3 are always allowed",
 	},
 	{
 		name: "ssl.crl", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.CRL }), def: "false",
-		doc: "a client's certificate is believed only if a current list of its issuer, in ssl.crl.location, does not have it",
+		doc: "true: a client's certificate is accepted only if a current list of its issuer in ssl.crl.location does " +
+			"not have it",
 	},
 	{
 		name: "ssl.crl.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.CRLs }), unset: "none",
-		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from " +
-			"the network",
+		doc: "Own: file with lists of revoked certificates, in PEM or DER",
 	},
 	{
 		name: "ssl.authProvider", kind: onlyWord("x509"), def: "x509",
-		doc: "what makes an identity of a client's certificate. Java classes cannot be loaded",
+		doc: "what makes an identity of a client's certificate",
 	},
 	{
 		name: "ssl.handshakeDetectionTimeoutMillis",
@@ -720,13 +700,12 @@ var mainKeys = []key{
 		name: "netty.server.outstandingHandshake.limit",
 		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.ClientTLS.MaxHandshakes }),
 		def:  valueText(server.DefaultHandshakes),
-		doc: "handshakes of TLS under way. Above it, a new client gets the place of the one whose first message has been " +
-			"incomplete for longest. If there is none, it is rejected and tries another member",
+		doc: "TLS handshakes under way. Above it, a new client replaces the one whose first message has been " +
+			"incomplete for longest, or is rejected",
 	},
 	{
 		name: "client.certReload", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.CertReload }), def: "true",
-		doc: "files with keys and certificates for clients are reloaded when they change. SIGHUP reloads them at once, " +
-			"with or without this key",
+		doc: "files with keys and certificates for clients are reloaded when they change, and not only at SIGHUP",
 	},
 	{
 		name: "X509AuthenticationProvider.superUser",
@@ -740,9 +719,8 @@ var mainKeys = []key{
 	{
 		name: "serverIdFromHostname", env: variable{line: 22, name: "ROLLCALL_ID_FROM_HOSTNAME"},
 		kind: boolean(func(d *rawConfig) *bool { return &d.idFromHost }), def: "false",
-		doc: "Rollcall's own. true: the name of the machine ends in a dash and a number from 0 to 254, as in a " +
-			"StatefulSet of Kubernetes, and this member's number is one more. It is written to `myid`, and a `myid` with " +
-			"another number is an error",
+		doc: "Own. true: the machine's name ends in a dash and a number from 0 to 254, as in a StatefulSet, and this " +
+			"member's number is one more. It is written to `myid`, which must not have another one",
 	},
 	{
 		name: "standaloneEnabled", env: variable{9, "ZOO_STANDALONE_ENABLED", "true"},
@@ -752,17 +730,17 @@ var mainKeys = []key{
 	{
 		name: "peerType", kind: eitherWord("observer", "participant", func(d *rawConfig) *bool { return &d.isObserver }),
 		def: "participant",
-		doc: "participant: this member votes; observer: it does not. Its server line says so, too (`:observer`), and " +
-			"counts if the two differ; the member warns then",
+		doc: "participant: this member votes; observer: it does not. If its server line differs, that counts, and the " +
+			"member warns",
 	},
 	{
 		name: "reconfigEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.Reconfig }), def: "false",
-		doc: "true: clients that may write `/zookeeper/config` can change the list of servers (`reconfig`). The value of " +
-			"the leader counts, from the beginning of its term. Operators can change the list with either value",
+		doc: "true: clients that may write `/zookeeper/config` can change the list of servers (`reconfig`). The " +
+			"leader's value counts, from the beginning of its term. Operators always can",
 	},
 	{
 		name: "dynamicConfigFile", kind: filePath(func(d *rawConfig) *string { return &d.dynamicFile }), unset: "none",
-		doc: "file with the server lines, and nothing else; then zoo.cfg has none. It is read at the start and never written",
+		doc: "file with the server lines, and nothing else; then zoo.cfg has none. It is never written",
 	},
 	{
 		name: "quorumListenOnAllIPs", kind: boolean(func(d *rawConfig) *bool { return &d.ListenOnAllIPs }), def: "false",
@@ -771,22 +749,19 @@ var mainKeys = []key{
 	{
 		name: "ensembleSecretFile", env: variable{line: 23, name: "ROLLCALL_ENSEMBLE_SECRET_FILE"},
 		kind: filePath(func(d *rawConfig) *string { return &d.Trust.SecretFile }), unset: "none",
-		doc: "Rollcall's own: file with the secret of 16 to 1024 characters that all members share. With it the " +
-			"connections between members are TLS, and both ends prove that they have the secret " +
-			"([security.md](security.md#members)). For a rotation the file has two secrets, one on a line. It is reloaded " +
-			"when it changes and at SIGHUP",
+		doc: "Own: file with the [secret](security.md#members) of 16 to 1024 characters that all members share; two " +
+			"secrets, one on a line, during a rotation. It is reloaded when it changes and at SIGHUP",
 	},
 	{
 		name: "sslQuorum", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.ShowCertificates }), def: "false",
-		doc: "true: the connections between members are TLS, and each member shows a certificate for the host in its " +
-			"server line ([security.md](security.md#certificates-of-members)). It needs ssl.quorum.keyStore.location and " +
-			"ssl.quorum.trustStore.location",
+		doc: "true: members show each other [certificates](security.md#certificates-of-members). Needs " +
+			"ssl.quorum.keyStore.location and ssl.quorum.trustStore.location",
 	},
 	{
 		name: "ssl.quorum.keyStore.location",
 		kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Location }), unset: "none",
-		doc: "file with this member's private key, its certificate and the chain to an authority. It is reloaded when it " +
-			"changes and at SIGHUP",
+		doc: "file with this member's private key, its certificate and the chain to an authority. It is reloaded when " +
+			"it changes and at SIGHUP",
 	},
 	{
 		name:  "ssl.quorum.keyStore.password",
@@ -798,7 +773,7 @@ var mainKeys = []key{
 		name: "ssl.quorum.keyStore.passwordPath", unset: "none",
 		kind: secretFile("ssl.quorum.keyStore.password",
 			nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password })),
-		doc: "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+		doc: "file whose first line is the password",
 	},
 	{
 		name:  "ssl.quorum.keyStore.type",
@@ -809,7 +784,7 @@ var mainKeys = []key{
 	{
 		name: "ssl.quorum.trustStore.location",
 		kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Location }), unset: "none",
-		doc: "file with the authorities of the members' certificates. It is read again when it changes and at SIGHUP",
+		doc: "file with the authorities of the members' certificates. It is reloaded when it changes and at SIGHUP",
 	},
 	{
 		name:  "ssl.quorum.trustStore.password",
@@ -821,7 +796,7 @@ var mainKeys = []key{
 		name: "ssl.quorum.trustStore.passwordPath", unset: "none",
 		kind: secretFile("ssl.quorum.trustStore.password",
 			nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password })),
-		doc: "file whose first line is the password. If others may read it, there is a warning (chmod 600)",
+		doc: "file whose first line is the password",
 	},
 	{
 		name:  "ssl.quorum.trustStore.type",
@@ -838,20 +813,19 @@ var mainKeys = []key{
 	{
 		name: "ssl.quorum.crl", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Certificates.CheckRevocation }),
 		def: "false",
-		doc: "a member's certificate is believed only if a current list of its issuer, in ssl.quorum.crl.location, does " +
-			"not have it",
+		doc: "true: a member's certificate is accepted only if a current list of its issuer in ssl.quorum.crl.location" +
+			" does not have it",
 	},
 	{
 		name: "ssl.quorum.crl.location",
 		kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.RevocationFile }), unset: "none",
-		doc: "Rollcall's own: file with the lists of revoked certificates, in PEM or DER. Lists are never fetched from " +
-			"the network",
+		doc: "Own: file with lists of revoked certificates, in PEM or DER",
 	},
 	{
 		name: "portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.AcceptPlain }), def: "false",
 		riskOf: riskOfPlainMembers,
-		doc: "true: plain connections of members are accepted beside TLS, and opened to members that know no TLS: for " +
-			"the time in which members are moved to ensembleSecretFile or sslQuorum one by one",
+		doc: "true: plain connections between members are accepted and opened beside TLS, while members are " +
+			"[moved](security.md#move-an-ensemble-while-it-runs) to a secret or certificates",
 	},
 
 	{name: "group.N", unset: "none", status: refused, doc: noQuorumWeights},
@@ -880,7 +854,7 @@ var mainKeys = []key{
 	{name: "clientTcpKeepAlive", def: "false", status: noEffect, harmlessValue: "true", doc: "keep-alive is always on", kind: boolean(nil)},
 	{
 		name: "serverCnxnFactory", unset: "none", status: noEffect, harmlessValue: "*",
-		doc: "there is one kind of connections, which serves TLS, too",
+		doc: "one kind of connections serves TLS, too",
 	},
 	{
 		name: "forceSync", def: "yes", status: noEffect, harmlessValue: "yes",
@@ -894,13 +868,12 @@ var mainKeys = []key{
 	{name: "maxGetChildrenResponseCacheSize", def: "400", status: noEffect, harmlessValue: "0", doc: noResponseCache},
 	{
 		name: "audit.impl.class", unset: "none", status: noEffect,
-		doc: "Java classes cannot be loaded; audit.format and audit.file say how lines are written and where",
+		doc: "Java classes cannot be loaded; see audit.format and audit.file",
 	},
 
 	{
 		name: "authProvider.*", unset: "none", status: noEffect,
-		doc: "Java classes cannot be loaded, and need not be: the schemes are world, auth, digest, ip, sasl, x509 " +
-			"and super",
+		doc:      "Java classes cannot be loaded; the schemes are world, auth, digest, ip, sasl, x509 and super",
 		isSecret: true,
 	},
 	{
@@ -942,12 +915,11 @@ var mainKeys = []key{
 	},
 	{
 		name: "ssl.hostnameVerification", def: "true", status: noEffect, harmlessValue: "*",
-		doc: "for clients, which hold a server's certificate against its name; a server does not hold a client's against " +
-			"an address", kind: boolean(nil),
+		doc: "it is for clients; a server does not compare a client's certificate with its address", kind: boolean(nil),
 	},
 	{
 		name: "ssl.clientHostnameVerification", def: "false", status: refused, harmlessValue: "false",
-		doc:  "a client's certificate is not compared with its address: a name service that lies would decide",
+		doc:  "a client's certificate is not compared with its address: a name service could lie",
 		kind: boolean(nil),
 	},
 	{name: "ssl.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "OCSP is not used: set ssl.crl", kind: boolean(nil)},

@@ -43,12 +43,13 @@ func changing(t *testing.T) (all []string) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		cells := strings.Split(line, " | ")
-		if len(cells) != 4 || cells[2] != "changes" {
+		item, _, ok := strings.Cut(line, " (changes): ")
+		if !ok {
 			continue
 		}
-		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
-			all = append(all, strings.TrimPrefix(cells[0], "| ")+" "+m[1])
+		method, paths, _ := strings.Cut(strings.TrimPrefix(item, "* "), " ")
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(paths, -1) {
+			all = append(all, method+" "+m[1])
 		}
 	}
 	return all

@@ -65,15 +65,13 @@ func (c *backupsAPI) routes() []endpoint {
 			method: "POST", path: "/v1/snapshot", access: changeAccess, action: "snapshot", timeout: snapshotTimeout,
 			responseBody: api.Snapshot{}, requestBody: struct{}{},
 			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help: "writes a snapshot of the state to the member's disk, in steps between which clients are " +
-				"served, and removes the log that it replaces; one at a time", replyJSON: c.createSnapshot,
+			help:            "writes a snapshot to the member's disk and removes the log that it replaces; one at a time", replyJSON: c.createSnapshot,
 		},
 		{
 			method: "GET", path: "/v1/backup", access: changeAccess, action: "backup", timeout: backupTimeout,
 			responseBody: []byte{}, parameters: backupParameters,
 			failureStatuses: []int{http.StatusServiceUnavailable},
-			help: "a backup of the ensemble's state at one index, at a bounded rate; cut short if the member " +
-				"fails meanwhile", serve: c.serveBackup,
+			help:            "a backup of the ensemble; cut short if the member fails meanwhile", serve: c.serveBackup,
 		},
 	}
 }

@@ -53,7 +53,7 @@ func (h *HTTP) routes() []endpoint {
 func (h *HTTP) metricsRoute() endpoint {
 	return endpoint{
 		method: "GET", path: "/metrics", access: metricsAccess, oneAtATime: true,
-		help:  "the metrics of mntr, Rollcall's own, and those of the Go runtime and the process, for Prometheus",
+		help:  "the metrics, for Prometheus",
 		serve: h.metrics.ServeHTTP,
 	}
 }
@@ -64,7 +64,7 @@ func consoleRoutes(c *console.Console) []endpoint {
 		{method: "GET", path: "/{$}", access: openAccess, help: "the console, for a browser", serve: c.ServePage},
 		{
 			method: "GET", path: console.Prefix + "{file}", access: openAccess,
-			help: "the script, the style and the icon of the console", serve: c.ServeAsset,
+			help: "its script, style and icon", serve: c.ServeAsset,
 		},
 	}
 }

@@ -27,16 +27,15 @@ func (e *ensembleAPI) routes() []endpoint {
 		{
 			method: "GET", path: "/v1/status", access: readAccess, readsEnsemble: true, content: showsState, responseBody: api.List[api.Member]{},
 			failureStatuses: []int{503},
-			help:            "the members: roles, terms, lag, their sizes, whether their states agree",
+			help:            "the members: roles, terms, lag, sizes, whether their states agree",
 			replyJSON:       e.getStatus,
 		},
 		{
 			method: "GET", path: "/v1/sessions", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
 			responseBody: api.List[api.Session]{},
 			parameters:   []string{"limit", "from", "id", "member", "state", "address", "sort"},
-			help: "the sessions in the order of their ids, or the first ones in another order; each with the member that it " +
-				"is connected to, the time when a member last heard from it, and the number of its nodes and watches",
-			replyJSON: e.listSessions,
+			help:         "the sessions: the member of each, when it was last heard from, and its number of nodes and watches",
+			replyJSON:    e.listSessions,
 		},
 		{
 			method: "GET", path: "/v1/sessions/{id}", access: readAccess, readsEnsemble: true, content: showsState, responseBody: api.OneSession{},
@@ -68,7 +67,7 @@ func (e *ensembleAPI) routes() []endpoint {
 			method: "GET", path: "/v1/watches", access: readAccess, readsEnsemble: true, content: showsPaths, longReply: true,
 			responseBody: api.List[api.Watch]{}, parameters: []string{"path", "limit", "from"},
 			requiredParameters: []string{"path"},
-			help:               "the watches on a path, with the recursive ones above it, by member", replyJSON: e.listWatches,
+			help:               "the watches that a change at a path fires, by member", replyJSON: e.listWatches,
 		},
 		{
 			method: "GET", path: "/v1/owner", access: readAccess, readsEnsemble: true, content: showsPaths, responseBody: api.Owner{},
@@ -83,7 +82,7 @@ func (e *ensembleAPI) routes() []endpoint {
 		{
 			method: "GET", path: "/v1/buckets", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
 			responseBody: api.Buckets{},
-			help:         "the time axis of the leader: how many sessions fall due at which time", replyJSON: e.getBuckets,
+			help:         "the time axis of the leader", replyJSON: e.getBuckets,
 		},
 		{
 			method: "GET", path: "/v1/removals", access: readAccess, readsEnsemble: true, content: showsPaths, longReply: true,
@@ -93,13 +92,13 @@ func (e *ensembleAPI) routes() []endpoint {
 		{
 			method: "GET", path: "/v1/slow", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
 			responseBody: api.List[api.SlowRequest]{}, parameters: []string{"member", "limit", "from"},
-			help:      "requests of the last hour that took long, newest first, with the stages of their time on all members",
+			help:      "slow requests of the last hour, newest first",
 			replyJSON: e.listSlow,
 		},
 		{
 			method: "GET", path: "/v1/slow/{request}", access: readAccess, readsEnsemble: true, content: showsState,
 			responseBody: api.SlowRequest{}, failureStatuses: []int{400, 404, 503},
-			help: "one request that took long", replyJSON: e.getSlow,
+			help: "one slow request", replyJSON: e.getSlow,
 		},
 	}
 }

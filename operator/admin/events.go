@@ -384,7 +384,7 @@ func (s *eventStreams) routes() []endpoint {
 		{
 			method: "GET", path: "/v1/events", access: readAccess, readsEnsemble: true, content: showsState, timeout: maxStreamTime,
 			responseBody: api.Events{}, failureStatuses: []int{http.StatusServiceUnavailable},
-			help:  "a stream of events: the status of all members, the time axis, sessions that come and go, slow requests, and the load",
+			help:  "a stream of events",
 			serve: s.serveEvents,
 		},
 	}

@@ -19,12 +19,12 @@ func (p *healthProbes) routes() []endpoint {
 	return []endpoint{
 		{
 			method: "GET", path: "/livez", access: openAccess, isProbe: true,
-			help:  "200 if the process works; 503 with the reason if its disk or apply hangs, or its state is damaged",
+			help:  "200; 503 with the reason if its disk or apply hangs, or its state is damaged",
 			serve: p.serveLivez,
 		},
 		{
 			method: "GET", path: "/readyz", access: openAccess, isProbe: true,
-			help: "200 if clients are served here; 503 with the reason if not", serve: p.serveReadyz,
+			help: "200 if it serves clients; 503 with the reason if not", serve: p.serveReadyz,
 		},
 	}
 }

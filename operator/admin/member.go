@@ -24,7 +24,7 @@ func (m *memberAPI) routes() []endpoint {
 	return []endpoint{
 		{
 			method: "GET", path: "/v1/openapi.json", access: openAccess, responseBody: map[string]any{},
-			help: "the description of these endpoints, as OpenAPI 3", replyJSON: m.getOpenAPI,
+			help: "these endpoints, as OpenAPI 3", replyJSON: m.getOpenAPI,
 		},
 		{
 			method: "GET", path: "/v1/whoami", access: readAccess, content: showsState, responseBody: api.Caller{},
@@ -32,24 +32,24 @@ func (m *memberAPI) routes() []endpoint {
 		},
 		{
 			method: "GET", path: "/v1/config", access: readAccess, content: showsState, responseBody: api.List[api.Setting]{},
-			help:      "every key of this member's configuration: its value, where that is from, whether it is dangerous",
+			help:      "every key of its configuration: the value, its source, whether it is dangerous",
 			replyJSON: m.listSettings,
 		},
 		{
 			method: "GET", path: "/v1/log", access: changeAccess, action: "read log", longReply: true,
 			responseBody: api.List[api.Line]{}, failureStatuses: []int{http.StatusNotImplemented},
-			help: "the last lines of the member's log, at most 1,000, oldest first", replyJSON: m.listLogLines,
+			help: "the last lines of its log, at most 1,000, oldest first", replyJSON: m.listLogLines,
 		},
 		{
 			method: "GET", path: "/v1/log-level", access: readAccess, content: showsState, responseBody: api.LogLevel{},
 			failureStatuses: []int{http.StatusNotImplemented},
-			help:            "the level from which on the member logs", replyJSON: m.getLogLevel,
+			help:            "its log level", replyJSON: m.getLogLevel,
 		},
 		{
 			method: "POST", path: "/v1/log-level", access: changeAccess, responseBody: api.LogLevel{},
 			requestBody: api.LogLevel{}, failureStatuses: []int{http.StatusNotImplemented}, action: "set log level",
 			auditTarget: func(r *http.Request) string { return cmp.Or(r.PathValue("level"), "this member") },
-			help:        "sets that level until the next start or SIGHUP, and answers with it", replyJSON: m.setLogLevel,
+			help:        "sets it until the next start or SIGHUP", replyJSON: m.setLogLevel,
 		},
 	}
 }

@@ -28,9 +28,8 @@ func (m *membersAPI) routes() []endpoint {
 		{
 			method: "GET", path: "/v1/members", access: readAccess, content: showsState, responseBody: api.Members{},
 			failureStatuses: []int{http.StatusServiceUnavailable},
-			help: "the servers of the ensemble: their addresses and roles, whether they vote, and how far each of " +
-				"them is",
-			replyJSON: m.listMembers,
+			help:            "the servers of the ensemble: addresses, roles, votes, and how far each of them is",
+			replyJSON:       m.listMembers,
 		},
 		{
 			method: "POST", path: "/v1/members", access: changeAccess, changesEnsemble: true, action: "change members",
@@ -42,27 +41,25 @@ func (m *membersAPI) routes() []endpoint {
 			method: "POST", path: "/v1/members/lead", access: changeAccess, changesEnsemble: true,
 			action: "hand over leadership", auditTarget: membersTarget, responseBody: api.MembersLed{},
 			requestBody: api.MembersLead{}, failureStatuses: append([]int{http.StatusNotFound}, membersFailures...),
-			help: "hands leadership over to a member, and answers when that one leads", replyJSON: m.transferLeadership,
+			help: "hands leadership over to a member", replyJSON: m.transferLeadership,
 		},
 		{
 			method: "POST", path: "/v1/members/drain", access: changeAccess, changesEnsemble: true, action: "drain",
 			auditTarget: membersTarget, timeout: drainTimeout, responseBody: api.Drained{}, requestBody: api.MembersDrain{},
 			failureStatuses: drainFailures,
-			help:            "drains any member as `/v1/drain` does the one that is asked", replyJSON: m.drainMember,
+			help:            "drains any member", replyJSON: m.drainMember,
 		},
 		{
 			method: "POST", path: "/v1/members/rebalance", access: changeAccess, changesEnsemble: true, action: "rebalance",
 			auditTarget: membersTarget, timeout: rebalanceTimeout + replyTimeout, responseBody: api.Rebalanced{},
 			requestBody:     api.MembersRebalance{},
 			failureStatuses: []int{http.StatusConflict, http.StatusServiceUnavailable},
-			help: "has members with more clients than their share close connections, at a bounded rate, until all " +
-				"have about as many", replyJSON: m.rebalanceClients,
+			help:            "moves clients from members with more than their share to others", replyJSON: m.rebalanceClients,
 		},
 		{
 			method: "POST", path: "/v1/drain", access: changeAccess, action: "drain", timeout: drainTimeout,
 			responseBody: api.Drained{}, requestBody: api.Drain{},
-			help: "hands leadership over, closes the clients' connections and takes no others; for a member that is about to " +
-				"stop", replyJSON: m.drainSelf,
+			help: "hands leadership over, closes the clients' connections and takes no others", replyJSON: m.drainSelf,
 		},
 	}
 }
