@@ -32,9 +32,9 @@ fuzz: ## every fuzz target for FUZZTIME each
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
 	go test -run '^$$' -bench . -benchmem -timeout 1h ./... rollcall/client/... rollcall/zk/...
 compare: build ## writes docs/performance.md, docs/performance/details.md and docs/sizing.md: this Rollcall, ZooKeeper 3.8 and the floor, by turns; an hour on a quiet machine
-	bench/compare.sh
+	lab/bench/compare.sh
 growth: build ## writes the curves in docs/performance.md, and docs/sizing.md; 40 minutes on a quiet machine
-	bench/growth.sh
+	lab/bench/growth.sh
 lint: ## gofumpt, go vet, golangci-lint, and whether generated code is up to date
 	ci/lint.sh
 proto: ## writes proto/*.pb.go from proto/rollcall.proto

@@ -25,4 +25,4 @@ files -name '*.go' | changed 's{^(\s*(?:import )?(?:[\w.]+ )?)"\Q$ENV{OLD}\E(?=[
 # The commands of the guide.
 files -path './docs/guide/*.md' | changed 's{(?<=-replace )\Q$ENV{OLD}\E/}{$ENV{NEW}/}g'
 files -name go.mod | changed 's{(^|\s)\Q$ENV{OLD}\E(?=(/\S+)?(\s|$))}{$1$ENV{NEW}}g'
-files -path './ci/*.sh' -o -path './bench/*.sh' -o -name Makefile | changed 's{(?<![\w./-])\Q$ENV{OLD}\E/(?=client|zk|integration|cmd/)}{$ENV{NEW}/}g'
+files -path './ci/*.sh' -o -path './lab/bench/*.sh' -o -name Makefile | changed 's{(?<![\w./-])\Q$ENV{OLD}\E/(?=client|zk|integration|cmd/)}{$ENV{NEW}/}g'

@@ -33,15 +33,15 @@ beside() {
 }
 
 all="./... rollcall/client/... rollcall/zk/..."
-tools='^rollcall/(tools/(mutants|pictures)|bench/libraries)$'
+tools='^rollcall/(tools/(mutants|pictures)|lab/bench/libraries)$'
 units() { go list $all | grep -vE "^rollcall/integration(/|$)|$tools"; }
 served() { go list $all | grep -E '^rollcall/(client|follower|leader|member|quorum|server|sessiontracker|znode|internal)(/|$)'; }
 
 # These tests run in virtual time, or have none. Those of processes take real time, one package after the other,
 # and those of waiting wait most of it.
-small="./integration/needs ./integration/process ./integration/history ./integration/cluster"
-recipes="./integration/recipes ./integration/recipes/schedules ./integration/recipes/checker"
-virtual="./integration ./integration/cases ./integration/model $recipes"
+small="./integration/needs ./integration/cluster"
+recipes="./integration/recipes ./integration/recipes/schedules"
+virtual="./integration ./integration/cases ./integration/model ./lab/checker $recipes"
 waiting="./integration/clients ./integration/drills"
 processes="./integration/kills ./integration/moves ./integration/trials ./integration/power ./integration/differential ./integration/proxy ./integration/recipes/others ./integration/deploy"
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/integration/history"
 	"rollcall/integration/needs"
+	"rollcall/lab/history"
 	"rollcall/member"
 )
 

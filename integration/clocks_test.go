@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/integration/history"
+	"rollcall/lab/history"
 	"rollcall/leader"
 	"rollcall/member"
 	"rollcall/zk/jute"

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/integration/history"
 	"rollcall/integration/needs"
+	"rollcall/lab/history"
+	"rollcall/lab/simulated"
 	"rollcall/member"
-	"rollcall/rollcalltest/simulated"
 )
 
 // These are the sizes of one schedule in which members join while others are lost. Members copy a long log, so it is longer

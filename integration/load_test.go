@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/bench"
 	"rollcall/client"
 	"rollcall/integration/needs"
+	"rollcall/lab/bench"
 )
 
 // Every case of `rollcall bench` runs against three members, measures something, fails nothing, and

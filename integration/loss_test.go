@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/lab/simulated"
 	"rollcall/member"
-	"rollcall/rollcalltest/simulated"
 )
 
 const (

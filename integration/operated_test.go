@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/lab/simulated"
 	"rollcall/member"
 	"rollcall/operator/api"
 	"rollcall/operator/backup"
-	"rollcall/rollcalltest/simulated"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/integration/history"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/history"
+	"rollcall/lab/process"
 	"rollcall/member"
 	"rollcall/zk/jute"
 	"rollcall/znode"

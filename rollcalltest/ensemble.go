@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rollcall/internal/serverlist"
+	"rollcall/lab/simulated"
 	"rollcall/member"
-	"rollcall/rollcalltest/simulated"
 )
 
 const (

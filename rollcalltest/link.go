@@ -6,7 +6,7 @@ import (
 	"net"
 	"sync/atomic"
 
-	"rollcall/operator/proxy/tap"
+	"rollcall/lab/proxy/tap"
 	"rollcall/zk/jute"
 )
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/rollcalltest/simulated"
+	"rollcall/lab/simulated"
 )
 
 // clientsHost is the host of all clients, and of the proxies, in the network of the servers.

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/lab/simulated"
 	"rollcall/member"
 	"rollcall/operator/api"
-	"rollcall/rollcalltest/simulated"
 )
 
 // Server is one server: a real member of Rollcall, whose disk and whose network to other servers are in memory. Its

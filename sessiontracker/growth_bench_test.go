@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkGrowth measures what a session costs in memory and time, without its connection, for
-// several numbers of sessions. bench/growth.sh draws the results.
+// several numbers of sessions. lab/bench/growth.sh draws the results.
 func BenchmarkGrowth(b *testing.B) {
 	sizes := []int{1_000, 10_000, 100_000, 1_000_000}
 	if testing.Short() {

@@ -29,7 +29,7 @@ func heap() float64 {
 }
 
 // BenchmarkGrowth measures what a node of 100 bytes costs in trees of several sizes.
-// bench/growth.sh draws the result.
+// lab/bench/growth.sh draws the result.
 func BenchmarkGrowth(b *testing.B) {
 	for _, n := range growth(1_000, 10_000, 100_000, 1_000_000, 3_000_000) {
 		size := fmt.Sprintf("/nodes=%d", n)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/bench"
 	"rollcall/cli"
 	"rollcall/client"
+	"rollcall/lab/bench"
 )
 
 const benchHelp = `Puts load on an ensemble that speaks ZooKeeper's protocol and measures it. rollcall bench compare -h shows how to compare two.

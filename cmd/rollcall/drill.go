@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli"
-	"rollcall/operator/drill"
-	"rollcall/operator/drill/report"
-	"rollcall/operator/drill/result"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/drill"
+	"rollcall/lab/report"
+	"rollcall/lab/result"
+	"rollcall/lab/target"
 )
 
 // drillFlags are the flags of `rollcall drill`.

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"rollcall/cli"
-	"rollcall/operator/drill"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/drill"
+	"rollcall/lab/target"
 )
 
 // drillEnsemble is the ensemble that is drilled: one of its own, or that of --hosts.

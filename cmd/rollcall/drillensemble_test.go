@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/operator/drill/target"
+	"rollcall/lab/target"
 )
 
 // Heal says that nothing is broken only if that is so.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/bench/floor"
 	"rollcall/cli"
+	"rollcall/lab/bench/floor"
 )
 
 const floorHelp = `Runs one member of the floor, the simplest ensemble that can answer the cases of bench. Its figures are the least that a row costs on this machine.

@@ -15,7 +15,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/client"
-	"rollcall/operator/proxy"
+	"rollcall/lab/proxy"
 	"rollcall/rollcalltest"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"rollcall/cli"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/member"
 )
 

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/operator/drill"
-	"rollcall/operator/drill/report"
-	"rollcall/operator/drill/result"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/drill"
+	"rollcall/lab/report"
+	"rollcall/lab/result"
+	"rollcall/lab/target"
 )
 
 var update = flag.Bool("update", false, "write docs/applications.drills.json, from which the table of docs/applications.md is checked")

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // rollcall is the binary under test, built once per run.

@@ -18,7 +18,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // adminJars are the files of Debian's packages that ZooKeeper's AdminServer needs besides the

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/zk/jute"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/bench"
 	"rollcall/integration/needs"
+	"rollcall/lab/bench"
 )
 
 // rollcall bench measures over TLS, also in the processes that it starts for more sessions than one may hold, and

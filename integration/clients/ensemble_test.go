@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // These are the settings of every ensemble here. Elections begin 300 ms after the leader falls silent, so sessions of

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // caseTimeout is the session timeout of clients whose session is to expire.

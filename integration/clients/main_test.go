@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // rollcall is the binary under test, built once per run.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // dialogue is a process that gets commands as lines on its standard input and answers with lines on

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // proxy stands between clients and one member, so that their connections can be cut while both

@@ -13,7 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 const (

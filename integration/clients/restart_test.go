@@ -14,7 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // However all members end, by turns or at once, their sessions and nodes are there when they run

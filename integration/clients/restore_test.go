@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/operator/backup"
 	"rollcall/znode"
 )

@@ -13,7 +13,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // saslUsers is the JAAS file of the servers. carol is the super user.

@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/sync/errgroup"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // settings are the ensembles on which every scenario is played.

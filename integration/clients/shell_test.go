@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // shellMember runs a member of its own, so that both clients find an empty tree.

@@ -22,8 +22,8 @@ import (
 	"software.sslmate.com/src/go-pkcs12"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
 	"rollcall/internal/keystore/authority"
+	"rollcall/lab/process"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 const zookeeperJar = "/usr/share/java/zookeeper.jar"

@@ -6,8 +6,8 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/lab/simulated"
 	"rollcall/member"
-	"rollcall/rollcalltest/simulated"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"rollcall/lab/simulated"
 	quorumwire "rollcall/quorum/wire"
-	"rollcall/rollcalltest/simulated"
 )
 
 const (

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/integration/history"
 	"rollcall/integration/wire"
+	"rollcall/lab/history"
 	"rollcall/zk/jute"
 )
 

@@ -29,12 +29,12 @@ import (
 	"rollcall/config"
 	"rollcall/integration/wire"
 	"rollcall/internal/serverlist"
+	"rollcall/lab/simulated"
 	"rollcall/leader"
 	"rollcall/member"
 	"rollcall/operator/api"
 	"rollcall/quorum/disk"
 	quorumwire "rollcall/quorum/wire"
-	"rollcall/rollcalltest/simulated"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

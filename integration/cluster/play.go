@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"rollcall/internal/serverlist"
+	"rollcall/lab/simulated"
 	"rollcall/member"
-	"rollcall/rollcalltest/simulated"
 )
 
 // Played is a fault that has begun, with the members that it hit.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"rollcall/integration/history"
+	"rollcall/lab/history"
 	"rollcall/member"
 	"rollcall/operator/api"
 	"rollcall/zk/jute"

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"rollcall/integration/history"
 	"rollcall/integration/wire"
+	"rollcall/lab/history"
 	"rollcall/member"
 	"rollcall/proto"
 	"rollcall/server"

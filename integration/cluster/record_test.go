@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/integration/history"
+	"rollcall/lab/history"
 	"rollcall/member"
 	"rollcall/znode"
 )

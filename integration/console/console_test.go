@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"rollcall/client"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 const sessionTimeout = 10 * time.Second

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/integration/process"
 	"rollcall/integration/wire"
+	"rollcall/lab/process"
 	"rollcall/member"
 	"rollcall/server"
 	"rollcall/zk/jute"

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // fact returns an expression for a fact of the window that is open, or of the node.

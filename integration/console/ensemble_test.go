@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // ensemble is three members as processes, with a few sessions.

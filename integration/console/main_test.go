@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // rollcall is the binary under test, built once per run.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // mostElements is how many elements the page may have at any time, however many sessions there are. A page

@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // tab is a tab of the browser with a storage of its own. At the end of its test it has asked nothing but

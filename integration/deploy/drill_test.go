@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/operator/drill/report"
-	"rollcall/operator/drill/result"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/report"
+	"rollcall/lab/result"
+	"rollcall/lab/target"
 )
 
 // drill runs `rollcall drill` with the hooks that the program contains for containers. Those of docker cut a member off

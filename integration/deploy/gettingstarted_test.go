@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // waits are functions of the shell for what a reader waits for before the next command.

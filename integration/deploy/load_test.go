@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // outsideMembers are the blocks of docs/members.md that TestMembersPage does not run.

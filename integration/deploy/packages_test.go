@@ -19,7 +19,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // The packages are the same bytes when they are built again. The Debian package makes the user and the

@@ -19,7 +19,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // outsideSecurity are the blocks of docs/security.md that TestSecurityPage does not run, by their first lines, with

@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // usual are the ports as docs/security.md names them. In this test other ports stand for them.

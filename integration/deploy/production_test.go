@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // productionPage is docs/production.md with the three machines for which its commands are. Each has a directory of its own,

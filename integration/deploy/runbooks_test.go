@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
 	"rollcall/internal/keystore/authority"
+	"rollcall/lab/process"
 )
 
 // outsideRunbooks are the blocks of docs/runbooks.md that TestRunbooks does not run.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // The sections of docs/deploy.md whose commands TestScalingPods runs.

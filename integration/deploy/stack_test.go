@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 const (

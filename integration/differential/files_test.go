@@ -19,7 +19,7 @@ import (
 	"rollcall/cli/subtree"
 	goclient "rollcall/client"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/operator/datadir"
 	"rollcall/zk/jute"
 )

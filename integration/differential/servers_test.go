@@ -15,8 +15,8 @@ import (
 
 	"rollcall/config"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
 	"rollcall/integration/wire"
+	"rollcall/lab/process"
 	"rollcall/leader"
 	"rollcall/member"
 	"rollcall/server"

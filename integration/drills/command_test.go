@@ -13,9 +13,9 @@ import (
 
 	"rollcall/client"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
-	"rollcall/operator/drill/report"
-	"rollcall/operator/drill/result"
+	"rollcall/lab/process"
+	"rollcall/lab/report"
+	"rollcall/lab/result"
 )
 
 // command is a `rollcall drill` that runs.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // A drill is killed while a hook runs. The hook ends with it, so that it breaks nothing after heal.

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/process"
+	"rollcall/lab/target"
 )
 
 // killDrill runs breakAndWait in a process of its own, and kills that with SIGKILL when it has broken everything.

@@ -10,9 +10,9 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
 	"rollcall/integration/wire"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/process"
+	"rollcall/lab/target"
 )
 
 // All packets between members are lost with a chance of 30 %, for a minute. No session of six ticks expires whose client is

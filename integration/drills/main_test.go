@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/integration/process"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/process"
+	"rollcall/lab/target"
 )
 
 // rollcall is the binary under test, built once per run.

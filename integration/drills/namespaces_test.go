@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/process"
+	"rollcall/lab/target"
 )
 
 // mayNot checks the reasons of a user who may not make namespaces and disks, and reports whether this is one.

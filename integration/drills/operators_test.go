@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
-	"rollcall/operator/drill"
-	"rollcall/operator/drill/report"
-	"rollcall/operator/drill/result"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/drill"
+	"rollcall/lab/process"
+	"rollcall/lab/report"
+	"rollcall/lab/result"
+	"rollcall/lab/target"
 )
 
 // starting is locked while an ensemble starts.

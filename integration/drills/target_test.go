@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
-	"rollcall/operator/drill/target"
+	"rollcall/lab/process"
+	"rollcall/lab/target"
 )
 
 // open starts an ensemble with start, and ends it with the test. It checks that nothing is left then.

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
 	"rollcall/internal/keystore/authority"
+	"rollcall/lab/process"
 )
 
 // certified are three members with certificates of one authority, each for its own address.

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rollcall/integration/process"
 	"rollcall/integration/wire"
+	"rollcall/lab/process"
 	"rollcall/zk/jute"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
 	"rollcall/integration/wire"
+	"rollcall/lab/process"
 	"rollcall/zk/jute"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/zk/jute"
 )
 

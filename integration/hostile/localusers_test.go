@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 const (

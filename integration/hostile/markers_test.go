@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // secretMarker is in every secret of the member in TestSecretsAreNotShown.

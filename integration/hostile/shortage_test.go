@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/zk/jute"
 )
 

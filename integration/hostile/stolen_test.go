@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/proto"
 	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"

@@ -31,7 +31,7 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 	"rollcall/zk/jute"

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/integration/process"
 	"rollcall/integration/wire"
+	"rollcall/lab/process"
 	"rollcall/zk/jute"
 )
 

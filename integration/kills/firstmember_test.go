@@ -13,7 +13,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/operator/api"
 	"rollcall/zk/jute"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 	protobuf "google.golang.org/protobuf/proto"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
 	"rollcall/znode"

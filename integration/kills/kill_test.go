@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // role says which member to kill, by its role at that moment.

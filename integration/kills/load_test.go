@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"rollcall/integration/cluster"
-	"rollcall/integration/process"
 	"rollcall/integration/wire"
+	"rollcall/lab/process"
 	"rollcall/zk/jute"
 )
 

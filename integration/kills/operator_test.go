@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/operator/api"
 )
 

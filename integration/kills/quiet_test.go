@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // Three healthy members that prove themselves to each other start, stop and start again without a warning or

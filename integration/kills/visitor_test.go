@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/integration/process"
 	"rollcall/integration/wire"
+	"rollcall/lab/process"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"rollcall/integration/process"
 	"rollcall/integration/wire"
+	"rollcall/lab/process"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

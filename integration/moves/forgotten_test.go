@@ -9,7 +9,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // One of three ZooKeeper servers is behind, and its directory is given with its logs. The logs of the others, which have all later writes, are

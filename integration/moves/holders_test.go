@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // holders is a process with clients of kazoo, python/holders.py, that hold ephemeral nodes and locks.

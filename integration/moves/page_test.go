@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // page is the runbook whose commands TestMovingInPage runs.

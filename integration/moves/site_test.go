@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/zk/digest"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // loner is an ensemble of one member, whose disk is recorded from its first start on.

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // A process gets each file that the recorder opens for it, whatever signals interrupt the recorder meanwhile. Go's runtime sends such

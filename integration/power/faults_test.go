@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/quorum/disk"
 )
 

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // rollcall is the binary under test, built once per run.

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // A member makes its data directory, and those above it. Once it has acknowledged something, a loss of power takes neither the

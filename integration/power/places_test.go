@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // survival judges what an outage leaves of a disk after so many changes.

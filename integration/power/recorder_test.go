@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // recorder has what some processes did to their files, in one order. Safe for concurrent use.

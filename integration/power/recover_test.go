@@ -16,7 +16,7 @@ import (
 
 	"rollcall/config"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/member"
 	"rollcall/quorum/disk"
 )

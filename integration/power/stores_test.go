@@ -18,7 +18,7 @@ import (
 
 	"rollcall/config"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/quorum/disk"
 )
 

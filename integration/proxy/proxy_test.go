@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // rollcall and ours are the binary under test and the program of package client, built once per run.

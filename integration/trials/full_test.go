@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
 )

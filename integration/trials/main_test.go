@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // rollcall is the binary under test, built once per run.

@@ -9,7 +9,7 @@ import (
 
 // Every target in compare.txt can be read.
 func TestTargets(t *testing.T) {
-	targets, err := readTargets("../../bench/compare.txt")
+	targets, err := readTargets("../../lab/bench/compare.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestPagesAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(is) != string(want) {
-			t.Errorf("docs/%s differs from what the report writes; change its template in tools/figures, and run bench/growth.sh report", name)
+			t.Errorf("docs/%s differs from what the report writes; change its template in tools/figures, and run lab/bench/growth.sh report", name)
 		}
 		if name == "performance.md" && strings.Contains(string(want), "| - | - |") {
 			t.Errorf("%s names a row that was not measured:\n%s", name, want)

@@ -117,7 +117,7 @@ func readMeasurements(data string) (*measurements, error) {
 		return nil, err
 	}
 	k.Note = string(note)
-	if k.targets, err = readTargets("../../bench/compare.txt"); err != nil {
+	if k.targets, err = readTargets("../../lab/bench/compare.txt"); err != nil {
 		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(data, "*"))

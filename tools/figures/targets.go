@@ -88,7 +88,7 @@ var baselines = map[string]string{"alone": "no snapshots", "backup": "no backups
 // baselineSide returns the side to compare a part's Rollcall with.
 func (k *measurements) baselineSide(part string) string { return cmp.Or(baselines[part], "ZooKeeper") }
 
-// floorSide is the name of the simplest server that answers a row: bench/floor.
+// floorSide is the name of the simplest server that answers a row: lab/bench/floor.
 const floorSide = "Floor"
 
 // floorParts are the parts that are also measured on the floor.

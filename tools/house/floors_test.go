@@ -20,7 +20,7 @@ var floors = [][]string{
 	{"sessiontracker", "znode", "client"},
 	{"quorum"},
 	{"leader", "follower", "operator"},
-	{"server", "bench"},
+	{"server", "lab"},
 	{"config"},
 	{"cli"},
 	{"member"},

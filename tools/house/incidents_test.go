@@ -41,7 +41,7 @@ func TestIncidents(t *testing.T) {
 // Every drill that docs/incidents.md names is one of rollcall drill.
 func TestIncidentsNameDrills(t *testing.T) {
 	t.Chdir("../..")
-	catalogue, err := os.ReadFile("operator/drill/catalogue.go")
+	catalogue, err := os.ReadFile("lab/drill/catalogue.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func TestPackageHasItsPages(t *testing.T) {
 	}
 	for file := range filesOfTree(t) {
 		isCode := filepath.Ext(file) == ".go" && !strings.HasSuffix(file, "_test.go") && !strings.HasPrefix(file, "ci/") &&
-			!strings.HasPrefix(file, "integration/") && !strings.HasPrefix(file, "bench/") && !strings.HasPrefix(file, "tools/")
+			!strings.HasPrefix(file, "integration/") && !strings.HasPrefix(file, "lab/bench/") && !strings.HasPrefix(file, "tools/")
 		if !isCode && file != "deploy/packages/zoo.cfg" && file != "deploy/alerts.yml" {
 			continue
 		}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"rollcall/client/barrier"
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
 )
 
 // meetingTime is the longest time that a client waits for others, which may have gone.

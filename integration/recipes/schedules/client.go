@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
 	"rollcall/zk/jute"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/shared"
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
 )
 
 // counterRecipe has clients that add to one counter.

@@ -10,7 +10,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/group"
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
 )
 
 // presenceRecipe has clients that join a group and leave it, and are its members in the end.

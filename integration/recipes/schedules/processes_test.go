@@ -17,7 +17,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
+	"rollcall/lab/process"
 )
 
 // processes are servers that are processes, in real time.

@@ -9,7 +9,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/queue"
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
 )
 
 // takeTime is the longest time that a taker waits for an element before faults are over, and drainTime after it: the

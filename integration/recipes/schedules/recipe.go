@@ -3,7 +3,7 @@ package schedules
 import (
 	"time"
 
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
 )
 
 // recipe is a recipe under test.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
 )
 
 // right is a right of any recipe.

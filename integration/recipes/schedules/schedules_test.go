@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"rollcall/integration/needs"
-	"rollcall/integration/process"
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
+	"rollcall/lab/process"
 	"rollcall/rollcalltest"
 )
 

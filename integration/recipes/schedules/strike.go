@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
 )
 
 // strike makes a fault happen. What concerns the request itself goes into v.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/integration/recipes/checker"
+	"rollcall/lab/checker"
 )
 
 // servers are one server or an ensemble. Its methods are safe for concurrent use.

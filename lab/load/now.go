@@ -1,0 +1,95 @@
+package load
+
+import (
+	"time"
+
+	"rollcall/lab/judge"
+	"rollcall/lab/result"
+)
+
+// Now is the state of the load while it runs.
+type Now struct {
+	At        result.Millis
+	Connected map[string]int // sessions by member
+	Suspended int            // sessions whose client has no connection
+	Expired   int            // in all so far
+	Write     result.Millis  // since the last answered write of the prober that may use any member
+	Read      result.Millis
+	Members   map[string]MemberNow
+	Load      result.Load
+}
+
+// MemberNow is the times since the last answers to the prober of one member.
+type MemberNow struct{ Write, Read result.Millis }
+
+// Now returns the state at this moment. It does not block.
+func (l *Load) Now() Now {
+	r := l.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.sinceStartMillis()
+	count := r.countSessions()
+	n := Now{
+		At: now, Connected: count.Connected, Suspended: count.Suspended, Expired: count.Expired,
+		Members: map[string]MemberNow{}, Load: r.evidence.Load,
+	}
+	for key, m := range r.meters {
+		member, current := n.Members[key.member], m.sinceLast(now)
+		switch {
+		case key.member == "" && key.kind == string(judge.Write):
+			n.Write = current
+		case key.member == "":
+			n.Read = current
+		case key.kind == string(judge.Write):
+			member.Write = current
+		default:
+			member.Read = current
+		}
+		if key.member != "" {
+			n.Members[key.member] = member
+		}
+	}
+	return n
+}
+
+// StayedFor returns for how long silent sessions may live from now on, after these faults: judge.Evidence.StayedUntil. It
+// does not block.
+func (l *Load) StayedFor(faults []judge.Fault) time.Duration {
+	r := l.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.sinceStartMillis()
+	e := judge.Evidence{Tick: r.evidence.Tick, End: now, Faults: faults, Sessions: r.evidence.Sessions, Reads: r.evidence.Reads, Dropped: r.evidence.Dropped}
+	for _, m := range r.meters {
+		e.Gaps = append(e.Gaps, m.gap)
+	}
+	return time.Duration(max(0, e.StayedUntil()-now) * result.Millis(time.Millisecond))
+}
+
+// countSessions counts the sessions that live. The caller holds the lock.
+func (r *evidenceRecorder) countSessions() result.SessionCount {
+	c := result.SessionCount{At: r.sinceStartMillis(), Connected: map[string]int{}, Expired: r.expired}
+	for v := range r.lives {
+		switch {
+		case v.state.On:
+			c.Connected[v.state.Member]++
+		case v.state.Name == "suspended":
+			c.Suspended++
+		}
+	}
+	return c
+}
+
+// sampleEvery is the time between two samples of the sessions: the report's axis of time shows no more.
+const sampleEvery = 250 * time.Millisecond
+
+// sampleCounts keeps the numbers of sessions until the load stops.
+func (l *Load) sampleCounts() {
+	for ; !l.isStopping(); l.sleepWhileRunning(sampleEvery) {
+		l.recorder.mu.Lock()
+		if len(l.recorder.evidence.Counts) < maxCounts {
+			l.recorder.evidence.Counts = append(l.recorder.evidence.Counts, l.recorder.countSessions())
+		}
+		l.recorder.mu.Unlock()
+	}
+}
