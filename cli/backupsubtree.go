@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"rollcall/cli/subtree"
 	"rollcall/operator/backup"
+	"rollcall/operator/subtree"
 	"rollcall/znode"
 )
 

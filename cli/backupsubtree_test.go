@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/operator/backup"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
+	"rollcall/operator/subtree"
 )
 
 var usageColumns = []Column[subtree.Usage]{

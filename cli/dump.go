@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/internal/durable"
+	"rollcall/operator/subtree"
 )
 
 type dumpCommand struct {

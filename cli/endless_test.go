@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/cli/subtree"
+	"rollcall/operator/subtree"
 )
 
 // A walk through a subtree that never ends is an error, and so is one that the user interrupts, but another one.

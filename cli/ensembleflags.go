@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/internal/secretfile"
+	"rollcall/operator/subtree"
 	"rollcall/zk/sasl"
 )
 

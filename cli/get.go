@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/operator/api"
+	"rollcall/operator/subtree"
 )
 
 func newStat(w IOStreams) *cobra.Command {

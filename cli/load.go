@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 )
 
 var loadedColumns = []Column[subtree.LoadResult]{

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/operator/api"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/internal/screentext"
 	"rollcall/operator/api"
+	"rollcall/operator/subtree"
 )
 
 const sessionCloseTimeout = 2 * time.Second

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/operator/logs/logtest"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 

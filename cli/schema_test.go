@@ -16,8 +16,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"rollcall/cli/subtree"
 	"rollcall/operator/api"
+	"rollcall/operator/subtree"
 )
 
 // schemaPage has the JSON Schema of what each command prints with -o json.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 )
 
 // maxData bounds the data read from a file or stdin, in bytes. Servers accept far less.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 

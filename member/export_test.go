@@ -4,9 +4,9 @@ import (
 	"context"
 	"net"
 
-	"rollcall/cli/subtree"
 	"rollcall/internal/metrics"
 	"rollcall/operator/admin"
+	"rollcall/operator/subtree"
 	"rollcall/proto"
 	"rollcall/znode"
 )

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/operator/admin"
+	"rollcall/operator/subtree"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 	"rollcall/znode"

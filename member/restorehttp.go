@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"os"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/operator/admin"
 	"rollcall/operator/backup"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

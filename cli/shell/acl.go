@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 )
 
 const (

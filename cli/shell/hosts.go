@@ -3,8 +3,8 @@ package shell
 import (
 	"fmt"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 )
 
 // defaultPort is for an address without a port.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"rollcall/cli/subtree"
+	"rollcall/operator/subtree"
 )
 
 func TestTarget(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 

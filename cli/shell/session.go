@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"sync"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"rollcall/cli"
 	"rollcall/member"
+	"rollcall/migrate"
 	"rollcall/operator/backup"
-	"rollcall/operator/migrate"
 )
 
 // exporter is one run of the command.

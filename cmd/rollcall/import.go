@@ -16,9 +16,9 @@ import (
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/member"
+	"rollcall/migrate"
+	"rollcall/migrate/datadir"
 	"rollcall/operator/backup"
-	"rollcall/operator/datadir"
-	"rollcall/operator/migrate"
 )
 
 // maxSources limits the servers of one import: ZooKeeper has no more in an ensemble.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/operator/datadir"
+	"rollcall/migrate/datadir"
 	"rollcall/zk/jute"
 )
 

@@ -14,8 +14,8 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
-	"rollcall/operator/datadir"
-	"rollcall/operator/migrate"
+	"rollcall/migrate"
+	"rollcall/migrate/datadir"
 	"rollcall/zk/jute"
 )
 

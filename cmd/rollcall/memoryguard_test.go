@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/operator/datadir"
+	"rollcall/migrate/datadir"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"rollcall/config"
-	"rollcall/operator/datadir"
+	"rollcall/migrate/datadir"
 )
 
 const (

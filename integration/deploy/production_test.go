@@ -109,7 +109,7 @@ func newProductionPage(t *testing.T) *productionPage {
 	for n := 1; n <= 3; n++ {
 		machine := filepath.Join(dir, fmt.Sprintf("zk%d", n))
 		p.shell(dir, fmt.Sprintf("mkdir -m 700 -p %[1]s/etc %[1]s/data srv/zoo%[2]d", machine, n))
-		if err := os.CopyFS(filepath.Join(dir, "srv", fmt.Sprintf("zoo%d", n)), os.DirFS("../../operator/datadir/testdata/plain")); err != nil {
+		if err := os.CopyFS(filepath.Join(dir, "srv", fmt.Sprintf("zoo%d", n)), os.DirFS("../../migrate/datadir/testdata/plain")); err != nil {
 			t.Fatal(err)
 		}
 		p.members = append(p.members, &process.Member{

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cli/subtree"
 	goclient "rollcall/client"
 	"rollcall/integration/needs"
+	"rollcall/operator/subtree"
 )
 
 // A dump of ZooKeeper loads into Rollcall, and back: the trees are equal. So rollcall's commands on nodes

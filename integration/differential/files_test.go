@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cli/subtree"
 	goclient "rollcall/client"
 	"rollcall/integration/needs"
 	"rollcall/lab/process"
-	"rollcall/operator/datadir"
+	"rollcall/migrate/datadir"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 

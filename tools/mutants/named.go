@@ -1038,17 +1038,17 @@ var named = []namedMutant{
 		"integration/power", "TestCommandsLosePower",
 	},
 	{
-		"file for ZooKeeper not synced", "operator/datadir/write.go",
+		"file for ZooKeeper not synced", "migrate/datadir/write.go",
 		"\t\terr = f.Sync()\n", "\t\terr = nil\n",
 		"integration/power", "TestCommandsLosePower",
 	},
 	{
-		"names of files for ZooKeeper not synced", "operator/datadir/write.go",
+		"names of files for ZooKeeper not synced", "migrate/datadir/write.go",
 		"if err := durable.SyncDirectory(partial); err != nil {", "if err := error(nil); err != nil {",
 		"integration/power", "TestCommandsLosePower",
 	},
 	{
-		"name of an export not synced", "operator/datadir/write.go",
+		"name of an export not synced", "migrate/datadir/write.go",
 		"return durable.SyncDirectory(dir)", "return nil",
 		"integration/power", "TestCommandsLosePower",
 	},

@@ -5,7 +5,7 @@ import (
 	"io"
 	"path"
 
-	"rollcall/operator/datadir"
+	"rollcall/migrate/datadir"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/operator/datadir"
+	"rollcall/migrate/datadir"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"rollcall/operator/datadir"
+	"rollcall/migrate/datadir"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

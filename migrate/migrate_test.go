@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rollcall/internal/serverlist"
-	"rollcall/operator/datadir"
+	"rollcall/migrate/datadir"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )

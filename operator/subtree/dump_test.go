@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 )
 
 // dump returns the dump of a subtree, its summary and its warnings.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 )
 
 // remove removes a subtree and returns what it told, a deleted node with - and one that was left with =.

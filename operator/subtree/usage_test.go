@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 )
 
 // A Sum tells each node, after all below it, with what the whole subtree takes.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 )
 
 // The changes of a space are made below its root, and their errors are the servers'.

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
 	"rollcall/integration/alone"
 	"rollcall/member"
+	"rollcall/operator/subtree"
 )
 
 // addr is where the member that all tests share takes clients. Each test works below a node of its own.

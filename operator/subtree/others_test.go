@@ -6,8 +6,8 @@ import (
 	"net"
 	"testing"
 
-	"rollcall/cli/subtree"
 	"rollcall/client"
+	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 
