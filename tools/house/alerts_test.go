@@ -18,11 +18,11 @@ type alert struct {
 
 // page returns the alert's part of docs/alerts.md.
 func (a *alert) page() string {
-	when := "as soon as this holds"
+	severity := strings.ToUpper(a.Labels.Severity[:1]) + a.Labels.Severity[1:]
 	if a.For != "" {
-		when = "when this has held for " + a.For
+		severity += ", after " + a.For
 	}
-	return fmt.Sprintf("### %s\n\nSeverity %s, %s:\n\n    %s\n\n**What it means.** %s\n\n**What to do.** %s\n", a.Alert, a.Labels.Severity, when, a.Expr, a.Annotations.Description, a.Annotations.Action)
+	return fmt.Sprintf("### %s\n\n%s:\n\n    %s\n\n%s\n\n%s\n", a.Alert, severity, a.Expr, a.Annotations.Description, a.Annotations.Action)
 }
 
 // docs/alerts.md has every alert, with what it means and what to do, and deploy/alerts_test.yml has a
