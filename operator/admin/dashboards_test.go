@@ -110,7 +110,7 @@ func documented(t *testing.T) (all []struct{ name, kind string }) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(rollcall_\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\* `(rollcall_\\w+)` \\((\\w+)").FindAllStringSubmatch(string(text), -1) {
 		all = append(all, struct{ name, kind string }{row[1], row[2]})
 	}
 	if len(all) < 40 {
