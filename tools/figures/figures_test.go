@@ -100,8 +100,15 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s, %s: %s, %s; want %s, %s", c.row, c.target, reached, verdict, c.reached, c.verdict)
 		}
 	}
-	if k.targets = []target{{part: "three", row: "set", figure: "ops/s", limit: 3, unit: byBaseline, text: "≤ 3x"}, {part: "three", row: "set", figure: "ops/s", limit: 0.76, atLeast: true, unit: byFloor, text: "≥ 0.76f"}}; !strings.Contains(k.Targets(), "| set | ops/s | 120 (100-140) | 360 | ≤ 3x: 3x met; ≥ 0.76f: 0.750f **missed** |") {
-		t.Errorf("targets:\n%s", k.Targets())
+	k.targets = []target{
+		{part: "three", row: "set", figure: "ops/s", limit: 3, unit: byBaseline, text: "≤ 3x"}, {part: "three", row: "set", figure: "early", text: "≤ 0"},
+		{part: "three", row: "set", figure: "ops/s", limit: 0.76, atLeast: true, unit: byFloor, text: "≥ 0.76f"},
+	}
+	if got := k.Unmet(); !strings.Contains(got, "| set | ops/s | 120 (100-140) | 360 | ≤ 3x: 3x met; ≥ 0.76f: 0.750f **missed** |") || strings.Contains(got, "early") {
+		t.Errorf("targets that are not met:\n%s", got)
+	}
+	if got := string(k.targetsCSV()); !strings.Contains(got, "three,set,ops/s,120 (100-140),360,≤ 3x: 3x met; ≥ 0.76f: 0.750f missed\n") || !strings.Contains(got, "three,set,early,") {
+		t.Errorf("all targets:\n%s", got)
 	}
 	k.targets = []target{{part: "alone", row: "start"}, {part: "alone", row: "set", figure: "ops/s"}, {part: "alone", row: "set", figure: "p99"}}
 	if got := k.All("alone"); !strings.Contains(got, "| start | seconds | - | 0.600 | - |\n| set | ops/s |") || strings.Count(got, "| set |") != 1 {

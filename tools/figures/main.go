@@ -1,5 +1,5 @@
-// Command figures writes the reports of the measuring scripts: tables in Markdown, pictures, one list of all figures
-// (figures.csv) and one of all curves (curves.csv). It measures nothing. It is a module of its own, so that its drawing libraries are
+// Command figures writes the reports of the measuring scripts: tables in Markdown, pictures, and lists of all figures
+// (figures.csv), targets (targets.csv) and curves (curves.csv). It measures nothing. It is a module of its own, so that its drawing libraries are
 // not dependencies of Rollcall.
 package main
 
@@ -50,11 +50,10 @@ func writeReports(data, docs string) error {
 	if err := os.MkdirAll(pictures, 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(pictures, "curves.csv"), k.curvesCSV(), 0o644); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(pictures, "figures.csv"), k.figuresCSV(), 0o644); err != nil {
-		return err
+	for name, text := range map[string][]byte{"curves.csv": k.curvesCSV(), "figures.csv": k.figuresCSV(), "targets.csv": k.targetsCSV()} {
+		if err := os.WriteFile(filepath.Join(pictures, name), text, 0o644); err != nil {
+			return err
+		}
 	}
 	for _, p := range curvePictures() {
 		if err := p.writePicture(pictures, k.curves); err != nil {

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/csv"
 	"fmt"
 	"os"
 	"slices"
@@ -227,40 +229,66 @@ func (k *measurements) floorCells(part, row, figure string) string {
 	return fmt.Sprintf(" %s | %s |", k.rowSpread(part, row, floorSide, figure), ratioCell(ratio, missing, byFloor))
 }
 
-// Targets returns the table of all figures that have targets. Its last column has every target of a figure, with the
-// value or the ratio that was reached.
-func (k *measurements) Targets() string {
-	type cells struct{ part, row, figure string }
-	var order []cells
-	judged := map[cells][]string{}
+// judgedFigure is a figure with targets. verdicts has every target of it, with the value or the ratio that was reached.
+type judgedFigure struct {
+	part, row, figure string
+	verdicts          []string
+	allMet            bool
+}
+
+func (k *measurements) judgedFigures() (list []judgedFigure) {
 	for _, t := range k.targets {
 		if t.figure == "" {
 			continue
 		}
-		c := cells{t.part, t.row, t.figure}
-		if judged[c] == nil {
-			order = append(order, c)
+		i := slices.IndexFunc(list, func(f judgedFigure) bool { return f.part == t.part && f.row == t.row && f.figure == t.figure })
+		if i < 0 {
+			i, list = len(list), append(list, judgedFigure{part: t.part, row: t.row, figure: t.figure, allMet: true})
 		}
 		reached, verdict := k.judgeTarget(t)
 		text := t.text + " " + verdict
 		if t.unit != "" && reached != "-" {
 			text = t.text + ": " + reached + " " + verdict
 		}
-		judged[c] = append(judged[c], text)
+		list[i].verdicts = append(list[i].verdicts, text)
+		list[i].allMet = list[i].allMet && verdict == "met"
 	}
+	return list
+}
+
+// Unmet returns the table of the figures with a target that is not met. Its last column has every target of a figure.
+func (k *measurements) Unmet() string {
 	var b strings.Builder
 	b.WriteString("| case | figure | ZooKeeper | Rollcall | target |\n|---|---|---|---|---|\n")
 	last := ""
-	for _, c := range order {
-		name := c.row
+	for _, f := range k.judgedFigures() {
+		if f.allMet {
+			continue
+		}
+		name := f.row
 		if name == last {
 			name = "" // the row above has it
 		}
-		last = c.row
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(c.figure), k.baselineCell(c.part, c.row, c.figure),
-			k.rowSpread(c.part, c.row, "Rollcall", c.figure), strings.Join(judged[c], "; "))
+		last = f.row
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(f.figure), k.baselineCell(f.part, f.row, f.figure),
+			k.rowSpread(f.part, f.row, "Rollcall", f.figure), strings.Join(f.verdicts, "; "))
 	}
 	return b.String()
+}
+
+// targetsCSV returns all figures with targets.
+func (k *measurements) targetsCSV() []byte {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	_ = w.Write([]string{"part", "case", "figure", "ZooKeeper", "Rollcall", "target"}) // a write to a buffer cannot fail
+	for _, f := range k.judgedFigures() {
+		_ = w.Write([]string{
+			f.part, f.row, figureTitle(f.figure), k.baselineCell(f.part, f.row, f.figure), k.rowSpread(f.part, f.row, "Rollcall", f.figure).String(),
+			strings.ReplaceAll(strings.Join(f.verdicts, "; "), "**", ""),
+		})
+	}
+	w.Flush()
+	return b.Bytes()
 }
 
 // isVoid reports whether the load generator took too much CPU time in any run of a row on these sides.
