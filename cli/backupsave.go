@@ -32,11 +32,10 @@ func newBackupSave(w IOStreams) *cobra.Command {
 		Long: "Asks the member of this machine for a backup: the state of the whole ensemble at one index of the log, " +
 			"with all nodes and sessions. It checks the backup while it arrives. " +
 			"The name of a file must be new. The file gets it only when it is whole and on the disk. In a directory, which " +
-			"must exist, the name has the time and the index. Of the files in a directory, rollcall backup verify reads " +
-			"those that end in " + backup.Suffix + ". " +
+			"must exist, the name has the time and the index, and ends in " + backup.Suffix + ". " +
 			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. " +
 			"If no leader confirms that the member has the last writes, the command saves nothing, unless --unconfirmed is " +
-			"given. It needs the credentials of an administrator.",
+			"given. It needs an administrator's credentials.",
 		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups/\n  rollcall backup save " +
 			"--token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -90,10 +90,10 @@ func newBundle(w IOStreams) *cobra.Command {
 		Long: "Writes a tar.gz with the status, sessions, connections, ends, removals and slow requests of the ensemble, and of each " +
 			"member at --hosts the configuration, the last lines of the log, " +
 			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what " +
-			"could not be collected, and each server of the ensemble that was not asked, with the reason. The archive has " +
+			"could not be collected, with the reason. The archive has " +
 			"no passwords, digests, tokens or data of " +
 			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles "+
-				"need the credentials of an administrator on the member's own machine.", maxBundleRows),
+				"need an administrator's credentials on the member's own machine.", maxBundleRows),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && file != "" {
 				return usageErrorf("support-bundle: FILE and --out both name the archive; leave one out")

@@ -25,12 +25,11 @@ func newDump(w IOStreams) *cobra.Command {
 	d := &dumpCommand{nodeCommand: newNodeCommand(w)}
 	cmd := d.registerSessionCommand(&cobra.Command{
 		Use: "dump [flags] PATH", Short: "write a subtree as JSON, for rollcall load", Args: RangeArgs(1, 1, "one path"),
-		Long: "Writes the subtree at a node as one JSON document: paths, data and access control lists. Its end has a " +
-			"checksum, without which rollcall load takes nothing. It leaves out ephemeral nodes, " +
-			"which end with their sessions, and at / the servers' own nodes below " + subtree.ServersNode +
-			". It leaves out versions, times and the counters of sequential nodes, because a client cannot " +
-			"set them. It leaves out whether a node is a container or has a time to live, because the protocol does not show " +
-			"it.\n\nEach node is as it was when it was read. If others write meanwhile, the dump is no picture of one " +
+		Long: "Writes the subtree at a node as one JSON document with a checksum: paths, data and access control lists. It " +
+			"leaves out ephemeral nodes, and at / the servers' own nodes below " + subtree.ServersNode +
+			". It also leaves out versions, times and the counters of sequential nodes, which a client cannot " +
+			"set, and whether a node is a container or has a time to live, which the protocol does not show.\n\n" +
+			"Each node is as it was when it was read. If others write meanwhile, the dump is no picture of one " +
 			"moment, and the summary says so.",
 		Example: "  rollcall dump /app >app.json\n  rollcall dump / --out backup.json",
 	}, false, d.run)

@@ -44,9 +44,9 @@ func newLoad(w IOStreams) *cobra.Command {
 		Use: "load [flags] FILE", Short: "load a dump of rollcall dump", Args: RangeArgs(1, 1, "one file"),
 		Long: "Loads a dump made by rollcall dump. If FILE is -, it reads stdin. It checks the whole file first, and " +
 			"loads nothing from a truncated or changed one. Without --merge or --replace " +
-			"the subtree must not exist yet.\n\nNodes are created in transactions. If the command is interrupted, it says " +
+			"the subtree must not exist yet.\n\nIf the command is interrupted, it says " +
 			"how far it came, and --merge does the rest. It never changes or deletes " +
-			"ephemeral nodes, because they belong to living sessions. The numbers of sequential names, versions and times " +
+			"ephemeral nodes. The numbers of sequential names, versions and times " +
 			"of created nodes start over.",
 		Example: "  rollcall load --dry-run app.json\n  rollcall load --into /copy/app app.json",
 	}, true, nil)

@@ -27,8 +27,8 @@ func newDrain(w IOStreams) *cobra.Command {
 		Long: "Prepares the member of this machine for its stop. It takes no new client, and /readyz fails. It hands " +
 			"leadership over, and closes the connections of its clients, spread over a time. " +
 			"Their sessions move to the other members. It tries to hand over for that time, or for " + api.MinHandOver.String() +
-			" if that is longer. It goes on storing and voting. Only a new start undoes that. It needs the credentials of " +
-			"an administrator.",
+			" if that is longer. It goes on storing and voting. Only a new start undoes that. It needs an administrator's " +
+			"credentials.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.FirstAdminClient(cmd.Context())
@@ -71,11 +71,10 @@ func newSnapshot(w IOStreams) *cobra.Command {
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Makes the member of this machine write a snapshot of its state to its disk, and waits until it is there. A " +
 			"member does that by itself, too (snapCount). After a snapshot, a start of the member applies less of the log, " +
-			"and the member removes the log that the snapshot replaces. The member writes in small steps and serves its " +
-			"clients in between. It writes one snapshot at a time, and rejects a second request. It also rejects the " +
-			"request if its disk may have no room for the state once more, so a snapshot frees no full disk. A snapshot is " +
-			"no backup: rollcall backup save makes one. " +
-			"It needs the credentials of an administrator.",
+			"and the member removes the log that the snapshot replaces. It rejects the " +
+			"request while it writes a snapshot, and if its disk may have no room for the state once more, so a snapshot frees " +
+			"no full disk. A snapshot is no backup: rollcall backup save makes one. " +
+			"It needs an administrator's credentials.",
 		Example: "  rollcall snapshot --token-file /etc/rollcall/token",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.FirstAdminClient(cmd.Context())
@@ -112,11 +111,10 @@ func newLogLevel(w IOStreams) *cobra.Command {
 	return a.registerFlags(&cobra.Command{
 		Use: "log-level [flags] [LEVEL]", Short: "show or set the least level that members log", GroupID: ChangeGroup,
 		Args: RangeArgs(0, 1, "one level: "+strings.Join(logLevels, ", ")),
-		Long: "Shows the level of the log of each member at --hosts, or of those that --admin names. A member logs " +
-			"messages of its level and of the levels above. The levels are " +
-			"debug, info, warn and error. With LEVEL the command sets the level there, until the member is started again or " +
-			"gets SIGHUP. That needs the " +
-			"credentials of an administrator, on the machine of the member.",
+		Long: "Shows the level of the log of each member at --hosts, or of those that --admin names: debug, info, warn or " +
+			"error. A member logs messages of its level and of the levels above. With LEVEL the command sets the level there, " +
+			"until the member is started again or gets SIGHUP. That needs an administrator's credentials, on the machine of " +
+			"the member.",
 		Example:   "  rollcall log-level --admin http://127.0.0.1:8080 --token-file /etc/rollcall/token debug",
 		ValidArgs: logLevels,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,9 +24,7 @@ func (k *membersCommand) completeServerCommand(cmd *cobra.Command,
 		"ID LINE":  "the id of a server and its new line",
 	}
 	cmd.Args = RangeArgs(len(arguments), len(arguments), names[strings.Join(arguments, " ")])
-	cmd.Long += " It needs the credentials of an administrator, on the machine of a member. It can be stopped and run " +
-		"again: " +
-		"it goes on where it is."
+	cmd.Long += " It needs an administrator's credentials, on the machine of a member. It can be stopped and run again."
 	cmd.Example = "  rollcall members " + cmd.Name() + " --token-file /etc/rollcall/token " + cmd.Example
 	return k.registerForce(k.registerRun(cmd, func(ctx context.Context, args []string) (err error) {
 		var id uint32
@@ -128,9 +126,8 @@ func newMembersRemove(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-const minorityHelp = "The command fails if too few of the remaining voters would be alive for a majority, or if one " +
-	"voter would " +
-	"be left, unless --force is given."
+const minorityHelp = "The command fails if too few of the remaining voters would be alive for a majority, or if one voter would be " +
+	"left, unless --force is given."
 
 // removeServerAndWait removes a server from the list, and waits until raft's configuration has dropped it. Unless
 // ifExists is set, it returns an error if neither has the server.

@@ -29,9 +29,8 @@ func newWhy(w IOStreams) *cobra.Command {
 		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a " +
 			"path. If the node exists, it names the owner. Without an argument it lists the " +
 			"sessions that ended last, and the nodes that were removed last, the newest first. The ensemble stores its last " +
-			"10,000 ended sessions, so that no restart " +
-			"forgets them. Each member remembers the last 10,000 removals in memory alone. After a restart it knows only " +
-			"those in the part of the log that it applies again.",
+			"10,000 ended sessions. Each member remembers the last 10,000 removals in memory alone. After a restart it knows " +
+			"only those in the part of the log that it applies again.",
 		Example: "  rollcall why --since 10m\n  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall " +
 			"why 10.0.0.7",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -266,11 +265,10 @@ func newWhoOwns(w IOStreams) *cobra.Command {
 	return a.registerFlags(&cobra.Command{
 		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to, or who waits for a lock",
 		GroupID: InspectGroup, Args: RangeArgs(1, 1, "one path"),
-		Long: "Names the session that an ephemeral node belongs to, with its client. Other nodes have no owner. For them it " +
+		Long: "Names the session that an ephemeral node belongs to, with its client. For other nodes it " +
 			"lists the sessions of their ephemeral children, in the order of the numbers in their names, at most 100. If all " +
 			"of them have names of a lock or an election of package client, Curator, kazoo or go-zookeeper/zk, it says which " +
-			"sessions hold it and which wait. A semaphore does not tell the servers how many may hold it, so its holders are " +
-			"only listed.",
+			"sessions hold it and which wait. The holders of a semaphore are only listed.",
 		Example: "  rollcall who-owns /leader/_c_6b4fb4ad-latch-0000000003\n  rollcall who-owns /locks/backup\n  rollcall " +
 			"who-owns -o json /locks/backup | jq -r '.children[] | select(.turn == \"holds\") | .id'",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -34,9 +34,8 @@ func newCerts(w cli.IOStreams) *cobra.Command {
 		Long: "Makes the files that TLS needs, for those who have no authority of their own. In the directory --out it " +
 			"writes ca.pem, which everybody may have, ca.key, which signs " +
 			"certificates and is best kept off the members' machines, and HOST.pem for each host: a private key with its " +
-			"certificate. That is good for both sides of a connection: " +
-			"for members (ssl.quorum.*), for the port for clients (ssl.*), and for clients, whose identity is CN=HOST. " +
-			"Further names and addresses of a host follow after commas. If there " +
+			"certificate, for members (ssl.quorum.*), for the port for clients (ssl.*), and for clients, whose identity is " +
+			"CN=HOST. Further names and addresses of a host follow after commas. If there " +
 			"is an authority in the directory, it signs certificates for further hosts. No file is overwritten. The " +
 			"directory must belong to you, and no other user may write in it or replace it.",
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -101,13 +101,16 @@ var flagsOf = map[string]string{
 	"members demote": "members add", "members drain": "members add",
 }
 
+// flagsElsewhere are the commands of which the pages show no flags and cases: bench.md, drills.md and proxy.md describe what matters.
+var flagsElsewhere = []string{"bench", "bench compare", "bench floor", "drill", "proxy"}
+
 var (
 	flagsOfHelp    = regexp.MustCompile(`(?m)^ {2,6}-(?:.*\n {8})*.*\n`) // a flag, with the lines that continue its text
 	examplesOfHelp = regexp.MustCompile(`\nExamples:\n(?:  .*\n)+`)
 )
 
 // helpForPage returns a command's help without what its page says elsewhere: the flags that are about the ensemble, -h, those of the
-// command in flagsOf, and the examples if the page has one that is run.
+// command in flagsOf, the flags of those in flagsElsewhere, and the examples if the page has one.
 func (p *groupPage) helpForPage(t *testing.T, name string) string {
 	t.Helper()
 	help, _, _ := strings.Cut(helpOf(t, name), "\nWhich ensemble, and how to print:\n") // these flags have a section of their own
@@ -115,6 +118,10 @@ func (p *groupPage) helpForPage(t *testing.T, name string) string {
 		help = examplesOfHelp.ReplaceAllString(help, "")
 	}
 	before, flags, _ := strings.Cut(help, "\nFlags:\n")
+	if slices.Contains(flagsElsewhere, name) {
+		before, _, _ = strings.Cut(before, "\nCases:\n")
+		return before + "\nFlags: rollcall " + name + " -h\n"
+	}
 	others := map[string]bool{}
 	if base := flagsOf[name]; base != "" {
 		_, list, _ := strings.Cut(helpOf(t, base), "\nFlags:\n")

@@ -31,10 +31,10 @@ func newImport(w cli.IOStreams) *cobra.Command {
 		GroupID: cli.RunGroup, Args: cli.RangeArgs(1, maxSources, "directories of ZooKeeper's servers"),
 		Long: "Fills the empty directories of one member of a new ensemble with the state of a ZooKeeper ensemble that is " +
 			"stopped: all nodes, and all sessions with the passwords that " +
-			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; if the server has a dataLogDir, it " +
+			"their clients hold. Each DATADIR is the dataDir of a ZooKeeper server; a dataLogDir " +
 			"follows after a comma. Give the directories of all servers: the state is that of " +
 			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the " +
-			"server list, nothing is imported, because a server of ZooKeeper may still run. Run it on the machine of one " +
+			"server list, nothing is imported. Run it on the machine of one " +
 			"member, with its zoo.cfg and copies of the directories of the other servers. The other members start with " +
 			"empty directories and copy its state. Nothing in a DATADIR " +
 			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the directories are copies. " +

@@ -36,9 +36,8 @@ func newRestore(w cli.IOStreams) *cobra.Command {
 			"whose zoo.cfg it gets. Then start all members, the others with empty directories: " +
 			"they copy the state, and the ensemble serves once most of its voters have it. Nodes keep all that clients can " +
 			"see of them, and zxids continue. " +
-			"By default sessions are kept, and clients can resume them. With --sessions close they have ended, and their " +
-			"ephemeral nodes are gone. " +
-			"The directories must be empty, apart from ZooKeeper's version-2.\n\nWith --subtree, the command writes a " +
+			"Clients can resume the sessions in the backup. With --sessions close they have ended, and their " +
+			"ephemeral nodes are gone.\n\nWith --subtree, the command writes a " +
 			"subtree of the backup into an ensemble that runs, as a client: it creates nodes that " +
 			"are missing, and sets data and access control lists that differ. With --delete it also deletes nodes that are " +
 			"not in the backup. It leaves out ephemeral nodes. Versions, times and the numbers of sequential nodes " +
