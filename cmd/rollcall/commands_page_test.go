@@ -151,12 +151,13 @@ func (p *groupPage) help(t *testing.T, name string) {
 	help := p.helpForPage(t, name)
 	want := "    " + strings.ReplaceAll(strings.TrimSpace(help), "\n", "\n    ")
 	want = regexp.MustCompile(`(?m) +$`).ReplaceAllString(want, "")
-	if strings.Contains(p.text, "\n"+want+"\n") {
-		return
-	}
 	// The block ends before the first example, a line that begins with "$ ".
 	block := regexp.MustCompile(`(?m)^    rollcall ` + regexp.QuoteMeta(name) + `(?: \[.*| [A-Z].*)?\n(?:(?:    (?:[^$\n]|\$[^ \n]).*)?\n)*`)
-	if old := block.FindString(p.text); *update && old != "" {
+	old := block.FindString(p.text)
+	if strings.TrimRight(old, "\n") == want {
+		return
+	}
+	if *update && old != "" {
 		p.text = strings.Replace(p.text, old, want+"\n\n", 1)
 		return
 	}
