@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures our own data structures against libraries and prints a table of medians, over ROUNDS
-# rounds (default 5) of BENCHTIME (default 60ms) each. docs/dev/structures.md has
-# a part of this table. With the argument vet it only checks that the benchmarks still compile.
+# rounds (default 5) of BENCHTIME (default 60ms) each. The comments in znode/index.go and
+# znode/sorted.go have the outcome. With the argument vet it only checks that the benchmarks still compile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -3,7 +3,9 @@ package znode
 import "hash/maphash"
 
 // pathIndex finds nodes by their paths. It holds only the nodes and 16 bits of a hash of each path, about 13
-// bytes a node. A map would hold every path a second time.
+// bytes a node. A map would hold every path a second time. A map from a hash of 64 bits to the node takes 44 % more
+// memory at 100,000 nodes, and 136 % more at a million, and lookups in it are no faster. It is built faster, and
+// takes less for 1,000 nodes. ci/structures.sh measures that.
 //
 // Its shards grow one by one, so a change waits at most until one shard, 1/2048 of all, is copied. The index
 // does not shrink. Its order is random and never visible outside. The zero value cannot be used.

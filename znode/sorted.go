@@ -11,6 +11,11 @@ const maxPageKeys = 32
 
 // sortedMap is a sorted map that can be copied in O(1): a B+tree with copy on write. The zero value is empty.
 //
+// Entries that come in order, such as sequential nodes and session ids, take half the memory that they take in
+// google/btree 1.1.3 or tidwall/btree 1.8.1, because a full page is not split in its middle, and a change after a copy
+// copies less. Entries that come in an order by chance take up to 8 % more. ci/structures.sh measures that: a library
+// within 10 % in time and 15 % in memory would take this one's place.
+//
 // Every page carries the generation in which it was made. A method that changes the map takes the present
 // generation. It changes pages of that generation in place and copies older ones. To keep an unchanging copy,
 // assign the map to another variable and increment the generation before the next change.

@@ -96,16 +96,19 @@ func TestCommandsPageHelp(t *testing.T) {
 
 // flagsOf names the command whose page has the flags that a command shares with it.
 var flagsOf = map[string]string{
-	"recover": "serve", "import": "serve", "export": "serve", "config check": "serve", "bench compare": "bench", "connections": "sessions",
+	"connections": "sessions",
 	"members remove": "members add", "members replace": "members add", "members address": "members add", "members promote": "members add",
 	"members demote": "members add", "members drain": "members add",
 }
 
-// flagsElsewhere are the commands of which the pages show no flags and cases: bench.md, drills.md and proxy.md describe what matters.
-var flagsElsewhere = []string{"bench", "bench compare", "bench floor", "drill", "proxy"}
+// flagsElsewhere are the commands of which the pages only name the flags. Other pages describe those that matter: bench.md, drills.md,
+// proxy.md, nodes.md, configuration.md, testing.md, moving-in.md, restoring.md and security.md.
+var flagsElsewhere = strings.Fields(`bench bench-compare bench-floor drill drill-heal proxy serve shell test-server config-check import export recover backup-restore certs hash
+	ls get stat create set acl sync tree du watch dump load rm`)
 
 var (
 	flagsOfHelp    = regexp.MustCompile(`(?m)^ {2,6}-(?:.*\n {8})*.*\n`) // a flag, with the lines that continue its text
+	nameOfFlag     = regexp.MustCompile(`--[\w-]+`)
 	examplesOfHelp = regexp.MustCompile(`\nExamples:\n(?:  .*\n)+`)
 )
 
@@ -117,32 +120,49 @@ func (p *groupPage) helpForPage(t *testing.T, name string) string {
 	if strings.Contains(p.text, "\n    $ rollcall "+name) {
 		help = examplesOfHelp.ReplaceAllString(help, "")
 	}
-	before, flags, _ := strings.Cut(help, "\nFlags:\n")
-	if slices.Contains(flagsElsewhere, name) {
-		before, _, _ = strings.Cut(before, "\nCases:\n")
-		return before + "\nFlags: rollcall " + name + " -h\n"
-	}
-	others := map[string]bool{}
-	if base := flagsOf[name]; base != "" {
-		_, list, _ := strings.Cut(helpOf(t, base), "\nFlags:\n")
-		for _, flag := range flagsOfHelp.FindAllString(list, -1) {
-			others[strings.Join(strings.Fields(flag), " ")] = true
-		}
-	}
-	kept, shared := "", ""
-	for _, flag := range flagsOfHelp.FindAllString(flags, -1) {
-		switch text := strings.Join(strings.Fields(flag), " "); {
-		case strings.HasPrefix(text, "-h, --help "):
-		case others[text]:
-			shared = "  and those of rollcall " + flagsOf[name] + "\n"
-		default:
-			kept += flag
-		}
-	}
-	if kept+shared == "" {
+	before, list, _ := strings.Cut(help, "\nFlags:\n")
+	flags := flagsOfHelp.FindAllString(list, -1)
+	flags = slices.DeleteFunc(flags, func(flag string) bool { return strings.HasPrefix(flag, "  -h, --help ") })
+	if len(flags) == 0 {
 		return before
 	}
-	return before + "\nFlags:\n" + kept + shared
+	if slices.Contains(flagsElsewhere, strings.ReplaceAll(name, " ", "-")) {
+		before, _, _ = strings.Cut(before, "\nCases:\n")
+		return before + "\n" + namesOfFlags(name, flags)
+	}
+	base := flagsOf[name]
+	if base == "" {
+		return before + "\nFlags:\n" + strings.Join(flags, "")
+	}
+	_, list, _ = strings.Cut(helpOf(t, base), "\nFlags:\n")
+	shared := flagsOfHelp.FindAllString(list, -1)
+	onlyOf := slices.DeleteFunc(flags, func(flag string) bool {
+		return slices.ContainsFunc(shared, func(s string) bool { return sameWords(flag, s) })
+	})
+	return before + "\nFlags:\n" + strings.Join(onlyOf, "") + "  and those of rollcall " + base + "\n"
+}
+
+// namesOfFlags returns a paragraph with the names of flags.
+func namesOfFlags(command string, flags []string) string {
+	const columns = 100
+	line, text := "Flags (rollcall "+command+" -h):", ""
+	for i, flag := range flags {
+		name := nameOfFlag.FindString(flag)
+		if i < len(flags)-1 {
+			name += ","
+		}
+		if len(line)+len(" ")+len(name) > columns {
+			line, text = "", text+line+"\n"
+		} else {
+			line += " "
+		}
+		line += name
+	}
+	return text + line + "\n"
+}
+
+func sameWords(one, other string) bool {
+	return slices.Equal(strings.Fields(one), strings.Fields(other))
 }
 
 // help checks that the page has the help of a command. With -update it replaces the one that is there.
