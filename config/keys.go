@@ -63,7 +63,7 @@ const (
 	maxMaxBuffer = 8 << 20 // a transaction is one log entry, and entries are far below the log's own limit
 
 	// DefaultMemoryPercent is the share of the memory above which writes that add data are rejected. The garbage
-	// collector keeps everything within collectorShare of cmd/rollcall, and needs the room between the two: with
+	// collector keeps everything within tuning.CollectorShare, and needs the room between the two: with
 	// less, it would take a large part of the processor time.
 	DefaultMemoryPercent = 75
 

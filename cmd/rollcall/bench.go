@@ -94,7 +94,7 @@ func newBench(w cli.IOStreams) *cobra.Command {
 		})
 	compare.Short = "measure two ensembles by turns"
 	compare.Long = "Measures two ensembles, a and b, by turns. The cases are those that rollcall bench -h lists."
-	cmd.AddCommand(compare, newFloor(w), newKeepSessions(w))
+	cmd.AddCommand(compare, newKeepSessions(w))
 	return cmd
 }
 

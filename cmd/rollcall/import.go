@@ -15,6 +15,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/internal/tuning"
 	"rollcall/member"
 	"rollcall/migrate"
 	"rollcall/migrate/datadir"
@@ -214,7 +215,7 @@ func countVoters(servers []member.Server, given []datadir.Directory) (voters, di
 func (i *importer) readSources(sources []string) (*migrate.ImportPlan, error) {
 	reading := cli.NewProgress(i.streams, "reading ZooKeeper's files", 0)
 	defer reading.Done()
-	i.readOptions.CheckRoom = newMemoryGuard(freeMemory()).checkHeap
+	i.readOptions.CheckRoom = newMemoryGuard(tuning.FreeMemory()).checkHeap
 	state, report, err := datadir.Read(parseSources(sources), i.readOptions)
 	if err != nil {
 		return nil, err

@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli"
+	"rollcall/internal/tuning"
 )
 
 func main() {
 	if waitsForDisk(os.Args[1:]) {
-		raiseTimerSlack()
+		tuning.RaiseTimerSlack()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
@@ -28,9 +29,9 @@ func main() {
 	}
 }
 
-// waitsForDisk reports whether a command line runs a member, or one of the floor, which is measured under the same conditions.
+// waitsForDisk reports whether a command line runs a member.
 func waitsForDisk(args []string) bool {
-	return len(args) > 0 && args[0] == "serve" || len(args) > 1 && args[0] == "bench" && args[1] == "floor"
+	return len(args) > 0 && args[0] == "serve"
 }
 
 // runCommandLine is main with its environment as arguments. Its error names a remedy, if there is one.

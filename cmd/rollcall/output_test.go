@@ -23,7 +23,6 @@ var withoutOutput = map[string]string{
 	"drill hooks":   "prints a file, which --hooks reads",
 	"bench":         "has reports of its own, as a table or as JSON",
 	"bench compare": "has reports of its own, as a table, JSON or Markdown",
-	"bench floor":   "prints nothing: it is a server for measuring",
 	"dump":          "its output is one JSON document, which load reads",
 	"shell":         "prints what zkCli.sh prints",
 	"certs":         "writes files, and prints their paths",

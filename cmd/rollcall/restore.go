@@ -13,6 +13,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/internal/tuning"
 	"rollcall/member"
 	"rollcall/operator/backup"
 	"rollcall/znode"
@@ -111,7 +112,7 @@ func (r *restorer) restoreMember(ctx context.Context, w cli.IOStreams, out *cli.
 
 // readState reads and checks the backup, and returns the state to restore.
 func (r *restorer) readState(ctx context.Context) (state *member.RestoredState, closed int, err error) {
-	room := newMemoryGuard(freeMemory())
+	room := newMemoryGuard(tuning.FreeMemory())
 	read := func(v znode.ImageVisitor) error {
 		f, err := os.Open(r.backupFile)
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/internal/tuning"
 	"rollcall/member"
 	"rollcall/operator/admin"
 	"rollcall/operator/logs"
@@ -56,8 +57,8 @@ func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IO
 	if err := cfg.SaveMyID(); err != nil {
 		return explainedError{fmt.Errorf("serve: %w", err)}
 	}
-	memory := newMemoryLimiter(cfg.Memory, availableMemory(), log.Logger())
-	setCollectorLimit(systemMemory(), w.Env)
+	memory := newMemoryLimiter(cfg.Memory, tuning.AvailableMemory(), log.Logger())
+	tuning.SetCollectorLimit(tuning.SystemMemory(), w.Env)
 	p := &memberProcess{
 		cfg: cfg, log: log, streams: w, settings: memberConfig(cfg, log), systemd: newSystemdNotifier(w),
 		firstMade: make(chan struct{}),
@@ -129,7 +130,7 @@ func (p *memberProcess) runMember(ctx context.Context) error {
 	}
 	workCtx, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { tuneCollector(workCtx, p.streams.Env, m.Ready()) })
+	background.Go(func() { tuning.TuneCollector(workCtx, p.streams.Env, m.Ready()) })
 	endReloads := onHangup(m.ReloadSecrets)
 	err = m.Run(ctx)
 	endReloads()

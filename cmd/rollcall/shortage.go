@@ -9,6 +9,7 @@ import (
 
 	"rollcall/config"
 	"rollcall/internal/admission"
+	"rollcall/internal/tuning"
 )
 
 const (
@@ -34,7 +35,7 @@ func memoryLimit(configured config.MemoryLimit, available int64) int64 {
 // newMemoryLimiter returns the memory limit of this process, or nil. It warns of a limit above the collector's.
 func newMemoryLimiter(configured config.MemoryLimit, available int64, log *slog.Logger) *admission.MemoryLimiter {
 	limit := memoryLimit(configured, available)
-	if most := available / 100 * collectorShare; available > 0 && limit > most {
+	if most := available / 100 * tuning.CollectorShare; available > 0 && limit > most {
 		log.Warn("memoryLimit is larger than the collector can keep to; the system may kill this process first",
 			"memoryLimit", limit, "most", most)
 	}

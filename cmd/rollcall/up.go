@@ -22,6 +22,7 @@ import (
 	"rollcall/cli"
 	"rollcall/config"
 	"rollcall/internal/admission"
+	"rollcall/internal/tuning"
 	"rollcall/member"
 	"rollcall/operator/logs"
 	"rollcall/quorum/disk"
@@ -141,7 +142,7 @@ func (f *upFlags) runMembers(ctx context.Context, w cli.IOStreams) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	logger := logs.New(out.writerAbove(w.Err), logs.Settings{Level: slog.LevelInfo}, false).Logger()
-	f.memory = newMemoryLimiter(config.MemoryLimit{Percent: config.DefaultMemoryPercent}, availableMemory(), logger)
+	f.memory = newMemoryLimiter(config.MemoryLimit{Percent: config.DefaultMemoryPercent}, tuning.AvailableMemory(), logger)
 	g.Go(func() error {
 		feedMemoryLimiter(ctx, f.memory, logger)
 		return nil

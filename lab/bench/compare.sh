@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# compare.sh measures Debian's ZooKeeper, the floor (rollcall bench floor) and this Rollcall on this machine, by turns within
+# compare.sh measures Debian's ZooKeeper, the floor (lab/bench/floor) and this Rollcall on this machine, by turns within
 # each row, each as one server and as three. Then it measures Rollcall alone. lab/bench/compare.txt lists the cases. It takes an hour,
 # during which nothing else should run. It needs Debian's package zookeeper and a Java runtime.
 #

@@ -1,5 +1,5 @@
 # The scripts that measure source this file. It starts and stops ensembles of ZooKeeper, of Rollcall or of the
-# floor (rollcall bench floor) on 127.0.0.1, or in the network namespaces of lab/bench/links.sh, and keeps one line for each measured run. WORK, PORT,
+# floor (lab/bench/floor) on 127.0.0.1, or in the network namespaces of lab/bench/links.sh, and keeps one line for each measured run. WORK, PORT,
 # first and kind are those of the ensemble that the functions act on.
 #
 #   PORT  the first of 420 ports of 127.0.0.1
@@ -102,7 +102,8 @@ launch() {
       -cp "/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar$netty" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
       org.apache.zookeeper.server.quorum.QuorumPeerMain "$cfg" ;;
     Floor)
-      set -- "$rollcall" bench floor --member "$i" --peers "$(peers "$n")" --data "$WORK/$i"
+      [ -x "$WORK/floor" ] || go build -trimpath -o "$WORK/floor" ./lab/bench/floor || return
+      set -- "$WORK/floor" --member "$i" --peers "$(peers "$n")" --data "$WORK/$i"
       [ "$i" != 1 ] || set -- "$@" --client "127.0.0.1:$((first + 1))" ;;
   esac
   [ -z "${LINKS:-}" ] || set -- ip netns exec "$LINKS$i" "$@"

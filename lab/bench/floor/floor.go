@@ -1,4 +1,4 @@
-// Package floor is the simplest ensemble that can answer the cases of `rollcall bench`. It shows what a row costs at
+// Command floor runs one member of the simplest ensemble that can answer the cases of `rollcall bench`. It shows what a row costs at
 // least on a machine, so that the rows of other servers can be read as shares of it. It is only for measuring: do not keep
 // data in it.
 //
@@ -17,7 +17,7 @@
 // A leader has a goroutine for each connection, which reads and decodes, one for each follower, which reads its
 // acknowledgements, and one that commits. The lock of a connection is taken before that of the nodes, and neither together
 // with that of the pending batch.
-package floor
+package main
 
 import (
 	"context"

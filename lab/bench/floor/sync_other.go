@@ -1,6 +1,6 @@
 //go:build !linux
 
-package floor
+package main
 
 import "os"
 

@@ -1,4 +1,4 @@
-package main
+package tuning
 
 import (
 	"errors"
@@ -33,10 +33,10 @@ func showSlack() {
 	}
 	gone := os.Args[len(os.Args)-1] == "gone"
 	if gone {
-		_ = os.Remove(os.Args[0]) // raiseTimerSlack then shows two runs
+		_ = os.Remove(os.Args[0]) // RaiseTimerSlack then shows two runs
 	}
 	before := files()
-	raiseTimerSlack()
+	RaiseTimerSlack()
 	fmt.Printf("process %d runs %s slack", os.Getpid(), runs)
 	slacks := make(chan time.Duration)
 	for range 4 {

@@ -1,4 +1,4 @@
-package main
+package tuning
 
 import (
 	"os"
@@ -20,7 +20,7 @@ const (
 	defaultSlack = 50 * time.Microsecond
 )
 
-// slackTried is an environment variable. raiseTimerSlack sets it when it executes the program again, so that
+// slackTried is an environment variable. RaiseTimerSlack sets it when it executes the program again, so that
 // it does so only once, even if the kernel does not keep the slack.
 const slackTried = "ROLLCALL_SLACK_TRIED"
 
@@ -30,15 +30,15 @@ const (
 	prGetTimerslack = 30
 )
 
-// raiseTimerSlack gives all threads of this process the timerSlack. A thread can change only its own slack, and
+// RaiseTimerSlack gives all threads of this process the timerSlack. A thread can change only its own slack, and
 // the monitor thread starts before any code of ours. So this thread takes the slack, and then executes the
-// program once more. All threads of that program inherit the slack. If this is not possible, raiseTimerSlack
+// program once more. All threads of that program inherit the slack. If this is not possible, RaiseTimerSlack
 // returns, and the slack stays as it was. It does nothing in these cases:
 //
-//   - The slack is not defaultSlack: the user has chosen it, or raiseTimerSlack has run before.
+//   - The slack is not defaultSlack: the user has chosen it, or RaiseTimerSlack has run before.
 //   - slackTried is set.
 //   - Go uses one processor. Then only the monitor can give that processor to other goroutines during a system call.
-func raiseTimerSlack() {
+func RaiseTimerSlack() {
 	if runtime.GOMAXPROCS(0) == 1 || os.Getenv(slackTried) != "" {
 		return
 	}

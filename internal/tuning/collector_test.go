@@ -1,4 +1,4 @@
-package main
+package tuning
 
 import (
 	"context"
@@ -210,29 +210,29 @@ func TestReleasesWhileQuiet(t *testing.T) {
 	tuning.Wait()
 }
 
-// freeMemory is not the whole memory of the machine.
+// FreeMemory is not the whole memory of the machine.
 func TestFreeMemory(t *testing.T) {
 	before := readMeminfo(os.DirFS("/"), "MemAvailable:")
-	free := freeMemory()
+	free := FreeMemory()
 	available := max(before, readMeminfo(os.DirFS("/"), "MemAvailable:")) // another process may free some meanwhile
 	if available > 0 && free > available+available/100 {
 		t.Errorf("%d bytes are free, and Linux has %d available", free, available)
 	}
 }
 
-// tuneCollector does not override settings of the collector in the environment.
+// TuneCollector does not override settings of the collector in the environment.
 func TestKeepSmallYields(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
 	for _, env := range []string{"GOGC=off", "GOMEMLIMIT=1GiB"} {
-		tuneCollector(t.Context(), []string{"HOME=/", env}, nil) // returns at once
+		TuneCollector(t.Context(), []string{"HOME=/", env}, nil) // returns at once
 		if p := debug.SetGCPercent(77); p != 77 {
 			t.Errorf("%s: %d %%", env, p)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	tuneCollector(ctx, []string{"GOGCX=1"}, nil)
+	TuneCollector(ctx, []string{"GOGCX=1"}, nil)
 	if p := debug.SetGCPercent(77); p != tightPercent {
 		t.Errorf("while it starts: %d %%", p)
 	}

@@ -1,4 +1,4 @@
-package main
+package tuning
 
 import (
 	"bufio"
@@ -10,49 +10,30 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"rollcall/config"
 )
 
-const (
-	// Clients' unread replies and waiting requests may take one clientShare-th of the memory. The garbage
-	// collector may leave as much again unfreed. State, log and traffic between members need memory too.
-	clientShare = 8
-	// collectorShare is the collector's limit in percent of the memory.
-	collectorShare = 90
-)
+// CollectorShare is the collector's limit in percent of the memory.
+const CollectorShare = 90
 
-// clientMemoryBudget returns the memory for the clients of each of several members in this process.
-func clientMemoryBudget(configured int64, members int) int64 {
-	if configured != 0 {
-		return configured
-	}
-	available := availableMemory()
-	if available == 0 {
-		return 0 // the server's default
-	}
-	return max(available/clientShare/int64(members), config.MinClientMemory)
-}
-
-// availableMemory returns the bytes of memory that this process may use: the minimum of the collector's limit
+// AvailableMemory returns the bytes of memory that this process may use: the minimum of the collector's limit
 // (GOMEMLIMIT), the machine's memory and the cgroup's limit, or 0 if none is known.
-func availableMemory() int64 {
+func AvailableMemory() int64 {
 	limit := debug.SetMemoryLimit(-1) // only reads it
 	if limit == math.MaxInt64 {
 		limit = 0
 	}
-	return minLimit(limit, systemMemory())
+	return minLimit(limit, SystemMemory())
 }
 
-// freeMemory returns the bytes of memory that this process may still take: the minimum of availableMemory and
+// FreeMemory returns the bytes of memory that this process may still take: the minimum of AvailableMemory and
 // of what Linux can free without swapping, or 0 if neither is known.
-func freeMemory() int64 {
-	return minLimit(availableMemory(), readMeminfo(os.DirFS("/"), "MemAvailable:"))
+func FreeMemory() int64 {
+	return minLimit(AvailableMemory(), readMeminfo(os.DirFS("/"), "MemAvailable:"))
 }
 
-// systemMemory returns the minimum of the machine's memory and the cgroup's limit in bytes, or 0 if neither is
+// SystemMemory returns the minimum of the machine's memory and the cgroup's limit in bytes, or 0 if neither is
 // known.
-func systemMemory() int64 {
+func SystemMemory() int64 {
 	return minLimit(machineMemory(os.DirFS("/")), cgroupMemoryLimit(os.DirFS("/")))
 }
 
@@ -64,11 +45,11 @@ func minLimit(a, b int64) int64 {
 	return min(a, b)
 }
 
-// setCollectorLimit sets the collector's memory limit, unless the environment does. Without it the collector
+// SetCollectorLimit sets the collector's memory limit, unless the environment does. Without it the collector
 // would grow beyond the machine's memory or the cgroup, and the kernel would kill the process.
-func setCollectorLimit(limit int64, env []string) {
+func SetCollectorLimit(limit int64, env []string) {
 	if limit > 0 && !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
-		debug.SetMemoryLimit(limit / 100 * collectorShare)
+		debug.SetMemoryLimit(limit / 100 * CollectorShare)
 	}
 }
 

@@ -1,12 +1,10 @@
-package main
+package tuning
 
 import (
 	"math"
 	"runtime/debug"
 	"testing"
 	"testing/fstest"
-
-	"rollcall/config"
 )
 
 func TestMemoryOfTheMachine(t *testing.T) {
@@ -61,33 +59,16 @@ func TestMemoryOfTheMachine(t *testing.T) {
 	}
 }
 
-// Without a configured value, the memory for clients is a share of GOMEMLIMIT, which Go has read.
-// It is divided among the members. A configured value is used as it is.
-func TestClientMemory(t *testing.T) {
-	before := debug.SetMemoryLimit(-1)
-	defer debug.SetMemoryLimit(before)
-	debug.SetMemoryLimit(256 << 20)
-	for _, tt := range []struct {
-		configured int64
-		members    int
-		want       int64
-	}{{0, 1, 32 << 20}, {0, 4, 8 << 20}, {0, 9, config.MinClientMemory}, {5 << 20, 1, 5 << 20}} {
-		if got := clientMemoryBudget(tt.configured, tt.members); got != tt.want {
-			t.Errorf("%d configured, %d members: %d, want %d", tt.configured, tt.members, got, tt.want)
-		}
-	}
-}
-
 // The collector's limit follows from the cgroup's, unless GOMEMLIMIT is set.
 func TestKeepWithin(t *testing.T) {
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	defer debug.SetMemoryLimit(before)
-	setCollectorLimit(0, nil)
-	setCollectorLimit(100<<20, []string{"GOMEMLIMIT=1GiB"})
+	SetCollectorLimit(0, nil)
+	SetCollectorLimit(100<<20, []string{"GOMEMLIMIT=1GiB"})
 	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
 		t.Errorf("the collector's limit is %d", got)
 	}
-	setCollectorLimit(300<<20, []string{"GOGC=50"})
+	SetCollectorLimit(300<<20, []string{"GOGC=50"})
 	if got := debug.SetMemoryLimit(-1); got != 270<<20 {
 		t.Errorf("the collector's limit is %d, want %d", got, 270<<20)
 	}

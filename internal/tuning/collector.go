@@ -1,4 +1,6 @@
-package main
+// Package tuning sets what a member's process needs of Go's runtime and of the system: when the collector runs, and how exact
+// timers are. It also finds how much memory there is.
+package tuning
 
 import (
 	"context"
@@ -110,10 +112,10 @@ func watchCollector(ctx context.Context, collected chan<- struct{}) {
 	watch(struct{}{})
 }
 
-// tuneCollector sets the collector for a member until ctx ends. During the start the setting is tight, because
+// TuneCollector sets the collector for a member until ctx ends. During the start the setting is tight, because
 // a snapshot may fill the heap in a second. When ready is closed, memory of the start is released, and
-// keepTuned begins. If the environment sets the collector, tuneCollector does nothing.
-func tuneCollector(ctx context.Context, env []string, ready <-chan struct{}) {
+// keepTuned begins. If the environment sets the collector, TuneCollector does nothing.
+func TuneCollector(ctx context.Context, env []string, ready <-chan struct{}) {
 	if slices.ContainsFunc(env, func(v string) bool {
 		return strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v,
 			"GOMEMLIMIT=")
@@ -152,7 +154,7 @@ func (c heapControl) keepTuned(ctx context.Context, checks <-chan time.Time) {
 	collected := make(chan struct{}, 1)
 	watchCollector(ctx, collected)
 	for percent := tightPercent; ; {
-		if p := gcPercent(h.live, freeMemory()); p != percent {
+		if p := gcPercent(h.live, FreeMemory()); p != percent {
 			percent = p
 			c.setPercent(p)
 		}

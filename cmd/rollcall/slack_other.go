@@ -1,6 +1,0 @@
-//go:build !linux
-
-package main
-
-// raiseTimerSlack does nothing here.
-func raiseTimerSlack() {}

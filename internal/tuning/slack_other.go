@@ -1,0 +1,6 @@
+//go:build !linux
+
+package tuning
+
+// RaiseTimerSlack does nothing here.
+func RaiseTimerSlack() {}
