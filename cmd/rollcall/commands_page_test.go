@@ -103,7 +103,7 @@ var flagsOf = map[string]string{
 
 // flagsElsewhere are the commands of which the pages only name the flags. Other pages describe those that matter: bench.md, drills.md,
 // proxy.md, nodes.md, configuration.md, testing.md, moving-in.md, restoring.md and security.md.
-var flagsElsewhere = strings.Fields(`bench bench-compare bench-floor drill drill-heal proxy serve shell test-server config-check import export recover backup-restore certs hash
+var flagsElsewhere = strings.Fields(`bench bench-compare drill drill-heal proxy serve shell test-server config-check import export recover backup-restore certs hash
 	ls get stat create set acl sync tree du watch dump load rm`)
 
 var (
