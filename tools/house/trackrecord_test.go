@@ -10,8 +10,8 @@ import (
 
 var recordedCommand = regexp.MustCompile("`(cd client && )?(?:ROLLCALL_SEED=\\d+ )?go test -run ([^ ]+) \\./?([\\w/]*)`")
 
-// rowCells separates the cells of a row. A command may have an escaped bar.
-var rowCells = regexp.MustCompile(`(?:[^|\\]|\\.)+`)
+// citedCommit is the subject of a commit, at the end of an item.
+var citedCommit = regexp.MustCompile(`\. \*([^*]+)\*\n$`)
 
 // subjects returns the subjects of all commits, or nil if this checkout does not have the whole history.
 func subjects(t *testing.T) map[string]bool {
@@ -31,31 +31,31 @@ func subjects(t *testing.T) map[string]bool {
 	return all
 }
 
-// Each row of docs/track-record.md says how the fault was found, and cites a commit of the history. It has a command, and every
+// Each item of docs/track-record.md cites a commit of the history. It has a command, and every
 // test that a command runs is in the directory that it names.
 func TestTrackRecord(t *testing.T) {
 	t.Chdir("../..")
 	rows, commits := 0, subjects(t)
 	for line := range strings.Lines(readFile(t, "docs/track-record.md")) {
-		if !strings.HasPrefix(line, "| 2") {
+		if !strings.HasPrefix(line, "* ") {
 			continue
 		}
 		rows++
-		if cells := rowCells.FindAllString(strings.TrimSpace(line), -1); len(cells) != 5 || strings.Contains(cells[2], "not recorded") {
-			t.Errorf("%d cells, want 5, and the third one says how the fault was found: %s", len(cells), line)
-		} else if subject := strings.TrimSpace(cells[4]); commits != nil && !commits[subject] {
-			t.Errorf("no commit has the subject %q", subject)
+		if m := citedCommit.FindStringSubmatch(line); m == nil {
+			t.Errorf("no commit is cited: %s", line)
+		} else if commits != nil && !commits[m[1]] {
+			t.Errorf("no commit has the subject %q", m[1])
 		}
 		commands := recordedCommand.FindAllStringSubmatch(line, -1)
 		if len(commands) == 0 || len(commands) != strings.Count(line, "go test") {
-			t.Errorf("%d commands are understood in the row %s", len(commands), line)
+			t.Errorf("%d commands are understood in the item %s", len(commands), line)
 		}
 		for _, m := range commands {
 			dir := m[3]
 			if m[1] != "" {
 				dir = path.Join("client", dir)
 			}
-			for name := range strings.SplitSeq(strings.Trim(m[2], "'"), `\|`) {
+			for name := range strings.SplitSeq(strings.Trim(m[2], "'"), "|") {
 				if text := testsIn(t, dir); !strings.Contains(text, "func "+name+"(") {
 					t.Errorf("%s has no test %s", dir, name)
 				}
@@ -63,6 +63,6 @@ func TestTrackRecord(t *testing.T) {
 		}
 	}
 	if rows < 30 {
-		t.Errorf("%d rows, want 30 or more; the pattern of rows no longer finds them", rows)
+		t.Errorf("%d items, want 30 or more; the pattern of items no longer finds them", rows)
 	}
 }
