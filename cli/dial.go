@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/config"
 	"rollcall/internal/localsocket"
 	"rollcall/internal/tokenproof"
 	"rollcall/operator/api"
@@ -127,9 +126,12 @@ func asDialError(err error) error {
 // findLocalSocket returns the socket address of the member configured on this machine, or "" if it does not reply
 // or cannot be one of hosts. Without --hosts, any member of this machine may be used.
 func (l *EnsembleFlags) findLocalSocket(ctx context.Context, hosts []string) string {
+	if l.streams.LocateMember == nil {
+		return ""
+	}
 	given := l.streams.flagOrEnv(l.hosts, "ROLLCALL_HOSTS") != ""
 	for _, file := range []string{"", packagedConfigPath} {
-		at, err := config.LocateMember(file, l.streams.Env)
+		at, err := l.streams.LocateMember(file, l.streams.Env)
 		if err != nil || at.Dir == "" {
 			continue
 		}

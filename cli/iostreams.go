@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"rollcall/internal/localsocket"
 )
 
 // IOStreams are the streams, terminal, environment and clock of a command. The zero value of a flag means a
@@ -26,6 +28,10 @@ type IOStreams struct {
 	ReadPassword func(prompt string) (string, error)
 	// ErrColumns is the width of the terminal of Err, or nil if it is not known.
 	ErrColumns func() int
+
+	// LocateMember returns the place of the member of this machine, as config.LocateMember does. If it is nil, commands
+	// do not look for that member.
+	LocateMember func(file string, env []string) (localsocket.MemberPlace, error)
 
 	// LowerPriority gives way to other processes from now on. It is nil if this process has other work than
 	// the command.

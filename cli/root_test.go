@@ -8,15 +8,19 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"rollcall/config"
 )
 
-// testWorld returns surroundings without a terminal, and what is printed there.
 // testWorld returns surroundings of which out and errs get the output. No member that runs on this machine is
-// found in them: nobody listens at port 1.
+// found in them: nothing listens at port 1.
 func testWorld(env ...string) (w IOStreams, out, errs *bytes.Buffer) {
 	out, errs = new(bytes.Buffer), new(bytes.Buffer)
 	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
-	return IOStreams{In: strings.NewReader(""), Out: out, Err: errs, Env: env, Now: func() time.Time { return now }, adminPort: "1"}, out, errs
+	return IOStreams{
+		In: strings.NewReader(""), Out: out, Err: errs, Env: env, Now: func() time.Time { return now },
+		LocateMember: config.LocateMember, adminPort: "1",
+	}, out, errs
 }
 
 // Flags work with one dash and with two. Values, arguments and words after "--" stay as they are.

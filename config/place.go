@@ -1,18 +1,16 @@
 package config
 
-import "strings"
+import (
+	"strings"
 
-// MemberPlace is the data directory and the client ports of a configured member.
-type MemberPlace struct {
-	Dir         string   // dataDir; "": unknown
-	ClientPorts []string // of clients, as in the configuration
-}
+	"rollcall/internal/localsocket"
+)
 
 // LocateMember returns the place of the member that file describes. If file is "", it chooses a source as Load does.
 // It reads no secrets and checks nothing, because a command's user may not be able to read the member's files.
-func LocateMember(file string, env []string) (MemberPlace, error) {
+func LocateMember(file string, env []string) (localsocket.MemberPlace, error) {
 	_, all, err := readSources(file, env, Flags{})
-	var at MemberPlace
+	var at localsocket.MemberPlace
 	for _, s := range all.list {
 		switch {
 		case s.key == "dataDir":

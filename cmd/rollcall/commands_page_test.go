@@ -96,7 +96,7 @@ func TestCommandsPageHelp(t *testing.T) {
 
 // flagsOf names the command whose page has the flags that a command shares with it.
 var flagsOf = map[string]string{
-	"connections": "sessions",
+	"connections":    "sessions",
 	"members remove": "members add", "members replace": "members add", "members address": "members add", "members promote": "members add",
 	"members demote": "members add", "members drain": "members add",
 }

@@ -30,6 +30,12 @@ const (
 	PeerPrefix = "unix:"
 )
 
+// MemberPlace is the data directory and the client ports of a configured member.
+type MemberPlace struct {
+	Dir         string   // dataDir; "": unknown
+	ClientPorts []string // of clients, as in the configuration
+}
+
 // listener removes its socket on Close.
 type listener struct {
 	*net.UnixListener
