@@ -4,17 +4,18 @@ import (
 	"os/exec"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 var recordedCommand = regexp.MustCompile("`(cd client && )?(?:ROLLCALL_SEED=\\d+ )?go test -run ([^ ]+) \\./?([\\w/]*)`")
 
-// citedCommit is the subject of a commit, at the end of an item.
+// citedCommit is the beginning of a commit's subject, at the end of an item.
 var citedCommit = regexp.MustCompile(`\. \*([^*]+)\*\n$`)
 
 // subjects returns the subjects of all commits, or nil if this checkout does not have the whole history.
-func subjects(t *testing.T) map[string]bool {
+func subjects(t *testing.T) []string {
 	t.Helper()
 	shallow, err := exec.Command("git", "-c", "safe.directory=*", "rev-parse", "--is-shallow-repository").Output()
 	if err != nil || strings.TrimSpace(string(shallow)) != "false" {
@@ -24,11 +25,7 @@ func subjects(t *testing.T) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]bool{}
-	for subject := range strings.Lines(string(log)) {
-		all[strings.TrimSpace(subject)] = true
-	}
-	return all
+	return strings.Split(string(log), "\n")
 }
 
 // Each item of docs/track-record.md cites a commit of the history. It has a command, and every
@@ -43,8 +40,8 @@ func TestTrackRecord(t *testing.T) {
 		rows++
 		if m := citedCommit.FindStringSubmatch(line); m == nil {
 			t.Errorf("no commit is cited: %s", line)
-		} else if commits != nil && !commits[m[1]] {
-			t.Errorf("no commit has the subject %q", m[1])
+		} else if commits != nil && !slices.ContainsFunc(commits, func(subject string) bool { return strings.HasPrefix(subject, m[1]) }) {
+			t.Errorf("no commit has a subject that begins with %q", m[1])
 		}
 		commands := recordedCommand.FindAllStringSubmatch(line, -1)
 		if len(commands) == 0 || len(commands) != strings.Count(line, "go test") {
