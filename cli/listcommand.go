@@ -41,10 +41,10 @@ func newListCommand[T any](w IOStreams, l rowList[T]) *listCommand[T] {
 // register adds the flags of all lists to cmd, and the end of its long text.
 func (f *listCommand[T]) register(cmd *cobra.Command) *cobra.Command {
 	cmd.GroupID, cmd.Args = InspectGroup, RangeArgs(0, 0, "flags only")
-	cmd.Long += fmt.Sprintf(" RATE and BYTES are requests and bytes per second over the last minute. It prints the rows as "+
-		"they arrive, in bounded memory. With --sort it reads all %s before it prints the first. It then holds up to %d of "+
-		"them in memory, or few more than N with --limit N. It sorts by one of %s. With --watch it prints the list again "+
-		"and again, and the column CHANGED says what is new in a row.", f.noun, maxSorted, strings.Join(f.sortKeys(), ", "))
+	cmd.Long += fmt.Sprintf(" RATE and BYTES are requests and bytes per second over the last minute. Without --sort it prints the rows "+
+		"as they arrive. With --sort it holds up to %d %s in memory, or few more than N with --limit N. It sorts by one of %s. "+
+		"With --watch it prints the list again and again, and the column CHANGED says what is new in a row.",
+		maxSorted, f.noun, strings.Join(f.sortKeys(), ", "))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.watch {
 			return printRepeatedly(cmd.Context(), f.IOStreams, f.every,

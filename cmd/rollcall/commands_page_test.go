@@ -96,7 +96,7 @@ func TestCommandsPageHelp(t *testing.T) {
 
 // flagsOf names the command whose page has the flags that a command shares with it.
 var flagsOf = map[string]string{
-	"connections":    "sessions",
+	"recover": "serve", "import": "serve", "export": "serve", "config check": "serve", "bench compare": "bench", "connections": "sessions",
 	"members remove": "members add", "members replace": "members add", "members address": "members add", "members promote": "members add",
 	"members demote": "members add", "members drain": "members add",
 }
@@ -126,20 +126,20 @@ func (p *groupPage) helpForPage(t *testing.T, name string) string {
 	if len(flags) == 0 {
 		return before
 	}
+	others := ""
+	if base := flagsOf[name]; base != "" {
+		_, list, _ = strings.Cut(helpOf(t, base), "\nFlags:\n")
+		shared := flagsOfHelp.FindAllString(list, -1)
+		flags = slices.DeleteFunc(flags, func(flag string) bool {
+			return slices.ContainsFunc(shared, func(s string) bool { return sameWords(flag, s) })
+		})
+		others = "  and those of rollcall " + base + "\n"
+	}
 	if slices.Contains(flagsElsewhere, strings.ReplaceAll(name, " ", "-")) {
 		before, _, _ = strings.Cut(before, "\nCases:\n")
-		return before + "\n" + namesOfFlags(name, flags)
+		return before + "\n" + namesOfFlags(name, flags) + others
 	}
-	base := flagsOf[name]
-	if base == "" {
-		return before + "\nFlags:\n" + strings.Join(flags, "")
-	}
-	_, list, _ = strings.Cut(helpOf(t, base), "\nFlags:\n")
-	shared := flagsOfHelp.FindAllString(list, -1)
-	onlyOf := slices.DeleteFunc(flags, func(flag string) bool {
-		return slices.ContainsFunc(shared, func(s string) bool { return sameWords(flag, s) })
-	})
-	return before + "\nFlags:\n" + strings.Join(onlyOf, "") + "  and those of rollcall " + base + "\n"
+	return before + "\nFlags:\n" + strings.Join(flags, "") + others
 }
 
 // namesOfFlags returns a paragraph with the names of flags.
