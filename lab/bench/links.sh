@@ -7,7 +7,7 @@
 #   COMEBACK (0)       for how many minutes a follower is down before it comes back; 0: that is not measured
 #   STABLE (0)         for how many minutes there must be no election at the greatest delay; 0: that is not measured
 #
-# Rows of a delay are kept in DATA/links-DELAYms.jsonl. performance/details.md shows COMEBACK=5 and STABLE=60.
+# Rows of a delay are kept in DATA/links-DELAYms.jsonl. performance/figures.csv has COMEBACK=5 and STABLE=60.
 
 delays=${DELAYS:-1 5 25} comeback=${COMEBACK:-0} stable=${STABLE:-0}
 
