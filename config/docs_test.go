@@ -30,7 +30,6 @@ func TestConfigurationDocs(t *testing.T) {
 		{"### Refused keys", refusedRows()},
 		{"### Keys without effect", idleRows()},
 		{"## Variables", variableRows()},
-		{"## Flags", flagRows()},
 	} {
 		if want, err = withRows(want, of.begin, of.rows); err != nil {
 			t.Fatal(err)
@@ -64,7 +63,7 @@ func withRows(page, begin string, rows []string) (string, error) {
 	return before + strings.Join(rows, "\n") + "\n" + after, nil
 }
 
-// servedRows, refusedRows, idleRows, variableRows and flagRows return the lists of the page.
+// servedRows, refusedRows, idleRows and variableRows return the lists of the page.
 func servedRows() (rows []string) {
 	for _, k := range keys {
 		if k.status != served {
@@ -157,15 +156,5 @@ func variableRows() (rows []string) {
 		}
 		rows = append(rows, fmt.Sprintf("* `%s`: %s", name, cmp.Or(v.key, v.effect)))
 	}
-	return rows
-}
-
-func flagRows() (rows []string) {
-	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
-	new(Flags).Register(fs)
-	fs.VisitAll(func(f *flag.Flag) {
-		value, usage := flag.UnquoteUsage(f)
-		rows = append(rows, fmt.Sprintf("* `%s`: %s", strings.TrimSpace("--"+f.Name+" "+value), usage))
-	})
 	return rows
 }

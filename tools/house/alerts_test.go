@@ -22,7 +22,7 @@ func (a *alert) page() string {
 	if a.For != "" {
 		severity += ", after " + a.For
 	}
-	return fmt.Sprintf("### %s\n\n%s:\n\n    %s\n\n%s\n\n%s\n", a.Alert, severity, a.Expr, a.Annotations.Description, a.Annotations.Action)
+	return fmt.Sprintf("### %s\n\n%s. %s\n\n%s\n", a.Alert, severity, a.Annotations.Description, a.Annotations.Action)
 }
 
 // docs/alerts.md has every alert, with what it means and what to do, and deploy/alerts_test.yml has a
