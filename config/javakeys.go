@@ -4,16 +4,16 @@ import "slices"
 
 // The reasons why groups of keys of ZooKeeper's own parts have no effect.
 const (
-	ownThreads   = "it tunes threads, buffers or queues of ZooKeeper's own; Rollcall needs no such setting"
-	ownElection  = "it tunes ZooKeeper's election or the copying from its leader; see failover and syncLimit"
-	ownWatches   = "it tunes a table of watches that Rollcall does not have"
-	ownLog       = "it tunes ZooKeeper's log and snapshot files; an entry is on disk before it is acknowledged"
+	ownThreads   = "it tunes ZooKeeper's threads, buffers or queues"
+	ownElection  = "it tunes ZooKeeper's election or copying; see failover and syncLimit"
+	ownWatches   = "it tunes ZooKeeper's table of watches"
+	ownLog       = "it tunes ZooKeeper's log and snapshot files"
 	ownThrottle  = "requests are bounded by connectionOutstandingLimit, globalOutstandingLimit and clientMemoryLimit"
-	ownTracing   = "it is about statistics of ZooKeeper's own; metrics and commands show what members do"
-	ownChecks    = "members always compare their states, and a member that lost its disk does not vote until it has the data again"
+	ownTracing   = "it is about ZooKeeper's own statistics"
+	ownChecks    = "members always compare their states, and a lost disk does not vote"
 	ofClients    = "it is read by ZooKeeper's Java client, not by a server"
-	noKerberos   = "Kerberos is not served; users log in with a name and a password (java.security.auth.login.config)"
-	onlyInDocs   = "ZooKeeper's reference has this name, and no version of ZooKeeper reads it; see connection_throttle_tokens and its like"
+	noKerberos   = "Kerberos is not served; see java.security.auth.login.config"
+	onlyInDocs   = "ZooKeeper's reference has this name, but no version reads it"
 	onePerServer = "a server line takes one address, so none has to be chosen"
 )
 
