@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"rollcall/client/internal/nodepath"
 	"rollcall/client/session"
 	"rollcall/zk/jute"
 )
@@ -74,7 +75,7 @@ func (c *Client) CreateAll(ctx context.Context, path string, mode Mode) error {
 	}
 	_, _, err := c.Create(ctx, path, nil, mode)
 	for tries := 0; errors.Is(err, ErrNoNode) && tries < maxContainerTries; tries++ {
-		parent := parentOf(path)
+		parent := nodepath.Parent(path)
 		if parent == "/" {
 			return err // the chroot does not exist
 		}

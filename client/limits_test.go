@@ -12,15 +12,6 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A path has a parent, and the root is its own.
-func TestParentOf(t *testing.T) {
-	for path, want := range map[string]string{"/a/b/c": "/a/b", "/a/b": "/a", "/a": "/", "/": "/"} {
-		if got := parentOf(path); got != want {
-			t.Errorf("the parent of %s is %q, want %q", path, got, want)
-		}
-	}
-}
-
 // A chroot begins all paths, and is cut off again.
 func TestChroot(t *testing.T) {
 	for _, tt := range []struct {

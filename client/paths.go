@@ -68,14 +68,6 @@ func (r chroot) localBelow(path, prefix string) (local string, ok bool) {
 	return r.callerPath(path), true
 }
 
-// parentOf returns the path of a node's parent.
-func parentOf(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i > 0 {
-		return path[:i]
-	}
-	return "/"
-}
-
 // pathBelow returns the path of a child.
 func pathBelow(path, name string) string {
 	switch {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"rollcall/client/internal/nodepath"
 	"rollcall/zk/jute"
 )
 
@@ -178,7 +179,7 @@ func (c *comparison) deleteBelow(parent *watchedNode, name, path string) {
 // handleMissing handles a node that does not exist.
 func (c *comparison) handleMissing(path string) {
 	if path != "" {
-		parentPath, name := splitLast(path)
+		parentPath, name := nodepath.SplitLast(path)
 		if parent := c.nodes.findNode(parentPath); parent != nil && parent.children[name] != nil {
 			c.deleteBelow(parent, name, path)
 		}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"rollcall/client/internal/nodepath"
 )
 
 // watchedNodeBytes is the memory of one watchedNode, with its place in its parent's map, without its name.
@@ -43,21 +45,13 @@ func (k *watchedNodes) findNode(path string) *watchedNode {
 	return n
 }
 
-// splitLast splits a relative path into that of its parent and its last name.
-func splitLast(path string) (parent, name string) {
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		return path[:i], path[i+1:]
-	}
-	return "", path
-}
-
 // applyEvent changes the nodes by an event. It reports whether the event must be passed on. If the node, or the names
 // of the children of its parent, are still to be read, the running comparison will find the change instead.
 func (k *watchedNodes) applyEvent(e Event, path string, comparing bool) (passes bool) {
 	if path == "" {
 		return k.applyToRoot(e, comparing)
 	}
-	parentPath, name := splitLast(path)
+	parentPath, name := nodepath.SplitLast(path)
 	parent := k.findNode(parentPath)
 	if parent == nil || parent.round != k.round {
 		return !comparing
@@ -87,7 +81,7 @@ func (k *watchedNodes) lostBelow(e Event, path string) (lost []string) {
 	if path == "" || e.Type != NodeDeleted && e.Type != NodeCreated {
 		return nil
 	}
-	parentPath, name := splitLast(path)
+	parentPath, name := nodepath.SplitLast(path)
 	parent := k.findNode(parentPath)
 	if parent == nil || parent.round != k.round {
 		return nil // the comparison finds that the node is gone

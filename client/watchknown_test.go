@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"rollcall/client/internal/fakezk"
+	"rollcall/client/internal/nodepath"
 	"rollcall/zk/jute"
 )
 
@@ -111,7 +112,7 @@ func TestWatchedBytes(t *testing.T) {
 			want := 0
 			for _, line := range s.ListSubtree("/a") {
 				path, _, _ := strings.Cut(line, "=")
-				_, name := splitLast(strings.TrimPrefix(path, "/a"))
+				_, name := nodepath.SplitLast(strings.TrimPrefix(path, "/a"))
 				want += watchedNodeBytes + len(name)
 			}
 			c.watches.mu.Lock()

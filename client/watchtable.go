@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"rollcall/client/internal/nodepath"
 	"rollcall/zk/jute"
 )
 
@@ -150,7 +151,7 @@ func (t *watchTable) handleEvent(e jute.WatcherEvent, zxid int64) {
 
 // deliverToTrees hands an event to the recursive watches on the path and above it. The lock is held.
 func (t *watchTable) deliverToTrees(event Event, path string) {
-	for above := path; ; above = parentOf(above) {
+	for above := path; ; above = nodepath.Parent(above) {
 		if p := t.paths[above]; p != nil && p.shared[treeWatch] != nil {
 			p.shared[treeWatch].deliverEvent(event, path)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
@@ -22,7 +21,7 @@ func New(c *client.Client, path string) *Barrier { return &Barrier{c: c, path: p
 // Set sets the barrier up. It is no error if it is up. If the reply is lost, Set sets it again, so another client's
 // Remove during the call of Set may have no effect.
 func (b *Barrier) Set(ctx context.Context) error {
-	err := reconnect.RetryWithParent(ctx, b.c, parentOf(b.path), func() error {
+	err := reconnect.RetryCreate(ctx, b.c, b.path, func() error {
 		_, _, err := b.c.Create(ctx, b.path, nil, client.Persistent)
 		return err
 	})
@@ -82,6 +81,3 @@ func wrapError(what, path string, err error) error {
 	}
 	return fmt.Errorf("barrier: %s %s: %w", what, path, err)
 }
-
-// parentOf returns the path of a node's parent, or "" for the root.
-func parentOf(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }

@@ -17,11 +17,3 @@ func TestNewName(t *testing.T) {
 		seen[name] = true
 	}
 }
-
-func TestParentOf(t *testing.T) {
-	for path, want := range map[string]string{"/a/b/c": "/a/b", "/a": "", "a": ""} {
-		if got := parentOf(path); got != want {
-			t.Errorf("parentOf(%q) = %q, want %q", path, got, want)
-		}
-	}
-}

@@ -9,6 +9,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/fakezk"
+	"rollcall/client/internal/nodepath"
 	"rollcall/zk/jute"
 )
 
@@ -58,7 +59,7 @@ func TestBytesOfCopy(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 0))
 		for range 100 {
 			path := "/a" + []string{"", "/b", "/b/c", "/long-name"}[random.IntN(4)]
-			parent, _ := splitLast(path)
+			parent, _ := nodepath.SplitLast(path)
 			switch {
 			case parent != "" && !s.HasNode(parent):
 			case !s.HasNode(path):
@@ -72,7 +73,7 @@ func TestBytesOfCopy(t *testing.T) {
 			wantNodes, wantBytes := 0, 0
 			for _, line := range s.ListSubtree("/a") {
 				path, data, _ := strings.Cut(line, "=")
-				_, name := splitLast(strings.TrimPrefix(path, "/a"))
+				_, name := nodepath.SplitLast(strings.TrimPrefix(path, "/a"))
 				wantNodes, wantBytes = wantNodes+1, wantBytes+nodeBytes+len(name)+len(data)
 			}
 			if nodes, bytes := k.Size(); nodes != wantNodes || bytes != wantBytes {

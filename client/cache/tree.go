@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rollcall/client"
+	"rollcall/client/internal/nodepath"
 )
 
 // nodeBytes is the memory of a node without its data and its name, with its place in its parent's map. It was measured
@@ -38,14 +39,6 @@ func (t *tree) findNode(path string) *node {
 	return n
 }
 
-// splitLast splits a path into the path of the parent and the last name.
-func splitLast(path string) (parent, name string) {
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		return path[:i], path[i+1:]
-	}
-	return "", path
-}
-
 // isOlder reports whether a node as of stat is older than the copy.
 func (n *node) isOlder(stat client.Stat) bool {
 	return stat.Created < n.Stat.Created || stat.Created == n.Stat.Created && stat.Changed < n.Stat.Changed
@@ -69,7 +62,7 @@ func (t *tree) setNode(path string, data []byte, stat client.Stat) (n *node, exi
 	if path == "" {
 		t.root = n
 	} else {
-		parentPath, name := splitLast(path)
+		parentPath, name := nodepath.SplitLast(path)
 		parent := t.findNode(parentPath)
 		if parent == nil {
 			return nil, false, false
@@ -97,7 +90,7 @@ func (t *tree) removeNode(path string, removed func(path string, n *node)) {
 	if path == "" {
 		t.root = nil
 	} else {
-		parentPath, name := splitLast(path)
+		parentPath, name := nodepath.SplitLast(path)
 		parent := t.findNode(parentPath)
 		delete(parent.children, name)
 		t.bytes -= len(name)

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"rollcall/client"
+	"rollcall/client/internal/nodepath"
 	"rollcall/client/internal/reconnect"
 	"rollcall/client/internal/roster"
 )
@@ -177,7 +177,7 @@ func (p *Presence) createNode(ctx context.Context) error {
 			}
 			return nil
 		case errors.Is(err, client.ErrNoNode):
-			err = reconnect.RetrySettled(ctx, p.c, func() error { return p.c.CreateAll(ctx, parentOf(p.prefix), client.Container) })
+			err = reconnect.RetrySettled(ctx, p.c, func() error { return p.c.CreateAll(ctx, nodepath.Parent(p.prefix), client.Container) })
 		case errors.Is(err, client.ErrNodeExists):
 			err = p.awaitOtherSession(ctx)
 		}
@@ -235,12 +235,12 @@ func (p *Presence) findNode(ctx context.Context) (path string, data []byte, err 
 
 // findByID returns the path of the sequential node with the id of the Presence, or "" if there is none.
 func (p *Presence) findByID(ctx context.Context) (path string, err error) {
-	names, _, err := p.c.Children(ctx, parentOf(p.prefix))
+	names, _, err := p.c.Children(ctx, nodepath.Parent(p.prefix))
 	if err != nil && !errors.Is(err, client.ErrNoNode) {
 		return "", err
 	}
 	for _, name := range names {
-		path := roster.PathOf(parentOf(p.prefix), name)
+		path := roster.PathOf(nodepath.Parent(p.prefix), name)
 		if id, ok := p.idIn(path); ok && id == p.id {
 			return path, nil
 		}
@@ -326,12 +326,4 @@ func (p *Presence) wantedData() []byte {
 func ownsNode(c *client.Client, stat client.Stat) bool {
 	id, _ := c.Session()
 	return stat.Owner == id
-}
-
-// parentOf returns the path of a node's parent.
-func parentOf(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i > 0 {
-		return path[:i]
-	}
-	return "/"
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"rollcall/client"
+	"rollcall/client/internal/nodepath"
 	"rollcall/client/internal/reconnect"
 	"rollcall/client/recipe"
 )
@@ -61,7 +62,7 @@ type inheritedKey struct{}
 func (p *Presence) takeInherited(ctx context.Context) error {
 	var ephemerals []string
 	err := reconnect.Retry(ctx, p.c, func() (err error) {
-		ephemerals, err = p.c.Ephemerals(ctx, parentOf(p.prefix))
+		ephemerals, err = p.c.Ephemerals(ctx, nodepath.Parent(p.prefix))
 		return err
 	})
 	switch {

@@ -59,7 +59,7 @@ func TestSharesMoveLittle(t *testing.T) {
 	}
 }
 
-// A group has 1 to MaxPartitions partitions. A path has a parent.
+// A group has 1 to MaxPartitions partitions.
 func TestPartitionsConfig(t *testing.T) {
 	for n, ok := range map[int]bool{0: false, 1: true, MaxPartitions: true, MaxPartitions + 1: false} {
 		cfg := PartitionsConfig{Partitions: n}
@@ -67,11 +67,6 @@ func TestPartitionsConfig(t *testing.T) {
 			t.Errorf("%d partitions: %v", n, err)
 		} else if ok && (cfg.Settle != DefaultSettle || cfg.Shares == nil) {
 			t.Errorf("the defaults are %+v", cfg)
-		}
-	}
-	for path, want := range map[string]string{"/a/b": "/a", "/a": "/", "/a/b/c": "/a/b"} {
-		if parent := parentOf(path); parent != want {
-			t.Errorf("the parent of %s is %s", path, parent)
 		}
 	}
 }

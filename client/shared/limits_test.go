@@ -38,15 +38,6 @@ func TestPauseAfter(t *testing.T) {
 	})
 }
 
-// A path has a parent, and that of a node below the root is "".
-func TestParentOf(t *testing.T) {
-	for path, want := range map[string]string{"/a/b/c": "/a/b", "/a/b": "/a", "/a": "", "a": ""} {
-		if got := parentOf(path); got != want {
-			t.Errorf("the parent of %s is %q, want %q", path, got, want)
-		}
-	}
-}
-
 // An initial number without a place in the encoding fails each method, before any request.
 func TestInitialNumber(t *testing.T) {
 	k := NewCounter(new(client.Client), "/n", CounterConfig{Initial: 1 << 31})

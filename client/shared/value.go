@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"rollcall/client"
@@ -204,6 +203,3 @@ func (v *Value) wrapError(what string, err error) error {
 	}
 	return fmt.Errorf("shared: %s %s: %w", what, v.path, err)
 }
-
-// parentOf returns the path of a node's parent, or "" for the root.
-func parentOf(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }

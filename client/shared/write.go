@@ -58,7 +58,7 @@ func (v *Value) createNode(ctx context.Context) (Revision, error) {
 	if v.cfg.ACL != nil {
 		mode = mode.WithACL(v.cfg.ACL...)
 	}
-	err := reconnect.RetryWithParent(ctx, v.c, parentOf(v.path), func() error {
+	err := reconnect.RetryCreate(ctx, v.c, v.path, func() error {
 		_, _, err := v.c.Create(ctx, v.path, v.cfg.Initial, mode)
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"rollcall/client/internal/nodepath"
 	"rollcall/zk/jute"
 )
 
@@ -248,7 +249,7 @@ func (s *Server) readNode(c *conn, op jute.Op, path string, watch bool) (jute.Co
 	}
 	var names [][]byte
 	for child := range s.nodes {
-		if child != "/" && parentOf(child) == path {
+		if child != "/" && nodepath.Parent(child) == path {
 			names = append(names, []byte(child[strings.LastIndexByte(child, '/')+1:]))
 		}
 	}
@@ -353,7 +354,7 @@ func (s *Server) fireWatches(table map[string]int, typ jute.EventType, path stri
 	c := s.link
 	notify := table[path] != 0
 	if typ != jute.EventNodeChildrenChanged {
-		for above := path; ; above = parentOf(above) {
+		for above := path; ; above = nodepath.Parent(above) {
 			notify = notify || table[above]&modeRecursive != 0
 			if above == "/" {
 				break
@@ -373,13 +374,13 @@ func (s *Server) CreateNode(path string) int64 {
 	defer s.mu.Unlock()
 	s.zxid++
 	s.nodes[path] = &node{stat: jute.Stat{Czxid: s.zxid, Mzxid: s.zxid, Pzxid: s.zxid}}
-	parent := s.nodes[parentOf(path)]
+	parent := s.nodes[nodepath.Parent(path)]
 	parent.stat.Pzxid = s.zxid
 	parent.stat.Cversion++
 	parent.stat.NumChildren++
 	if s.link != nil {
 		s.fireWatches(s.link.data, jute.EventNodeCreated, path)
-		s.fireWatches(s.link.children, jute.EventNodeChildrenChanged, parentOf(path))
+		s.fireWatches(s.link.children, jute.EventNodeChildrenChanged, nodepath.Parent(path))
 	}
 	return s.zxid
 }
@@ -406,7 +407,7 @@ func (s *Server) DeleteNode(path string) int64 {
 	defer s.mu.Unlock()
 	s.zxid++
 	delete(s.nodes, path)
-	parent := s.nodes[parentOf(path)]
+	parent := s.nodes[nodepath.Parent(path)]
 	parent.stat.Pzxid = s.zxid
 	parent.stat.Cversion++
 	parent.stat.NumChildren--
@@ -416,7 +417,7 @@ func (s *Server) DeleteNode(path string) int64 {
 		} else {
 			s.fireWatches(s.link.children, jute.EventNodeDeleted, path)
 		}
-		s.fireWatches(s.link.children, jute.EventNodeChildrenChanged, parentOf(path))
+		s.fireWatches(s.link.children, jute.EventNodeChildrenChanged, nodepath.Parent(path))
 	}
 	return s.zxid
 }
@@ -436,14 +437,6 @@ func (s *Server) RequestCount(op jute.Op) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requests[op]
-}
-
-// parentOf returns the path of a node's parent.
-func parentOf(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i > 0 {
-		return path[:i]
-	}
-	return "/"
 }
 
 // DenyRead makes reads of a node return NoAuth.

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"rollcall/client"
+	"rollcall/client/internal/nodepath"
 	"rollcall/client/recipe"
 )
 
@@ -75,6 +76,12 @@ func RetryWithParent(ctx context.Context, c *client.Client, parent string, creat
 			return err
 		}
 	}
+}
+
+// RetryCreate is RetryWithParent for the node at path. A node below the root has no parent to create.
+func RetryCreate(ctx context.Context, c *client.Client, path string, create func() error) error {
+	parent, _ := nodepath.SplitLast(path)
+	return RetryWithParent(ctx, c, parent, create)
 }
 
 // CreateOwn creates a node whose name no other node can have, and returns its Stat. If it returns an error, no node
