@@ -229,8 +229,8 @@ func (l *Load) Abandon(n int) (abandoned int) {
 }
 
 // Stop ends the load: the clients finish their requests and close their sessions, and the nodes are read from each
-// member. If ctx ends first, what is missing then is missing in the Evidence, which says so. The nodes stay: see
-// Remove. Stop must be called once.
+// member. If ctx ends first, what is missing then is missing in the Evidence, which says so. The nodes stay.
+// Stop must be called once.
 func (l *Load) Stop(ctx context.Context) *judge.Evidence {
 	stop := context.AfterFunc(ctx, l.stopFinal)
 	defer stop()

@@ -50,9 +50,6 @@ func inDrill(
 		checkLoad(t, evidence)
 		checkRecords(t, evidence)
 		checkSessions(t, evidence)
-		if err := Remove(ctx, cfg); err != nil {
-			t.Error(err)
-		}
 	})
 	return verdicts
 }

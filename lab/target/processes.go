@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -209,7 +210,7 @@ func (t *Processes) startEnsemble(ctx context.Context, place func(context.Contex
 // validateConfig returns an error about the configuration, and sets defaults.
 func (t *Processes) validateConfig() error {
 	c := &t.cfg
-	c.Size, c.Tick, c.Patience = orElse(c.Size, 3), orElse(c.Tick, DefaultTick), orElse(c.Patience, DefaultPatience)
+	c.Size, c.Tick, c.Patience = cmp.Or(c.Size, 3), cmp.Or(c.Tick, DefaultTick), cmp.Or(c.Patience, DefaultPatience)
 	switch {
 	case c.Journal == nil:
 		return errors.New("target: Journal is required")
@@ -233,13 +234,6 @@ func (t *Processes) validateConfig() error {
 		err = errors.Join(err, c.Journal.CheckClean())
 	}
 	return err
-}
-
-func orElse[T comparable](value, otherwise T) T {
-	if value == *new(T) {
-		return otherwise
-	}
-	return value
 }
 
 func (t *Processes) prepareAndStart(ctx context.Context, place func(context.Context) error) error {
@@ -479,7 +473,7 @@ func (t *Processes) startMember(m *member) error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the process has a descriptor of its own
-	argv := t.program.argv(orElse(m.binary, t.program.binary), m.config)
+	argv := t.program.argv(cmp.Or(m.binary, t.program.binary), m.config)
 	if t.network != nil {
 		argv = append(t.network.commandPrefix(m), argv...)
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (s Step) runProgram(ctx context.Context) error {
 			return nil
 		}
 	}
-	limit := orElse(s.Timeout, stepTimeout)
+	limit := cmp.Or(s.Timeout, stepTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than its limit of %v", limit))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.Run[0], s.Run[1:]...)
