@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollcall/client"
+	"rollcall/lab/chroot"
 )
 
 const (
@@ -26,8 +27,6 @@ const (
 	connectLimit = time.Minute
 	// cleanLimit bounds the removal of a chroot, with 100,000 ephemeral nodes and 1 M others.
 	cleanLimit = 2 * time.Minute
-	// deletesPerMulti keeps a multi far below the 1 MB of a frame.
-	deletesPerMulti = 200
 )
 
 // testGrounds are the part of the tree that a run may use, and its lock. One process at a time has them.
@@ -105,7 +104,7 @@ func (g *testGrounds) newChroot(ctx context.Context, name string) (string, error
 func (g *testGrounds) removeChroots(ctx context.Context) error {
 	var errs []error
 	g.chroots = slices.DeleteFunc(g.chroots, func(root string) bool {
-		err := removeTree(ctx, g.keeper, root)
+		err := chroot.Remove(ctx, g.keeper, root, cleanLimit)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s is not removed: %w", root, err))
 		}
@@ -156,35 +155,4 @@ func (g *testGrounds) removeAll(ctx context.Context) error {
 		g.keeper.Abandon()
 	}
 	return err
-}
-
-// removeTree removes a node and all below it. What others remove meanwhile is as good.
-func removeTree(ctx context.Context, c *client.Client, root string) error {
-	names, _, err := c.Children(ctx, root)
-	if errors.Is(err, client.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for len(names) > 0 {
-		part := names[:min(deletesPerMulti, len(names))]
-		names = names[len(part):]
-		var deletes []client.Operation
-		for _, name := range part {
-			deletes = append(deletes, client.DeleteOp(path.Join(root, name), client.AnyVersion))
-		}
-		if _, err := c.Multi(ctx, deletes...); err == nil {
-			continue
-		}
-		for _, name := range part { // one of them has children, or is gone
-			if err := removeTree(ctx, c, path.Join(root, name)); err != nil {
-				return err
-			}
-		}
-	}
-	if err := c.Delete(ctx, root, client.AnyVersion); err != nil && !errors.Is(err, client.ErrNoNode) {
-		return err
-	}
-	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rollcall/client"
+	"rollcall/lab/chroot"
 )
 
 // Ensemble provides what one run of the program talks to.
@@ -61,15 +62,8 @@ const chrootPrefix = "/rollcall-proxy-"
 // chrootForm matches the names that Fresh makes. Strangers may make others, and a user may run what RemoveLine returns.
 var chrootForm = regexp.MustCompile("^" + chrootPrefix + "[a-z2-7]{26}$")
 
-const (
-	// manageTimeout is the session timeout of the client that makes and removes chroots. It also limits each wait for
-	// replies. There is one for each node with children, and for each maxDeletes others, so removal takes the longer the
-	// more nodes there are.
-	manageTimeout = 10 * time.Second
-	// maxDeletes limits the deletes that wait for their replies together. It hides the way to a server, and leaves room
-	// for others.
-	maxDeletes = 200
-)
+// manageTimeout is the session timeout of the client that makes and removes chroots. It also limits each wait for replies.
+const manageTimeout = 10 * time.Second
 
 // Describe implements Ensemble.
 func (e Existing) Describe() string { return strings.Join(e.Addresses, ",") + e.Base }
@@ -99,7 +93,7 @@ func (e Existing) Fresh(ctx context.Context) (Servers, error) {
 
 // removeNode removes the node of a run, and all below it.
 func (e Existing) removeNode(ctx context.Context, path string) error {
-	err := e.withClient(ctx, func(ctx context.Context, c *client.Client) error { return removeAll(ctx, c, path) })
+	err := e.withClient(ctx, func(ctx context.Context, c *client.Client) error { return chroot.Remove(ctx, c, path, manageTimeout) })
 	if err != nil {
 		return fmt.Errorf("remove %s: %w; %s removes it", path, err, e.RemoveLine(path))
 	}
@@ -161,33 +155,6 @@ func withinLimit(ctx context.Context, do func(context.Context) error) error {
 	return do(ctx)
 }
 
-// removeAll removes a node and everything below it. A node that is gone already is no error.
-func removeAll(ctx context.Context, c *client.Client, path string) error {
-	names, err := childrenOf(ctx, c, path)
-	if errors.Is(err, client.ErrNoNode) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for some := range slices.Chunk(names, maxDeletes) {
-		left, err := deleteTogether(ctx, c, path, some)
-		if err != nil {
-			return err
-		}
-		for _, child := range left {
-			if err := removeAll(ctx, c, child); err != nil {
-				return err
-			}
-		}
-	}
-	err = withinLimit(ctx, func(ctx context.Context) error { return c.Delete(ctx, path, client.AnyVersion) })
-	if errors.Is(err, client.ErrNoNode) {
-		return nil
-	}
-	return err
-}
-
 // childrenOf returns the names of a node's children.
 func childrenOf(ctx context.Context, c *client.Client, path string) (names []string, err error) {
 	err = withinLimit(ctx, func(ctx context.Context) (err error) {
@@ -195,35 +162,4 @@ func childrenOf(ctx context.Context, c *client.Client, path string) (names []str
 		return err
 	})
 	return names, err
-}
-
-// deleteTogether sends the deletes of some children of a node, and then waits for the replies. It returns the paths of
-// the children that are left, such as those with children of their own.
-func deleteTogether(ctx context.Context, c *client.Client, parent string, names []string) (left []string, err error) {
-	type reply struct {
-		path string
-		err  error
-	}
-	replies := make(chan reply, len(names)) // late ones find room, too
-	err = withinLimit(ctx, func(ctx context.Context) error {
-		for _, name := range names {
-			path := parent + "/" + name
-			done := func(err error) { replies <- reply{path, err} }
-			if err := c.Pipeline().Delete(ctx, path, client.AnyVersion, done); err != nil {
-				done(err) // it was not sent
-			}
-		}
-		for range names {
-			select {
-			case r := <-replies:
-				if r.err != nil && !errors.Is(r.err, client.ErrNoNode) {
-					left = append(left, r.path)
-				}
-			case <-ctx.Done():
-				return fmt.Errorf("delete below %s: %w", parent, ctx.Err())
-			}
-		}
-		return nil
-	})
-	return left, err
 }
