@@ -2,7 +2,9 @@ package admin
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -54,7 +56,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// docs/admin.md has the list of endpoints, line for line. Other paths of an endpoint are in its line.
+// docs/admin.md has the list of endpoints, line for line. Other paths of an endpoint are in its line, and
+// ZooKeeper's commands of one method and class share one.
 func TestDocsHaveTheEndpoints(t *testing.T) {
 	text, err := os.ReadFile("../../docs/admin.md")
 	if err != nil {
@@ -65,10 +68,16 @@ func TestDocsHaveTheEndpoints(t *testing.T) {
 		t.Fatal("docs/admin.md: no list of endpoints")
 	}
 	var rows []string
-	paths := ""
+	paths, commands := "", map[string]string{} // the paths of ZooKeeper's commands by method and class
 	all := testRoutes(t)
 	for i, e := range all {
-		paths += "`" + strings.TrimSuffix(e.path, "{$}") + "`"
+		path := "`" + strings.TrimSuffix(e.path, "{$}") + "`"
+		if strings.HasPrefix(e.path, "/commands") {
+			of := fmt.Sprintf("* %s %%s (%v): as in ZooKeeper", e.method, e.kind())
+			commands[of] = strings.TrimPrefix(commands[of]+", "+path, ", ")
+			continue
+		}
+		paths += path
 		if i+1 < len(all) && all[i+1].isAlias {
 			paths += ", "
 			continue
@@ -79,6 +88,9 @@ func TestDocsHaveTheEndpoints(t *testing.T) {
 		}
 		rows = append(rows, fmt.Sprintf("* %s %s (%v): %s", e.method, paths, e.kind(), first.help))
 		paths = ""
+	}
+	for _, of := range slices.Sorted(maps.Keys(commands)) {
+		rows = append(rows, fmt.Sprintf(of, commands[of]))
 	}
 	want := strings.Join(rows, "\n")
 	rest = rest[strings.Index(rest, "* GET"):]
