@@ -2,8 +2,8 @@ package process
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollcall/lab/target"
 )
 
 // Ensemble is one or more members as processes. Use it from one goroutine at a time.
@@ -305,7 +307,7 @@ var modeLine = regexp.MustCompile(`(?m)^Mode: (\w+)$`)
 
 // Mode returns the member's role from srvr; "" while it does not serve.
 func (m *Member) Mode() string {
-	match := modeLine.FindStringSubmatch(fourLetters(m.Clients, "srvr"))
+	match := modeLine.FindStringSubmatch(m.Word("srvr"))
 	if match == nil {
 		return ""
 	}
@@ -331,28 +333,15 @@ func (m *Member) HTTP() (string, error) {
 // AnyHTTP are lines of zoo.cfg with which a member serves HTTP on a port that the system chooses.
 const AnyHTTP = "admin.serverPort=0\n"
 
-// Word returns the reply to a four-letter command, or what arrived of it in time.
-func (m *Member) Word(word string) string { return fourLetters(m.Clients, word) }
-
-// fourLetters returns the reply to a four-letter command, or what arrived of it in time.
-func fourLetters(addr, word string) string {
-	const limit = 2 * time.Second
-	conn, err := net.DialTimeout("tcp", addr, limit)
+// Word returns the reply to a four-letter command, or "" if it did not come in time.
+func (m *Member) Word(word string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	text, err := target.Word(ctx, m.Clients, word)
 	if err != nil {
 		return ""
 	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
-		return ""
-	}
-	if _, err := io.WriteString(conn, word); err != nil {
-		return ""
-	}
-	answer, err := io.ReadAll(io.LimitReader(conn, 1<<20))
-	if err != nil {
-		return ""
-	}
-	return string(answer)
+	return text
 }
 
 // addressesUsed counts the addresses that nextAddress has returned.

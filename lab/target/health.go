@@ -22,8 +22,8 @@ const (
 	queryLimit = 3 * time.Second
 	// queryInterval is the time between two queries of an ensemble that is not well yet.
 	queryInterval = 50 * time.Millisecond
-	// maxAnswer is far more than the answer to srvr takes, in bytes.
-	maxAnswer = 64 << 10
+	// maxAnswer is far more than the answer to any word takes, in bytes.
+	maxAnswer = 1 << 20
 )
 
 // memberReply is one member's reply to srvr, and that of Rollcall's HTTP API.
