@@ -6,16 +6,15 @@ import "rollcall/internal/metrics"
 func (f *Follower) NativeMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.Histogram("rollcall_touch_flush_seconds",
-			"from when this member first sends a batch of touches until the leader's acknowledgement has taken effect",
+			"from sending a batch of touches until the leader's acknowledgement has taken effect",
 			f.renewer.counters.ackDelays.Buckets),
 		metrics.Histogram("rollcall_reply_held_seconds",
-			"for how long a reply was held because the lease of its session was over, until the lease was renewed or the "+
-				"connection closed", f.renewer.counters.vouchWaits.Buckets),
+			"for how long a reply was held because the lease of its session was over", f.renewer.counters.vouchWaits.Buckets),
 		metrics.Histogram("rollcall_write_gap_seconds",
-			"for how long no write of this member's clients was applied around a change of leader, if one of them waited",
+			"for how long no write of this member's clients was applied around a change of leader, if one waited",
 			f.outbox.stall.gaps.Buckets),
 		metrics.Counter("rollcall_writes_resent_total",
-			"writes that this member sent again because the leader, or the stream to it, had changed",
+			"writes that this member sent again to a new leader or stream",
 			func() uint64 { return f.Stats().ResentTxns }),
 	}
 }

@@ -27,9 +27,9 @@ func (s source) stateMetrics() []metrics.Native {
 		metrics.Gauge("rollcall_applied_index",
 			"index of the last entry of the log that this member has applied", m.applyProgress.lastIndex.Load),
 		metrics.Histogram("rollcall_apply_seconds",
-			"applying an entry, with the wait until no read uses the tree", m.applyProgress.applyDurations.Buckets),
+			"applying an entry, with the wait for reads", m.applyProgress.applyDurations.Buckets),
 		metrics.Counter("rollcall_sessions_opened_total",
-			"sessions opened in the ensemble; each is counted on the member that leads, so add up all members",
+			"sessions opened in the ensemble; counted on the leader, so add up all members",
 			m.applyProgress.sessionCounters.opened.Load),
 		metrics.Counter("rollcall_sessions_resumed_total",
 			"sessions that a client resumed on a new connection; counted likewise",
@@ -50,14 +50,12 @@ func (s source) leaderMetrics() []metrics.Native {
 	m := s.m
 	return []metrics.Native{
 		metrics.Counter("rollcall_terms_led_total",
-			"terms that this member has begun to lead; the sum over all members is how often the leader changed",
+			"terms that this member has begun to lead; the sum over all members counts the changes of leader",
 			m.terms.termsLed.Load),
 		metrics.Counter("rollcall_leader_pauses_total",
-			"steps of leading, one each half tick, that came more than a quarter tick late: the process was paused, or got "+
-				"no processor time", m.terms.counters.Pauses.Load),
+			"half ticks of leading that came more than a quarter tick late, because the process was paused", m.terms.counters.Pauses.Load),
 		metrics.Histogram("rollcall_expiry_lateness_seconds",
-			"how long after its timeout a session expired, without the time for which the leader itself was paused; counted "+
-				"on the leader", m.terms.counters.ExpiryLateness.Buckets),
+			"how long after its timeout a session expired, without pauses of the leader; counted on the leader", m.terms.counters.ExpiryLateness.Buckets),
 	}
 }
 
@@ -66,16 +64,15 @@ func (s source) portMetrics() []metrics.Native {
 	m := s.m
 	return []metrics.Native{
 		metrics.GaugeBy("rollcall_certificate_valid_seconds", "shown_to",
-			"for how long the certificate that this member shows to other members or to clients is still valid; negative: it "+
-				"has expired",
+			"time left of the certificate shown to members or clients; negative: it has expired",
 			func() map[string]int64 {
 				return m.serverKeys.secondsToExpiry(m.wallClock.Now(), m.ports.trustGuard.CertificateExpiry())
 			}),
 		metrics.CounterBy("rollcall_member_connections_refused_total", "from",
-			"new connections to the ports for members that were closed because they came faster than this member takes them",
+			"connections to the ports for members that were closed because they came too fast",
 			func() map[string]uint64 { return m.ports.hello.HandshakeLimiter().Rejections() }),
 		metrics.Counter("rollcall_member_connections_corrupted_total",
-			"connections between members that this member closed because bytes were changed on the way: a checksum did not match",
+			"connections between members that were closed because a checksum did not match",
 			func() uint64 { return m.ports.hello.Corruptions().Count() }),
 	}
 }
@@ -88,7 +85,7 @@ func (s source) fileMetrics() (all []metrics.Native) {
 	}
 	if m.cfg.Backup.Dir != "" {
 		all = append(all, metrics.CounterBy("rollcall_backups_total", "outcome",
-			"backups that this member has made by itself (backup.dir), or has failed to make",
+			"regular backups that this member has made, or has failed to make",
 			func() map[string]uint64 {
 				return map[string]uint64{"written": m.backups.writtenBackups.Load(), "failed": m.backups.failedBackups.Load()}
 			}))

@@ -139,9 +139,9 @@ func (s *slowRequests) logOne(one *stages.Slow) {
 func (s *slowRequests) nativeMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.HistogramBy("rollcall_stage_seconds", "stage",
-			"the stages of slow requests of this member's clients (slowRequestThreshold, or that of their kind)", s.stageBuckets),
+			"the stages of slow requests of this member's clients", s.stageBuckets),
 		metrics.Counter("rollcall_slow_requests_not_kept_total",
-			"slow requests of this member's clients that rollcall slow does not list, because slower ones of their time are listed",
+			"slow requests that rollcall slow does not list, because slower ones are listed",
 			func() uint64 { _, notKept := s.recorder.Kept(); return notKept }),
 	}
 }

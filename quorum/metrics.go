@@ -99,7 +99,7 @@ func (m *Metrics) Native() []metrics.Native {
 			"a write of the log, until it is on disk",
 			func() metrics.Buckets { took, _ := m.diskData.WriteBuckets(); return took }),
 		metrics.Histogram("rollcall_entry_bytes",
-			"an entry that was written to the log, which holds one or many transactions",
+			"an entry that was written to the log",
 			func() metrics.Buckets { _, sizes := m.diskData.WriteBuckets(); return sizes }),
 		metrics.Histogram("rollcall_election_seconds",
 			"from when this member knew of no leader until it knew the next one", m.electionDurations.Buckets),

@@ -10,7 +10,7 @@ func (s *Server) NativeMetrics() []metrics.Native {
 			"memory that the last run of the collector found in use",
 			func() int64 { _, used, _ := s.cfg.Memory.Usage(); return used }),
 		metrics.Gauge("rollcall_memory_limit_bytes",
-			"how much may be in use before writes that add data are refused (memoryLimit); 0: there is no limit",
+			"memoryLimit; 0: there is no limit",
 			func() int64 { limit, _, _ := s.cfg.Memory.Usage(); return limit }),
 		metrics.Counter("rollcall_writes_refused_total",
 			"writes of this member's clients that were refused because it was short of memory",
@@ -19,8 +19,7 @@ func (s *Server) NativeMetrics() []metrics.Native {
 			"sessions whose clients are connected to this member",
 			func() int { _, sessions := s.conns.count(); return sessions }),
 		metrics.Gauge("rollcall_read_only_clients",
-			"clients with sessions of the read-only mode, which this member serves while it knows no leader "+
-				"(readonlymode.enabled)", count.readOnly.Load),
+			"clients with sessions of the read-only mode", count.readOnly.Load),
 		metrics.HistogramBy("rollcall_request_seconds", "class",
 			"time from reading a request to queueing its reply", count.requestTimes),
 		metrics.CounterBy("rollcall_connections_ended_total", "reason",

@@ -271,11 +271,10 @@ func IPv6NetworkOrHost(host string) string {
 func (t *CredentialLimiter) NativeMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.CounterBy("rollcall_credentials_failed_total", "kind",
-			"credentials of administrators and clients that were wrong, and certificates of clients that were missing or wrong",
+			"wrong credentials of administrators and clients, and missing or wrong certificates of clients",
 			t.FailureCounts),
 		metrics.CounterBy("rollcall_credentials_slowed_total", "outcome",
-			"credentials that were checked later, or were rejected without a check, because too many from their address were "+
-				"wrong",
+			"credentials that waited or were rejected, because too many from their address were wrong",
 			func() map[string]uint64 {
 				waited, rejected := t.SlowedCounts()
 				return map[string]uint64{"waited": waited, "rejected": rejected}

@@ -86,7 +86,7 @@ var monitorMetrics = []metric{
 	},
 	{
 		name: "data_quota", unit: "bytes",
-		help:      "the quota of all data (dataQuota) in this term; 0: there is none; not in ZooKeeper",
+		help:      "dataQuota in this term; 0: there is none; not in ZooKeeper",
 		readValue: func(s *Stats) float64 { return float64(s.DataQuota) },
 	},
 	{
@@ -95,9 +95,8 @@ var monitorMetrics = []metric{
 		readValue: func(s *Stats) float64 { return float64(s.DataUsed) },
 	},
 	{
-		name: "most_children_created",
-		help: "children that were ever created in one parent, of all parents the most; the numbers of sequential names end at 2147483647; " +
-			"not in ZooKeeper",
+		name:      "most_children_created",
+		help:      "children ever created in one parent, of all parents the most; sequential names end at 2147483647; not in ZooKeeper",
 		readValue: func(s *Stats) float64 { return float64(s.MostCreated) },
 	},
 	{
@@ -113,12 +112,12 @@ var monitorMetrics = []metric{
 	{name: "uptime", unit: "ms", help: "since the member was started", readValue: func(s *Stats) float64 { return milliseconds(s.Uptime) }},
 	{
 		name: "connection_drop_probability", hasDecimals: true,
-		help:      "with which chance the connection throttle refuses a new session now",
+		help:      "chance with which the connection throttle refuses a new session",
 		readValue: func(s *Stats) float64 { return s.DropProbability },
 	},
 	{
 		name:      "connection_token_deficit",
-		help:      "tokens that are missing now in the connection throttle's bucket; in ZooKeeper a summary",
+		help:      "tokens missing in the connection throttle's bucket; in ZooKeeper a summary",
 		readValue: func(s *Stats) float64 { return float64(s.TokenDeficit) },
 	},
 	{
@@ -141,8 +140,7 @@ var monitorMetrics = []metric{
 		readValue: func(s *Stats) float64 { return milliseconds(s.ClockJump) },
 	},
 	{
-		name: "reaper_held", help: "1 if this member leads and does not remove containers and TTL nodes, because its " +
-			"clock has jumped or differs from most members'; not in ZooKeeper",
+		name: "reaper_held", help: "1 if this member leads and removes no containers and TTL nodes, because its clock is not trusted; not in ZooKeeper",
 		readValue: func(s *Stats) float64 { return boolValue(s.ReaperPaused) },
 	},
 
@@ -160,14 +158,13 @@ var monitorMetrics = []metric{
 	},
 	{
 		name: "synced_followers", scope: leadersOnly,
-		help:      "those of them that vote and have applied everything that was committed when they connected",
+		help:      "those that vote and have applied everything that was committed when they connected",
 		readValue: func(s *Stats) float64 { return float64(s.SyncedFollowers) },
 	},
 	{name: "synced_non_voting_followers", scope: leadersOnly, help: "always 0: there are none", readValue: alwaysZero},
 	{
 		name: "synced_observers", scope: ensembleMembers,
-		help: "on a leader, other members without a vote, such as observers, that have applied everything that was " +
-			"committed when they connected; elsewhere 0",
+		help:      "on a leader, members without a vote that have applied everything that was committed when they connected; elsewhere 0",
 		readValue: func(s *Stats) float64 { return float64(s.SyncedObservers) },
 	},
 	{
@@ -180,7 +177,7 @@ var monitorMetrics = []metric{
 	},
 	{
 		name: "clock_difference", unit: "ms", scope: leadersOnly,
-		help:      "greatest difference between this member's clock and that of another connected member; not in ZooKeeper",
+		help:      "greatest difference from the clock of another connected member; not in ZooKeeper",
 		readValue: func(s *Stats) float64 { return milliseconds(s.ClockDifference) },
 	},
 	{
@@ -223,8 +220,7 @@ var monitorMetrics = []metric{
 	},
 	{
 		name: "client_memory", unit: "bytes",
-		help: "requests that wait, and unread replies and events, of all connections; each connection is counted in steps " +
-			"of 16 KiB", readValue: func(s *Stats) float64 { return float64(s.ClientMemory) },
+		help: "requests that wait, and unread replies and events, in steps of 16 KiB for each connection", readValue: func(s *Stats) float64 { return float64(s.ClientMemory) },
 	},
 	{
 		name: "client_memory_limit", unit: "bytes", help: "limit of zk_client_memory; see clientMemoryLimit",
@@ -232,7 +228,7 @@ var monitorMetrics = []metric{
 	},
 	{
 		name: "client_memory_dropped", kind: counter,
-		help:      "connections closed because they held the most memory when zk_client_memory had reached its limit",
+		help:      "connections closed because zk_client_memory had reached its limit",
 		readValue: func(s *Stats) float64 { return float64(s.ClosedOverBudget) },
 	},
 	{

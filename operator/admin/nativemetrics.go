@@ -40,10 +40,9 @@ func (c nativeMetrics) healthMetrics() []metrics.Native {
 			func(h Health) bool { return h.Joining }),
 		flag("rollcall_stalled", "1 if the disk or apply hangs, so that this member does not serve",
 			func(h Health) bool { return h.Stalled != "" }),
-		flag("rollcall_damaged", "1 if the state of this member is damaged, so that it no longer serves",
+		flag("rollcall_damaged", "1 if this member's state is damaged, so that it no longer serves",
 			func(h Health) bool { return h.Damage != "" }),
-		flag("rollcall_memory_full", "1 if this member is short of memory, so that it refuses its clients' writes that "+
-			"add data", func(h Health) bool { return h.NoMemory }),
+		flag("rollcall_memory_full", "1 if this member refuses writes that add data, because it is short of memory", func(h Health) bool { return h.NoMemory }),
 		metrics.GaugeBy("rollcall_build_info", "version", "always 1; the label is the version of the program",
 			func() map[string]int { return map[string]int{c.version: 1} }),
 	}

@@ -405,8 +405,7 @@ func (l *Log) warnLost(lines uint64, err error) {
 func (l *Log) NativeMetrics() []metrics.Native {
 	return []metrics.Native{
 		metrics.CounterBy("rollcall_audit_lines_total", "outcome",
-			"lines of the audit log that were written, or were lost because the disk did not take them in time; and changes "+
-				"that were rejected because their lines could not be written (audit.required)",
+			"lines of the audit log that were written or lost, and changes that were rejected for want of a line (audit.required)",
 			func() map[string]uint64 {
 				written, dropped := l.LineCounts()
 				return map[string]uint64{"written": written, "lost": dropped, "rejected": l.RejectedChanges()}
