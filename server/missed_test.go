@@ -33,16 +33,20 @@ func TestMissedChanges(t *testing.T) {
 	for _, tcp := range []bool{false, true} { // with a reader each, and in a loop
 		t.Run(fmt.Sprint("tcp ", tcp), func(t *testing.T) {
 			w := newWorld(t, tcp, nil)
-			writer, misses, idle, spared := w.connect(), w.connect(), w.connect(), w.connect()
+			misses, idle := w.connect(), w.connect()
 			for _, path := range []string{"/missed", "/other"} {
-				writer.must(jute.OpCreate, create(path, "", 0))
+				misses.must(jute.OpCreate, create(path, "", 0))
 			}
-			for _, c := range []*client{misses, idle} {
+			watching := []*client{misses, idle}
+			for _, c := range watching {
 				c.must(jute.OpAddWatch, addWatch("/missed", jute.AddWatchPersistent))
-				for range 2000 { // newer ones, more than a part of a search
+			}
+			for range 2000 { // newer ones, more than a part of a search; by turns, so that no session expires
+				for _, c := range watching {
 					c.call(jute.OpExists, exists(fmt.Sprint("/none", c.xid), true))
 				}
 			}
+			writer, spared := w.connect(), w.connect()
 			spared.must(jute.OpAddWatch, addWatch("/other", jute.AddWatchPersistent))
 			multi := w.spend(writer, "/missed")
 			w.srv.missedSweep.searchTurn.Lock()

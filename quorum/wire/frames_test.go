@@ -215,30 +215,32 @@ func (c bytewise) Read(b []byte) (int, error) { return c.Conn.Read(b[:min(1, len
 
 // Each answer says what raft answers, and errors come with their text, of 65,535 bytes at most.
 func TestFrameAnswers(t *testing.T) {
-	long := strings.Repeat("long", 1<<15)
-	for name, want := range map[string]raft.RPCResponse{
-		"success":         {Response: &raft.AppendEntriesResponse{Term: 1 << 40, LastLog: 7, Success: true}},
-		"refused":         {Response: &raft.AppendEntriesResponse{Term: 5, NoRetryBackoff: true}},
-		"error":           {Error: errStarting},
-		"a long error":    {Error: errors.New(long)},
-		"refused, and so": {Response: &raft.AppendEntriesResponse{Term: 5}, Error: errStarting},
-	} {
-		far, near := net.Pipe()
-		in := newInConn(near, newPeerConns(slog.New(slog.DiscardHandler)))
-		in.form = inFrames
-		go func() { _ = errors.Join(in.sendReply(want.Response, want.Error), in.Close()) }()
-		d := &dialer{streamLayer: newPipes(nil), callTimeout: time.Minute, addressOf: nowhere}
-		c := newOutConn(d, "m2:1", bytewise{far})
-		got := new(raft.AppendEntriesResponse)
-		err := c.awaitAppendReply(&appendFuture{form: inFrames, resp: got})
-		switch {
-		case want.Error == nil && (err != nil || !reflect.DeepEqual(got, want.Response)):
-			t.Errorf("%s: %+v, %v", name, got, err)
-		case want.Error != nil && (err == nil || !strings.HasPrefix(want.Error.Error(), err.Error()) || len(err.Error()) != min(65_535, len(want.Error.Error()))):
-			t.Errorf("%s: %v", name, err)
+	synctest.Test(t, func(t *testing.T) {
+		long := strings.Repeat("long", 1<<15)
+		for name, want := range map[string]raft.RPCResponse{
+			"success":         {Response: &raft.AppendEntriesResponse{Term: 1 << 40, LastLog: 7, Success: true}},
+			"refused":         {Response: &raft.AppendEntriesResponse{Term: 5, NoRetryBackoff: true}},
+			"error":           {Error: errStarting},
+			"a long error":    {Error: errors.New(long)},
+			"refused, and so": {Response: &raft.AppendEntriesResponse{Term: 5}, Error: errStarting},
+		} {
+			far, near := net.Pipe()
+			in := newInConn(near, newPeerConns(slog.New(slog.DiscardHandler)))
+			in.form = inFrames
+			go func() { _ = errors.Join(in.sendReply(want.Response, want.Error), in.Close()) }()
+			d := &dialer{streamLayer: newPipes(nil), callTimeout: time.Minute, addressOf: nowhere}
+			c := newOutConn(d, "m2:1", bytewise{far})
+			got := new(raft.AppendEntriesResponse)
+			err := c.awaitAppendReply(&appendFuture{form: inFrames, resp: got})
+			switch {
+			case want.Error == nil && (err != nil || !reflect.DeepEqual(got, want.Response)):
+				t.Errorf("%s: %+v, %v", name, got, err)
+			case want.Error != nil && (err == nil || !strings.HasPrefix(want.Error.Error(), err.Error()) || len(err.Error()) != min(65_535, len(want.Error.Error()))):
+				t.Errorf("%s: %v", name, err)
+			}
+			far.Close()
 		}
-		far.Close()
-	}
+	})
 }
 
 // A connection may be idle for any time, and one whose member takes no answers ends.
