@@ -37,28 +37,28 @@ tools='^rollcall/(tools/(mutants|pictures)|lab/bench/libraries)$'
 units() { go list $all | grep -vE "^rollcall/integration(/|$)|$tools"; }
 served() { go list $all | grep -E '^rollcall/(client|follower|leader|member|quorum|server|sessiontracker|znode|internal)(/|$)'; }
 
-# These tests run in virtual time, or have none. Those of processes take real time, one package after the other,
-# and those of waiting wait most of it.
+# Those of processes take real time, one package after the other, and those of waiting wait most of it.
 small="./integration/needs ./integration/cluster"
 recipes="./integration/recipes ./integration/recipes/schedules"
 virtual="./integration ./integration/cases ./integration/model ./lab/checker $recipes"
 waiting="./integration/clients ./integration/drills"
 processes="./integration/kills ./integration/moves ./integration/trials ./integration/power ./integration/differential ./integration/proxy ./integration/recipes/others ./integration/deploy"
 
-# costs are the longest tests of what requests, entries and files cost, and of random logs. They run in one goroutine, so the race
-# detector has nothing to find.
-costs='^Test(RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMemory|ChildrenCostTheirBytes|EntryTooLong|RandomLogs|SortedAgainstMap)$'
+# costs are long tests of what requests and files cost, and of random logs. They run in one goroutine: there can be no race.
+costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMemory|ChildrenCostTheirBytes|EntryTooLong|RandomLogs|SortedAgainstMap|SortedByRanges|RandomWatches'
+# lists are long tests of what pages and metrics list, and of random sums. The race detector sees them in the nightly form.
+lists='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|CountersFallOnlyAtARestart|SlowSums|LongLists|OtherDigestAlg|AutoRebalance|MostEntriesFitInMessagePack|TouchMapJoinsTouches'
 random='^Test(Long|Changing|Joining)?Schedules$'
 beside-short() {
   part schedules gotest -short -run '^TestSchedules$' ./integration
   part virtual gotest -short ./integration/cases $recipes
 }
 beside-rest() {
-  part race gotest -race -short -skip "$costs" $(served)
+  part race gotest -race -short -skip "^Test($costs|$lists)$" $(served)
   part virtual gotest $virtual
   ROLLCALL_SCHEDULES=3 part raced-schedules gotest -race -run "$random" ./integration
-  part tools ci/lint.sh tools
-  part lint ci/lint.sh
+  GOGC=400 part tools ci/lint.sh tools
+  GOGC=400 part lint ci/lint.sh
   part systems go run ./ci/typecheck cmd/rollcall linux/arm64 darwin/arm64 freebsd/amd64
   for name in tools/figures integration/observing tools/chart; do part "${name////-}" module "$name"; done
   part tools-of-ci gotest $(go list ./... | grep -E "$tools")
@@ -78,13 +78,14 @@ case ${1:-short} in
     ;;
   nightly | soak)
     export ROLLCALL_TESTS=nightly limit=0
-    part race gotest -race -skip "$costs" $(units)
-    part costs gotest -run "$costs" ./server ./quorum/wire ./quorum/disk ./znode rollcall/client
+    part race gotest -race -skip "^Test($costs)$" $(units)
+    part costs gotest -run "^Test($costs)$" ./server ./quorum/wire ./quorum/disk ./znode rollcall/client
     part benches gotest -run '^$' -bench . -benchtime 1x -short $(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sed 's,^\.,rollcall,' | sort -u)
     part virtual gotest -p 1 $virtual
     ROLLCALL_SCHEDULES=3 part raced-schedules gotest -race -run "$random" ./integration
     part clients gotest -p 1 -parallel 3 $waiting
     part processes gotest -p 1 $processes ./integration/console ./integration/hostile
+    part lint ci/lint.sh all
     part builds ci/builds.sh
     part fuzz ci/fuzz.sh
     part mutants go run ./tools/mutants -named -n 1000
