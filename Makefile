@@ -35,10 +35,10 @@ compare: build ## writes docs/performance.md, docs/performance/details.md and do
 	lab/bench/compare.sh
 growth: build ## writes the curves in docs/performance.md, and docs/sizing.md; 40 minutes on a quiet machine
 	lab/bench/growth.sh
-lint: ## gofumpt, go vet, golangci-lint, and whether generated code is up to date
+lint: ## gofumpt, go vet, errcheck, errorlint, ineffassign, staticcheck, and whether generated code is up to date
 	ci/lint.sh
 proto: ## writes proto/*.pb.go from proto/rollcall.proto
-	PATH="$$(ci/tools.sh buf protoc-gen-go protoc-gen-go-grpc):$$PATH" && cd proto && buf generate
+	PATH="$$(ci/tools.sh protogen protoc-gen-go protoc-gen-go-grpc):$$PATH" protogen proto/rollcall.proto proto protoc-gen-go protoc-gen-go-grpc
 packages: ## tar.gz, .deb, .rpm and image archive with SBOM and checksums, into dist: for all systems, or TARGETS="linux/amd64 …"
 	deploy/packages/build.sh
 release: ## the packages of VERSION, built twice with the same bytes, and its tag; refuses a dirty tree, pushes nothing

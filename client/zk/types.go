@@ -159,7 +159,7 @@ type (
 	CreateRequest struct {
 		Path  string
 		Data  []byte
-		Acl   []ACL //nolint:staticcheck // that library's name
+		Acl   []ACL //lint:ignore ST1003 that library's name
 		Flags int32
 	}
 	SetDataRequest struct {

@@ -170,8 +170,8 @@ func (l *listener) acceptNumber() (number int, err error) {
 	if waitErr := raw.Read(func(fd uintptr) (done bool) {
 		for {
 			number, _, err = syscall.Accept4(int(fd), syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
-			switch err { //nolint:errorlint // a system call's own
-			case syscall.EINTR, syscall.ECONNABORTED: // the peer has closed it already
+			switch err {
+			case syscall.EINTR, syscall.ECONNABORTED: //nolint:errorlint // a system call's own; the peer has closed it already
 				continue
 			case syscall.EAGAIN:
 				return false
