@@ -242,7 +242,7 @@ func (b *bundleArchive) close() error { return errors.Join(b.tar.Close(), b.zip.
 
 type skippedServer struct {
 	Member uint32 `json:"member"` // its id; 0: only an address is known
-	// where it was looked for, or its address in the list of servers; "": the list does not say
+	// where the search was, or its address in the list of servers; "": the list does not say
 	Address string `json:"address"`
 	Reason  string `json:"reason"`
 }

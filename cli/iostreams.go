@@ -30,7 +30,7 @@ type IOStreams struct {
 	ErrColumns func() int
 
 	// LocateMember returns the place of the member of this machine, as config.LocateMember does. If it is nil, commands
-	// do not look for that member.
+	// do not search for that member.
 	LocateMember func(file string, env []string) (localsocket.MemberPlace, error)
 
 	// LowerPriority gives way to other processes from now on. It is nil if this process has other work than

@@ -220,7 +220,7 @@ func (l *loadJob) loadAndPrint(ctx context.Context) error {
 	return printRow(l.Output, loadedColumns, done)
 }
 
-// startsOver is what no dump and no subtree of a backup brings back, because clients cannot set it.
+// startsOver names state that neither a dump nor a subtree of a backup restores, because clients cannot set it.
 const startsOver = "in the created nodes, the numbers of sequential names, versions and times start over: a new name may be one that a client had before"
 
 var loadAdvice = []struct {

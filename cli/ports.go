@@ -32,10 +32,10 @@ func newPortCheck(w IOStreams) portCheck {
 // wordHeadStart is the time after which a port is not likely to be one for clients, which replies to a word at once.
 const wordHeadStart = 80 * time.Millisecond
 
-// maxPortReply is more than the beginning of any reply that a check looks at.
+// maxPortReply is longer than the part of any reply that a check reads.
 const maxPortReply = 64
 
-// portKind is what listens at a port.
+// portKind is a kind of listener.
 type portKind int
 
 const (
@@ -47,7 +47,7 @@ const (
 	mutePort                     // it closes connections of HTTP and of TLS, and ignores words: so does a port for members
 )
 
-// describe says what is at a port that flag names, and what to write instead. flag is hosts, admin, or plain for the --hosts of
+// describe names the listener at a port that flag names, and the right address. flag is hosts, admin, or plain for the --hosts of
 // a command that speaks no TLS.
 func (k portKind) describe(addr, flag string) string {
 	clients, operators := net.JoinHostPort(hostOf(addr), "2181"), net.JoinHostPort(hostOf(addr), strconv.Itoa(defaultAdminPort))
@@ -79,7 +79,7 @@ func (k portKind) describe(addr, flag string) string {
 	return ""
 }
 
-// describeForHealth says what is at a port that --addr of rollcall health names, and what to write instead. It returns "" if
+// describeForHealth names the listener at a port that --addr of rollcall health names, and the right address. It returns "" if
 // the port may be right.
 func (k portKind) describeForHealth(addr string) string {
 	instead := "--addr takes a port for clients without TLS, such as " + net.JoinHostPort(hostOf(addr), "2181")
@@ -97,7 +97,7 @@ func (k portKind) describeForHealth(addr string) string {
 }
 
 // ProbeClientPort calls probe, which sends something to the port for clients at addr. If probe has no success at once and
-// another kind of port listens there, its context ends, and the error says what is there and what to write.
+// another kind of port listens there, its context ends, and the error names the listener and the address to write.
 func ProbeClientPort(ctx context.Context, w IOStreams, addr string, probe func(ctx context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -123,7 +123,7 @@ func ProbeClientPort(ctx context.Context, w IOStreams, addr string, probe func(c
 	return &wrongPortError{text}
 }
 
-// portReply is how a reply begins, or why there is none.
+// portReply is the beginning of a reply, or the error without one.
 type portReply struct {
 	text string
 	err  error
@@ -139,7 +139,7 @@ func (r portReply) isTimeout() bool {
 	return errors.Is(r.err, os.ErrDeadlineExceeded) || errors.Is(r.err, context.DeadlineExceeded)
 }
 
-// kindOf returns what listens at addr.
+// kindOf returns the kind of the listener at addr.
 func (p portCheck) kindOf(ctx context.Context, addr string) portKind {
 	ask := func(dial func(context.Context) (net.Conn, error), text string) <-chan portReply {
 		reply := make(chan portReply, 1)
@@ -277,7 +277,7 @@ func describeWrongPorts(servers []string, describe func(addr string) string) err
 }
 
 // CheckClientPorts returns an error if no session can ever be opened at any of servers, the addresses of --hosts, with these flags. It
-// says what is there and what to write. flags is nil for a command that speaks no TLS.
+// names the listener and the address to write. flags is nil for a command that speaks no TLS.
 func CheckClientPorts(ctx context.Context, w IOStreams, flags *TLS, servers []string) error {
 	p := newPortCheck(w)
 	p.delay = 0
@@ -299,7 +299,7 @@ func CheckClientPorts(ctx context.Context, w IOStreams, flags *TLS, servers []st
 	return nil
 }
 
-// describeWrongPort says why no session can ever be opened at addr. It returns "" if one may be.
+// describeWrongPort returns the reason that no session can ever be opened at addr. It returns "" if one may be.
 func (p portCheck) describeWrongPort(ctx context.Context, addr string, config *tls.Config, advice func(error) string) string {
 	kind := p.kindOf(ctx, addr)
 	switch {

@@ -82,7 +82,7 @@ type rowOrder[T any] struct {
 }
 
 // parseOrder parses --sort: a column name, with a minus in front for descending order. Columns that begin with the
-// greatest do so without a minus, too: nobody looks for the least of them.
+// greatest do so without a minus, too: users look for the greatest.
 func parseOrder[T any](columns []Column[T], by string) (rowOrder[T], error) {
 	name, reverse := strings.CutPrefix(by, "-")
 	var names []string

@@ -151,7 +151,7 @@ func statusColumns(now time.Time) []Column[memberRow] {
 	}
 }
 
-// recoveryTerms is what `rollcall recover` adds to the term (quorum). No ensemble holds as many elections.
+// recoveryTerms is the number that `rollcall recover` adds to the term (quorum). No ensemble holds as many elections.
 const recoveryTerms = 1 << 16
 
 // FormatTerm formats a term for operators: the terms that elections began, and apart from them the recoveries, such as

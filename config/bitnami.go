@@ -30,7 +30,7 @@ var bitnamiVariables = []struct {
 	{name: "ALLOW_ANONYMOUS_LOGIN", noEffect: "clients without an identity are served unless ZOO_CFG_EXTRA has enforce.auth.enabled=true and enforce.auth.schemes"},
 }
 
-// refusedVariables switch on what a member must not leave out in silence, unless they are clearly off. The value is what to write instead.
+// refusedVariables switch on what a member must not leave out in silence, unless they are clearly off. The value names the key.
 var refusedVariables = map[string]string{
 	"ZOO_ENABLE_AUTH": "write the users into a JAAS file, as in docs/security.md, and set SERVER_JVMFLAGS=-Djava.security.auth.login.config=FILE; " +
 		"for logins alone also ZOO_CFG_EXTRA=sessionRequireClientSASLAuth=true",

@@ -302,7 +302,7 @@ func (d *rawConfig) setClientAddress() error {
 
 const loopbackTrustKey = "admin.loopbackTrust"
 
-// warnLoopbackTrust warns if HTTP is meant for other machines and nobody has decided about loopback addresses.
+// warnLoopbackTrust warns if HTTP is meant for other machines and no key decides about loopback addresses.
 func (d *rawConfig) warnLoopbackTrust() {
 	if !d.adminListener.enabled || d.setIn[loopbackTrustKey] != "" || isLoopback(d.adminListener.host) && !d.HTTP.ForceHTTPS {
 		return

@@ -17,7 +17,7 @@ func (s source) NativeMetrics() []metrics.Native {
 	)
 }
 
-// stateMetrics returns what this member has applied.
+// stateMetrics returns the metrics of the applied state.
 func (s source) stateMetrics() []metrics.Native {
 	m := s.m
 	return []metrics.Native{
@@ -45,7 +45,7 @@ func (s source) stateMetrics() []metrics.Native {
 	}
 }
 
-// leaderMetrics returns what this member has counted while it led.
+// leaderMetrics returns the metrics that this member has counted while it led.
 func (s source) leaderMetrics() []metrics.Native {
 	m := s.m
 	return []metrics.Native{
@@ -59,7 +59,7 @@ func (s source) leaderMetrics() []metrics.Native {
 	}
 }
 
-// portMetrics returns what happens at the ports for members.
+// portMetrics returns the metrics of the ports for members.
 func (s source) portMetrics() []metrics.Native {
 	m := s.m
 	return []metrics.Native{
@@ -77,7 +77,7 @@ func (s source) portMetrics() []metrics.Native {
 	}
 }
 
-// fileMetrics returns what this member writes beside its log, if it is configured.
+// fileMetrics returns the metrics of files beside the log, if they are configured.
 func (s source) fileMetrics() (all []metrics.Native) {
 	m := s.m
 	if m.auditLog != nil {

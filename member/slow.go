@@ -21,13 +21,13 @@ const (
 	// joinDelay is the time from a slow request to the query for its stages on the other members. It limits the queries to
 	// four in a second, and lets the other members apply the entry.
 	joinDelay = 250 * time.Millisecond
-	// rejoinDelay is the time until members that have not replied are asked again.
+	// rejoinDelay is the time until the next query to members that have not replied.
 	rejoinDelay = time.Second
 	// slowThreshold is the default of the least duration of a slow request, unless a tenth of a tick is longer.
 	slowThreshold = 100 * time.Millisecond
 )
 
-// slowRequests keeps the slow requests of this member's clients, and asks the other members where their time went.
+// slowRequests keeps the slow requests of this member's clients, and queries the other members for the stages of their time.
 type slowRequests struct {
 	m         *Member
 	recorder  *stages.Recorder
@@ -74,7 +74,7 @@ func (s *slowRequests) joinLoop(ctx context.Context) error {
 	}
 }
 
-// join asks all members for the times of entries, and divides the time of the requests that the entries belong to.
+// join queries all members for the times of entries, and divides the time of the requests that the entries belong to.
 func (s *slowRequests) join(ctx context.Context, indexes []uint64) {
 	peers, missing := map[uint32]stages.Peer{}, []uint32(nil)
 	if len(indexes) > 0 {
@@ -90,7 +90,7 @@ func (s *slowRequests) join(ctx context.Context, indexes []uint64) {
 	}
 }
 
-// askOthers asks the other members for the times of entries. It returns the members that have not replied in time.
+// askOthers queries the other members for the times of entries. It returns the members that have not replied in time.
 func (s *slowRequests) askOthers(ctx context.Context, indexes []uint64) (map[uint32]stages.Peer, []uint32) {
 	ctx, cancel := context.WithTimeout(ctx, min(s.m.cfg.Tick, view.MaxDeadline))
 	defer cancel()
@@ -181,7 +181,7 @@ func delayRows(all *[stages.MaxMembers]stages.MemberDelay) (rows []*proto.Member
 	return rows
 }
 
-// recordsOf returns what another member has recorded.
+// recordsOf returns the records of another member.
 func recordsOf(r *proto.TimeRows) (found stages.Records) {
 	found.Clock = stages.Time(r.Clock)
 	for _, row := range r.Rows {

@@ -77,7 +77,7 @@ type newFile struct {
 }
 
 // newCertFiles returns the new files for hosts. A host is its names, separated by commas. The directory must be
-// safe from other users: whoever can replace the authority can issue any certificate.
+// safe from other users: a user who can replace the authority can issue any certificate.
 func (c *certMaker) newCertFiles(hosts []string, now time.Time) ([]newFile, error) {
 	for flag, days := range map[string]int{"--days": c.hostDays, "--ca-days": c.authorityDays} {
 		if days < 1 || days > maxDays {

@@ -175,7 +175,7 @@ func (f *drillFlags) check(given func(flag string) bool, names []string) ([]*dri
 	return drill.Select(names)
 }
 
-// drillEnsemble asks, and runs the drills. It returns nil if none ran.
+// drillEnsemble requests consent, and runs the drills. It returns nil if none ran.
 func (f *drillFlags) drillEnsemble(ctx context.Context, ensemble *openedEnsemble, drills []*drill.Drill) (*result.Run, error) {
 	f.config.Target, f.config.Tick, f.config.Own = ensemble.Target, f.ensemble.tick(), ensemble.own
 	if err := drill.PrintPlan(f.streams.Err, f.config, drills); err != nil {
@@ -227,7 +227,7 @@ func (f *drillFlags) ask(ctx context.Context) error {
 	}
 }
 
-// write prints the table, and writes the files that were asked for.
+// write prints the table, and writes the requested files.
 func (f *drillFlags) write(found result.Run, other *result.Run) error {
 	options := report.TextOptions{Colours: f.streams.AllowsColor()}
 	errs := []error{report.WriteText(f.streams.Out, found, options)}

@@ -68,7 +68,7 @@ func newRecover(w cli.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// recoverConsent says what an operator has agreed to on the command line.
+// recoverConsent holds the operator's agreements from the command line.
 type recoverConsent struct{ yes, loseMore, otherServers bool }
 
 // recoverMember begins a new ensemble with the data of the survivor of a lost majority, and with the server

@@ -35,7 +35,7 @@ type format struct {
 	read            func(data []byte, password string) (storeContents, error)
 }
 
-// formats are ZooKeeper's, by ZooKeeper's names. As in Java, the first bytes tell the two formats of Java
+// formats are ZooKeeper's, by ZooKeeper's names. As in Java, the first bytes distinguish the two formats of Java
 // apart: keytool has long written PKCS12 into files that end in .jks.
 var formats = []format{
 	{"PEM", ".pem", readPEM},

@@ -18,7 +18,7 @@ import (
 // openssl's default is 2048, and keytool's 10,000.
 const maxIterations = 1_000_000
 
-// errPassword is the error of an encrypted key that cannot be decrypted. A damaged file looks the same.
+// errPassword is the error of an encrypted key that cannot be decrypted. A damaged file gives the same error.
 var errPassword = errors.New("the password does not fit, or the file is damaged")
 
 // The structures of an encrypted private key (RFC 5958), with a password (RFC 8018).

@@ -59,7 +59,7 @@ type Stage struct {
 	Of     time.Duration // the time that this entry took
 }
 
-// Peer is what one member recorded, and its clock.
+// Peer holds the records of one member, and its clock.
 type Peer struct {
 	Records
 	// Ahead is the difference of the member's clock: it shows Ahead more than the one of the member that joins. Error is
@@ -73,7 +73,7 @@ func PeerOf(records Records, sent, received Time) Peer {
 	return Peer{records, records.Clock - (sent+received)/2, (received - sent) / 2}
 }
 
-// Ensemble is what a join needs to know about an ensemble.
+// Ensemble describes the members for a join.
 type Ensemble struct {
 	Self   uint32 // the member that the request came to
 	Voters []uint32

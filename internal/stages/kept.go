@@ -185,7 +185,7 @@ func (r *Recorder) Kept() (slow []Slow, notKept uint64) {
 func (r *Recorder) Arrived() <-chan struct{} { return r.kept.arrived }
 
 const (
-	// maxTries limits the times that the other members are asked for the records of a request, because one of them may be
+	// maxTries limits the queries to the other members for the records of a request, because one of them may be
 	// down.
 	maxTries = 5
 	// MaxIndexes limits the entries of one query for records.
@@ -212,7 +212,7 @@ func (r *Recorder) Unjoined() (indexes []uint64, any bool) {
 
 // Join divides the time of the requests that concern the entries of indexes, or no entry, and returns those that it has
 // finished. peers are the records of all members, with this member's. A request of which a member's records are missing
-// is finished when that member was asked for the last time.
+// is finished after the last query to that member.
 func (r *Recorder) Join(in Ensemble, indexes []uint64, peers map[uint32]Peer, missing []uint32) (finished []Slow) {
 	k := &r.kept
 	k.mu.Lock()

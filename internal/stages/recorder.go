@@ -4,7 +4,7 @@
 //
 // # Time
 //
-// A Time is of one Recorder's monotonic clock. The clocks of two members are compared when one of them asks for the
+// A Time is of one Recorder's monotonic clock. The clocks of two members are compared when one of them requests the
 // records of the other: see Records.Clock.
 //
 // # Cost
@@ -305,7 +305,7 @@ func (r *Recorder) ApplyingIndex() uint64 {
 	return r.applying.Load()
 }
 
-// Records is what one member recorded of some entries.
+// Records holds one member's records of some entries.
 type Records struct {
 	// Clock is the time of the member's clock when it replied. With the times at which the query left and the reply came,
 	// it shows the difference of two clocks.
@@ -314,7 +314,7 @@ type Records struct {
 	Causes  []Cause // of the last minutes
 }
 
-// Records returns what is known of entries, and of the earlier entry that each of them waited for longest. Entries that
+// Records returns the records of entries, and of the earlier entry that each of them waited for longest. Entries that
 // the ring does not have are left out.
 func (r *Recorder) Records(indexes []uint64) Records {
 	r.mu.Lock()

@@ -48,7 +48,7 @@ type Client struct {
 	HTTPClient    *http.Client // nil: http.DefaultClient
 }
 
-// Name returns what users call the member.
+// Name returns the member's name for users.
 func (c *Client) Name() string { return cmp.Or(c.Address, c.BaseURL) }
 
 // Error is a reply with a status other than 200.

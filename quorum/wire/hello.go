@@ -449,7 +449,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// shutDown closes everything, once. From then on Accept returns why.
+// shutDown closes everything, once. From then on Accept returns the reason.
 func (l *Listener) shutDown(why error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -535,7 +535,7 @@ func (l *Listener) readHelloAndReply(conn *trust.Conn) (c *Conn, err error) {
 	if err != nil {
 		if r, ok := errors.AsType[*helloRejection](err); ok {
 			if r.isTransient() && l.hello.checkDialer(of.Process) == nil {
-				// such a member dials often: a leader, for example, looks for a lost disk
+				// such a member dials often: a leader, for example, checks for a lost disk
 				l.hello.handshakeLimiter.learnAddress(of.ID, remoteIP(conn))
 			}
 			// the dialer may have gone

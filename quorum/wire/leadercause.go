@@ -11,7 +11,7 @@ import (
 
 // LeaderCauses records why this member stands for election, so that it can report the cause once it leads. It uses what
 // passes the transport: the leader's requests, hand-overs, and this member's own requests for votes. Package quorum adds the
-// deaths that it has detected, and the terms that this member has led. raft tells none of this. It is safe for concurrent
+// deaths that it has detected, and the terms that this member has led. raft reports none of this. It is safe for concurrent
 // use, and nothing blocks.
 type LeaderCauses struct {
 	self         uint32
@@ -76,7 +76,7 @@ func (l *LeaderCauses) NoteDeath(leader uint32) {
 	}
 }
 
-// noteCandidacy records that raft requests votes in a term. atOnce reports whether it was asked to stand. The first request
+// noteCandidacy records that raft requests votes in a term. atOnce reports whether a request made it stand. The first request
 // of a term decides the cause of that term.
 func (l *LeaderCauses) noteCandidacy(term uint64, atOnce bool) {
 	l.mu.Lock()

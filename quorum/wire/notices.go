@@ -11,7 +11,7 @@ func (t *Transport) NotifyDurable(first []uint32) {
 	}
 }
 
-// NotifyCommitted reports that entries up to index were committed to all members that have not been told: first to those
+// NotifyCommitted reports that entries up to index were committed to all members without a notice yet: first to those
 // in first, and then to the others. A member to which further entries are about to go hears of the commit with them: see
 // takeNextNotice. NotifyCommitted does not wait.
 func (t *Transport) NotifyCommitted(index uint64, first []uint32) {

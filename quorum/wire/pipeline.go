@@ -224,7 +224,7 @@ func closedPipeline() *appendFuture {
 	}
 }
 
-// hasSent reports whether the follower was told that index is committed.
+// hasSent reports whether the follower has a notice that index is committed.
 func (p *pipeline) hasSent(index uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // each process, and a member that gets hellos of two processes with one disk closes the connections of both.
 //
 // An ended process never replies again. So if a second process has come, and the first one replies to what it was sent after
-// that, both are running. A plain restart never looks like that. A hello is no such reply: it may have been under way since
+// that, both are running. A plain restart never does that. A hello is no such reply: it may have been under way since
 // before the first process ended. So a listener rejects it, and counts it once the dialer has confirmed the rejection.
 
 const (

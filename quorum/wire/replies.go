@@ -54,7 +54,7 @@ func (c *serverReplies) recordAccepted(id raft.ServerID, req *raft.AppendEntries
 	c.lastReplies[id] = reply
 }
 
-// lastAccepted returns what recordAccepted has recorded last, or the zero request.
+// lastAccepted returns the last request that recordAccepted has recorded, or the zero request.
 func (c *serverReplies) lastAccepted(id raft.ServerID) raft.AppendEntriesRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()

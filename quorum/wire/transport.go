@@ -90,7 +90,7 @@ type Config struct {
 //   - A pipeline ends at its first failure.
 //   - A snapshot is received and verified outside the main loop, and the leader's heartbeats get replies
 //     while raft installs it.
-//   - raft does not look for an entry that is in a snapshot only: see skipApplied.
+//   - raft does not read an entry that is in a snapshot only: see skipApplied.
 //   - A request that would make raft panic is rejected.
 //   - A request that names another sender than its connection's member is rejected.
 //   - raft votes without regard to its own configuration: see replaceCandidateByVoter.

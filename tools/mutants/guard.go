@@ -83,7 +83,7 @@ func (m *mutant) lines() (before, after string) {
 	return oneLine(text[from : len(text)-rest]), oneLine(changed[from : len(changed)-rest])
 }
 
-// maxShown is how many bytes of a line are printed: enough to find it, and a long condition still fits a screen.
+// maxShown limits the bytes of a line that are printed: enough to find it, and a long condition still fits a screen.
 const maxShown = 240
 
 // oneLine returns text in one line of at most maxShown bytes.

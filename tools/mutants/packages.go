@@ -148,7 +148,7 @@ func (t *tree) short(path string) string {
 	return strings.TrimPrefix(path, t.module+"/")
 }
 
-// testers returns the packages whose tests may notice a fault in the package, in the order in which they look for it:
+// testers returns the packages whose tests may notice a fault in the package, in the order in which they run:
 // itself and its unit tests in integration, then those that import it, and integration at last.
 func (t *tree) testers(path string) (stages [3][]string) {
 	last := t.path("integration")
@@ -206,7 +206,7 @@ func (t *tree) isPlayed(path string) bool {
 	return seen[path]
 }
 
-// allImports returns what the package and its tests import.
+// allImports returns the imports of the package and its tests.
 func (l *listed) allImports() []string {
 	return slices.Concat(l.Imports, l.TestImports, l.XTestImports)
 }

@@ -102,9 +102,9 @@ type playing struct {
 }
 
 const (
-	// playLimit is how long the tries of one mutant may take. On a busy machine, the longest takes a minute.
+	// playLimit limits the time for all tries of one mutant. On a busy machine, the longest takes a minute.
 	playLimit = 4 * time.Minute
-	// tries is how often a test runs, if there is time, until it notices. Raft draws the time of elections at random, and
+	// tries limits the runs of a test until it notices, if there is time. Raft draws the time of elections at random, and
 	// a member that votes although it must not is elected two times out of three.
 	tries = 10
 )
@@ -220,7 +220,7 @@ func (p *playing) check(b *bench) error {
 	return errors.Join(errs...)
 }
 
-// hunt runs the test of the mutant with that number until it notices, and returns what does.
+// hunt runs the test of the mutant with that number until it notices, and returns the test that does.
 func (p *playing) hunt(b *bench, n *namedMutant, number int) (by string, err error) {
 	start := time.Now()
 	for try := range time.Duration(tries) {

@@ -34,9 +34,9 @@ func usual() limits {
 }
 
 const (
-	// memory, in KiB, is what a process may map, because a fault may grow a list for ever. The tests map a third of it.
+	// memory, in KiB, limits what a process may map, because a fault may grow a list for ever. The tests map a third of it.
 	memory = 12 << 20
-	// attempts is how often a test that has failed runs again, to see that chance alone did not fail it.
+	// attempts limits the runs of a test that has failed, which show whether it failed by chance.
 	attempts = 3
 )
 
@@ -253,7 +253,7 @@ func (b *bench) parallel(n int, do func(i int)) {
 	wg.Wait()
 }
 
-// verdict is what the tests have said about a fault.
+// verdict is the result of the tests for one fault.
 type verdict struct {
 	by      string // the test that notices it; "" if none does
 	hung    bool   // it does not end

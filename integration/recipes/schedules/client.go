@@ -38,7 +38,7 @@ type actor struct {
 	cancel   context.CancelFunc
 }
 
-// fastest is how much faster one clock may be than another one: the servers promise that for one tenth.
+// fastest is the largest ratio of two clocks' rates: the servers allow one tenth.
 const fastest = 1.1
 
 func newActor(w *world, number int, rng *rand.Rand) *actor {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// clock is the clock of a client's machine, which goes on while the machine is suspended. It runs at a rate of its own,
+// clock is the clock of a client's machine. It runs while the machine is suspended. It runs at a rate of its own,
 // and steps forward. It is safe for concurrent use.
 type clock struct {
 	rate  float64 // its seconds in a true one

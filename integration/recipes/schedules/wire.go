@@ -34,7 +34,7 @@ type verdict struct {
 	late        time.Duration // holds the request back, and everything after it
 }
 
-// side is what a wire needs of the client whose connection it is.
+// side is the part of a client that its connection needs.
 type side interface {
 	judge(request) verdict
 	opened(session int64, password []byte)

@@ -303,7 +303,7 @@ func (w *world) becomeCalm(rounds *sync.WaitGroup) error {
 	return nil
 }
 
-// prepare creates the folders of the logs.
+// prepare creates the parent nodes of the logs.
 func (w *world) prepare(r recipe) error {
 	for _, path := range []string{root, logs} {
 		if _, _, err := w.operator.Create(w.ctx, path, nil, client.Persistent); err != nil {
