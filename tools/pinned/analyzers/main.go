@@ -31,6 +31,9 @@ var unchecked = []string{
 	"os.RemoveAll",
 }
 
+// silence begins a comment that silences an analyzer. It is in two parts, so that it is not such a comment.
+const silence = "//" + "nolint:"
+
 func main() {
 	errcheck.DefaultExcludedSymbols = append(errcheck.DefaultExcludedSymbols, unchecked...)
 	wrapping := errorlint.NewAnalyzer()
@@ -91,7 +94,7 @@ func isSilenced(pass *analysis.Pass, analyzer string, at token.Pos) bool {
 	line := pass.Fset.Position(at).Line
 	for _, group := range pass.Files[i].Comments {
 		for _, comment := range group.List {
-			if pass.Fset.Position(comment.Pos()).Line == line && strings.HasPrefix(comment.Text, "//nolint:"+analyzer+" ") {
+			if pass.Fset.Position(comment.Pos()).Line == line && strings.HasPrefix(comment.Text, silence+analyzer+" ") {
 				return true
 			}
 		}
