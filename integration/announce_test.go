@@ -36,7 +36,7 @@ func announcements(t *testing.T, e *cluster.Ensemble, at, member uint32) (n int)
 // leader.
 func underWay(e *cluster.Ensemble, member, leader uint32) {
 	const slow = tick / 10
-	e.Network.Slow(member, leader, slow)
+	e.Network.DelayBy(member, leader, slow)
 	e.Boot(member)
 	for !e.Forwards(member, leader) {
 		time.Sleep(slow / 20)
@@ -54,7 +54,7 @@ func TestLateAnnouncement(t *testing.T) {
 		e.OrphanForwarding(a, leader, 4*tick)
 		died := time.Now()
 		e.Kill(a)
-		e.Network.Slow(a, leader, 0)
+		e.Network.DelayBy(a, leader, 0)
 		e.Boot(a)
 		e.Ready()
 		c := e.Connect(20*tick, a)
@@ -88,7 +88,7 @@ func TestRepeatedAnnouncement(t *testing.T) {
 		underWay(e, a, leader)
 		e.OrphanForwarding(a, leader, 3*tick)
 		orphaned := time.Now()
-		e.Network.Slow(a, leader, 0)
+		e.Network.DelayBy(a, leader, 0)
 		e.Ready()
 		c := e.Connect(20*tick, a)
 		write(t, c, "/before", 10, nil)

@@ -63,7 +63,7 @@ type darkTotals struct{ blackouts, strays atomic.Uint64 }
 
 func (d *darkTotals) add(e *cluster.Ensemble) {
 	d.blackouts.Add(uint64(e.Blackouts()))
-	d.strays.Add(uint64(e.Strays()))
+	d.strays.Add(uint64(e.StrayCount()))
 }
 
 func (d *darkTotals) String() string {

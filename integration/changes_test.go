@@ -196,7 +196,7 @@ func judgeChanged(t *testing.T, e *cluster.Ensemble, writers []*writer, sum *cha
 			continue
 		}
 		sum.removed.Add(1)
-		e.Silent(id)
+		e.AwaitSilent(id)
 	}
 	for _, why := range e.Exits() {
 		if !strings.Contains(why, "input/output error") && !strings.Contains(why, "must start again") {

@@ -113,7 +113,7 @@ func TestMovedSessionWithStuckWrite(t *testing.T) {
 		time.Sleep(tick / 20) // the write is on the hanging wire
 		c := resume(t, e, b, session)
 		alive(t, c, 1, "/new")
-		between(e.Network.Flow, a, leader)
+		between(e.Network.EndHang, a, leader)
 		if err := old.Closed(5 * tick); err != nil {
 			t.Errorf("the old connection: %v", err)
 		}
@@ -144,7 +144,7 @@ func TestOldAttachAfterTheHeal(t *testing.T) {
 		}
 		_ = first.Close()
 		c := resume(t, e, b, session)
-		between(e.Network.Flow, a, leader)
+		between(e.Network.EndHang, a, leader)
 		time.Sleep(2 * tick) // for the old attach to arrive
 		e.Ready()
 		e.Equal()
@@ -226,7 +226,7 @@ func TestCreateOfAClientThatHasGone(t *testing.T) {
 		}
 		time.Sleep(tick / 20)
 		e.ResetForwarding(a, leader) // and is lost
-		between(e.Network.Flow, a, leader)
+		between(e.Network.EndHang, a, leader)
 		alive(t, other, 1, "/behind-it")
 		e.Equal()
 		s := e.Member(leader).State()
@@ -468,7 +468,7 @@ func TestSyncOnALaggingMember(t *testing.T) {
 func TestOldStreamReadLate(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		c, _ := e.Open(a, 10*tick)
-		e.Network.Slow(a, leader, tick/20)
+		e.Network.DelayBy(a, leader, tick/20)
 		for i := range int32(20) {
 			if err := c.Send(i+1, jute.OpCreate, &jute.CreateRequest{
 				Path: []byte("/w-"), ACL: jute.OpenACL, Flags: jute.PersistentSequential,
@@ -480,7 +480,7 @@ func TestOldStreamReadLate(t *testing.T) {
 				e.OrphanForwarding(a, leader, tick/3)
 			}
 		}
-		e.Network.Slow(a, leader, 0)
+		e.Network.DelayBy(a, leader, 0)
 		for i := range int32(20) {
 			r, err := c.Recv()
 			var resp jute.CreateResponse

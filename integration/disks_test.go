@@ -92,7 +92,7 @@ func TestWipedMemberKilledHalfCaughtUp(t *testing.T) {
 				time.Sleep(after * time.Millisecond)
 				e.KillTorn(a, rand.New(rand.NewPCG(uint64(after), 3)))
 				e.Kill(leader)
-				between(e.Network.Flow, leader, b)
+				between(e.Network.EndHang, leader, b)
 				e.Boot(a)
 				for range 200 {
 					time.Sleep(tick / 10)
@@ -255,7 +255,7 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 		e.Kill(a)
 		write(t, writer, "/fill", cached, make([]byte, 40_000))
 		e.Wait("snapshots", 60*tick, func() bool { return e.Disk(leader).Snapshots() > 0 && e.Disk(b).Snapshots() > 0 })
-		e.Network.Slow(leader, a, tick) // 256 KiB a second
+		e.Network.DelayBy(leader, a, tick) // 256 KiB a second
 		e.Boot(a)
 		time.Sleep(8 * tick)
 		if e.Disk(a).Installs() > 0 {
@@ -263,7 +263,7 @@ func TestLeaderDiesWhileSendingASnapshot(t *testing.T) {
 		}
 		present := term(e, leader).Term
 		e.Pause(leader) // like a process that is dead and resets nothing
-		e.Network.Slow(leader, a, 0)
+		e.Network.DelayBy(leader, a, 0)
 		e.Wait("the receiver's vote", 2*tick, func() bool { return e.Disk(a).Votes(b) > present })
 		// The new leader is elected at once and needs this very member to commit. So the member
 		// must accept the next snapshot at once. It must not wait until it gives the first one up,

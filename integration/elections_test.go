@@ -55,7 +55,7 @@ func TestTwoCandidatesBehindOneBindAddress(t *testing.T) {
 			e.Kill(c)
 			e.Network.Cut(a, b)
 			for _, id := range ids { // both become candidates before either hears from the other
-				e.Network.Slow(id, c, tick/20)
+				e.Network.DelayBy(id, c, tick/20)
 			}
 			time.Sleep(tick) // they have given the leader up
 			e.Boot(c)
@@ -69,7 +69,7 @@ func TestTwoCandidatesBehindOneBindAddress(t *testing.T) {
 				contested++
 			}
 			for _, id := range ids {
-				e.Network.Slow(id, c, 0)
+				e.Network.DelayBy(id, c, 0)
 			}
 			e.Network.Heal(a, b)
 			e.Ready()
@@ -108,7 +108,7 @@ func TestHeartbeatOfANewTermMeetsAnApply(t *testing.T) {
 		e.Disk(old).SetLatency(tick / 5)
 		e.Wait("another leader", 5*tick, func() bool { return len(seen.all()) > first })
 		for _, id := range ids {
-			e.Network.Flow(old, id)
+			e.Network.EndHang(old, id)
 		}
 		time.Sleep(3 * tick)
 		e.Disk(old).SetLatency(0)

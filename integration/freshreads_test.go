@@ -27,7 +27,7 @@ func TestFirstReadElsewhereIsFresh(t *testing.T) {
 		}},
 		{"the leader", func(e *cluster.Ensemble, leader uint32) uint32 {
 			for _, follower := range e.Followers() {
-				e.Network.Slow(follower, leader, late)
+				e.Network.DelayBy(follower, leader, late)
 			}
 			return leader
 		}},

@@ -36,6 +36,6 @@ func TestRemovedMemberIsSilent(t *testing.T) {
 		if role := e.Member(b).Role(); role != "" {
 			t.Errorf("a removed member has the role %q, so it answers four-letter words", role)
 		}
-		e.Silent(b)
+		e.AwaitSilent(b)
 	})
 }

@@ -79,7 +79,7 @@ func TestHalfOpenAttachDoesNotTakeTheSessionBack(t *testing.T) {
 		_ = first.Close()
 		c := resume(t, e, b, session)
 		time.Sleep(tick / 2) // until the late attach is too old to be tried again
-		between(e.Network.Flow, a, leader)
+		between(e.Network.EndHang, a, leader)
 		for xid := range int32(20) { // for longer than a handshake may take
 			alive(t, c, 2*xid+1, "/write-"+string('a'+rune(xid)))
 			time.Sleep(tick)
@@ -108,7 +108,7 @@ func TestAttachOnALaggingMemberIsTriedAgain(t *testing.T) {
 		e.Equal()
 		between(e.Network.Hang, a, leader)
 		_ = resume(t, e, b, session) // a does not learn of this owner
-		time.AfterFunc(tick/4, func() { between(e.Network.Flow, a, leader) })
+		time.AfterFunc(tick/4, func() { between(e.Network.EndHang, a, leader) })
 		c := resume(t, e, a, session)
 		alive(t, c, 1, "/served")
 		if got := owner(e, leader, session.SessionID); got != a {

@@ -164,13 +164,13 @@ func (b begin) disks(t *testing.T, length uint64) map[uint32]*simulated.Disk {
 	case beginEmpty:
 		return nil
 	case beginPlanted:
-		_, state := cluster.Former(t, b.size(), 0)
-		return map[uint32]*simulated.Disk{1: cluster.Planted(t, 1, state)}
+		_, state := cluster.FormerEnsemble(t, b.size(), 0)
+		return map[uint32]*simulated.Disk{1: cluster.PlantedDisk(t, 1, state)}
 	case beginRecovered:
-		disks, _ := cluster.Former(t, b.size(), length)
-		cluster.Recovered(t, 1, disks[1])
+		disks, _ := cluster.FormerEnsemble(t, b.size(), length)
+		cluster.RecoverDisk(t, 1, disks[1])
 		return map[uint32]*simulated.Disk{1: disks[1]}
 	}
-	disks, _ := cluster.Former(t, b.size(), length)
+	disks, _ := cluster.FormerEnsemble(t, b.size(), length)
 	return disks
 }

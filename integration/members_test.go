@@ -28,7 +28,7 @@ func changeable(t *testing.T, run func(t *testing.T, e *cluster.Ensemble, leader
 func leaves(id uint32) serverlist.Change { return serverlist.Change{Leaving: strconv.Itoa(int(id))} }
 
 func comes(e *cluster.Ensemble, id uint32) serverlist.Change {
-	return serverlist.Change{Joining: e.Line(id, false)}
+	return serverlist.Change{Joining: e.ServerLine(id, false)}
 }
 
 // mustChange asks a member for a change of the list, which must be made.
@@ -71,7 +71,7 @@ func TestLeaderIsRemoved(t *testing.T) {
 		if got := term(e, next).Term; got != before+1 {
 			t.Errorf("term %d became %d, want the next one", before, got)
 		}
-		e.Silent(leader)
+		e.AwaitSilent(leader)
 	})
 }
 
@@ -99,7 +99,7 @@ func TestRemovedMemberDisturbsNobody(t *testing.T) {
 		if got := e.Disk(a).Votes(b); got != voted {
 			t.Errorf("member %d has voted for the removed one in term %d", a, got)
 		}
-		e.Silent(b)
+		e.AwaitSilent(b)
 		e.Wait("the removed member to hear of it", 20*tick, func() bool { return e.Member(b).Health().RemovedVersion != 0 })
 	})
 }
@@ -245,7 +245,7 @@ func TestTwoChangesAndALeaderLost(t *testing.T) {
 					t.Errorf("the members are %v, want %v", e.Members(), want)
 				}
 				e.Equal()
-				e.Silent(b)
+				e.AwaitSilent(b)
 			})
 		})
 	}
@@ -266,7 +266,7 @@ func TestJoinerThatKnowsOnlyRemovedMembers(t *testing.T) {
 		e.Isolate(b)
 		for _, c := range []serverlist.Change{leaves(b), comes(e, 4), comes(e, 5), leaves(leader)} {
 			for _, id := range []uint32{4, 5} {
-				if c.Joining == e.Line(id, false) {
+				if c.Joining == e.ServerLine(id, false) {
 					e.Boot(id)
 					time.Sleep(2 * tick) // it waits for its place in the list
 				}
@@ -361,19 +361,19 @@ func TestJoinersAskTheOneThatLeaves(t *testing.T) {
 		time.Sleep(2 * tick) // they wait for their places in the list
 		e.BlockLog(leader, 4)
 		e.BlockLog(leader, 5)
-		mustChange(t, e, leader, serverlist.Change{Leaving: strconv.Itoa(int(b)), Joining: e.Line(4, false) + "," + e.Line(5, false)})
+		mustChange(t, e, leader, serverlist.Change{Leaving: strconv.Itoa(int(b)), Joining: e.ServerLine(4, false) + "," + e.ServerLine(5, false)})
 		e.Wait("the list to reach the member that leaves", 5*tick, func() bool { return sameMembers(e.Members(), []uint32{leader, 4, 5}) && knows(e, b, leader, 4, 5) })
 		for _, id := range []uint32{leader, 4, 5} {
 			e.Kill(id)
 			if id != leader {
 				e.Wipe(id)
 			}
-			e.Relist(id)
+			e.SetServerList(id)
 		}
 		e.UnblockLog(leader, 4)
 		e.UnblockLog(leader, 5)
 		e.Follow()
-		e.Silent(b)
+		e.AwaitSilent(b)
 		e.Joined()
 		e.Equal()
 	})
@@ -392,7 +392,7 @@ func TestClientOfAVoterThatLeaves(t *testing.T) {
 			e.BlockLog(id, 4)
 		}
 		begin := time.Now()
-		mustChange(t, e, leader, serverlist.Change{Leaving: strconv.Itoa(int(b)), Joining: e.Line(4, false)})
+		mustChange(t, e, leader, serverlist.Change{Leaving: strconv.Itoa(int(b)), Joining: e.ServerLine(4, false)})
 		for time.Since(begin) < 20*tick {
 			_, err := c.Create("/meanwhile", nil, jute.Persistent)
 			if err == nil || errors.Is(err, jute.NodeExists) { // the outcome of the first one is not known
@@ -412,7 +412,7 @@ func TestClientOfAVoterThatLeaves(t *testing.T) {
 			e.UnblockLog(id, 4)
 		}
 		e.Follow()
-		e.Silent(b)
+		e.AwaitSilent(b)
 	})
 }
 

@@ -168,7 +168,7 @@ func (r *run) restored() {
 		if err != nil {
 			r.Fatalf("restore a backup: %v", err)
 		}
-		disks := map[uint32]*simulated.Disk{1: cluster.Restored(r.T, 1, from)}
+		disks := map[uint32]*simulated.Disk{1: cluster.RestoredDisk(r.T, 1, from)}
 		e := cluster.Start(r.T, 3, cluster.Options{Logger: logger(), Reconfig: true, Disks: disks})
 		e.Ready()
 		e.Equal()

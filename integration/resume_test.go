@@ -48,8 +48,8 @@ func TestClientComesBackBeforeTheCommit(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Tick: 2 * time.Second, Adjust: unlimited})
 		leader := e.Ready()
 		slow := e.Followers()[0]
-		e.Network.Slow(leader, slow, 5*time.Millisecond)
-		e.Network.Slow(slow, leader, 5*time.Millisecond)
+		e.Network.DelayBy(leader, slow, 5*time.Millisecond)
+		e.Network.DelayBy(slow, leader, 5*time.Millisecond)
 		var ways [][2]uint32
 		for _, from := range e.IDs() {
 			for _, to := range e.IDs() {

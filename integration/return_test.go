@@ -114,7 +114,7 @@ func TestFollowerOnANarrowLink(t *testing.T) {
 				if away {
 					e.Kill(late)
 				}
-				between(func(from, to uint32) { e.Network.Narrow(from, to, rate) }, leader, late)
+				between(func(from, to uint32) { e.Network.LimitRate(from, to, rate) }, leader, late)
 				clients := map[uint32]*cluster.Client{}
 				for _, id := range append(e.Followers(), leader) {
 					if id != late {

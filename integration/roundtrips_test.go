@@ -65,7 +65,7 @@ func TestRoundTrips(t *testing.T) {
 				for _, a := range e.IDs() {
 					for _, b := range e.IDs() {
 						if a != b {
-							e.Network.Slow(a, b, linkDelay)
+							e.Network.DelayBy(a, b, linkDelay)
 						}
 					}
 				}
@@ -90,7 +90,7 @@ func addObserver(t *testing.T, e *cluster.Ensemble, leader uint32) uint32 {
 	e.Joined()
 	e.Add(id)
 	e.Boot(id)
-	mustChange(t, e, leader, serverlist.Change{Joining: e.Line(id, true)})
+	mustChange(t, e, leader, serverlist.Change{Joining: e.ServerLine(id, true)})
 	e.Wait("the observer to serve", time.Minute, func() bool { return e.Member(id).Role() == "observer" })
 	return id
 }

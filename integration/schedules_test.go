@@ -427,7 +427,7 @@ func (r *run) judge(silent *cluster.Client) {
 	r.sum.drained.Add(r.Drained())
 	r.flipped()
 	s := r.Stats()
-	r.sum.outruns.Add(uint64(r.Outruns()))
+	r.sum.outruns.Add(uint64(r.OutrunCount()))
 	r.sum.dark.add(r.Ensemble)
 	r.sum.resent.Add(s.ResentTxns)
 	r.sum.dropped.Add(s.DroppedTxns)
@@ -451,10 +451,10 @@ func (r *run) judge(silent *cluster.Client) {
 func (r *run) flipped() {
 	began := time.Now()
 	r.Wait("the connections with a flipped bit to end", 30*time.Second, func() bool {
-		_, open, early := r.Network.Flipped()
+		_, open, early := r.Network.FlippedBits()
 		return open == 0 || r.secret && time.Since(began) > 20*time.Second && open == early
 	})
-	bits, _, _ := r.Network.Flipped()
+	bits, _, _ := r.Network.FlippedBits()
 	r.sum.flips.Add(uint64(bits))
 }
 

@@ -25,7 +25,7 @@ func TestSlowLinksDeposeNobody(t *testing.T) {
 				for _, a := range e.IDs() {
 					for _, b := range e.IDs() {
 						if a != b {
-							e.Network.Slow(a, b, delay)
+							e.Network.DelayBy(a, b, delay)
 						}
 					}
 				}

@@ -24,7 +24,7 @@ func TestSyncSeesWhatAFollowerCommitted(t *testing.T) {
 		read := reader.Go(jute.OpExists, &jute.ExistsRequest{Path: []byte("/acknowledged")})
 		time.Sleep(leaderHearsAfter / 5)
 		e.UnblockLog(leader, third)
-		e.Network.Slow(follower, leader, 0)
+		e.Network.DelayBy(follower, leader, 0)
 		if reply, err := sync.Wait(); err != nil || reply.Err != jute.OK {
 			t.Fatalf("sync: %v, %v", reply.Err, err)
 		}
@@ -55,7 +55,7 @@ func startWord(t *testing.T) (e *cluster.Ensemble, leader, follower, third uint3
 // has heard of any copy but its own, and otherwise an error.
 func createAckedEarly(e *cluster.Ensemble, leader, follower, third uint32, writer *cluster.Client) error {
 	e.BlockLog(leader, third)
-	e.Network.Slow(follower, leader, leaderHearsAfter)
+	e.Network.DelayBy(follower, leader, leaderHearsAfter)
 	begun := time.Now()
 	_, err := writer.Create("/acknowledged", nil, jute.Persistent)
 	if took := time.Since(begun); took >= 2*leaderHearsAfter && err == nil {

@@ -92,8 +92,8 @@ func (b *backups) makeBackup(ctx context.Context, keeper *backup.Keeper) error {
 	if err != nil {
 		return err
 	}
-	b.stages.Begin(stages.Backup)
-	defer b.stages.End(stages.Backup)
+	b.stages.BeginCause(stages.Backup)
+	defer b.stages.EndCause(stages.Backup)
 	begun, most := time.Now(), maxStateBytes(c.Head.DataBytes, c.Head.Nodes, c.Head.Sessions)
 	name, err := keeper.Save(ctx, c.Head, most,
 		func(w io.Writer) error { return c.WriteBackup(ctx, w, backup.DefaultRate) })

@@ -97,7 +97,7 @@ func TestReturningMemberLearnsHosts(t *testing.T) {
 func replaceMember(t *testing.T, e *cluster.Ensemble, asked, old, id uint32) {
 	t.Helper()
 	e.Boot(id)
-	change := serverlist.Change{Joining: e.Line(id, false), Leaving: fmt.Sprint(old)}
+	change := serverlist.Change{Joining: e.ServerLine(id, false), Leaving: fmt.Sprint(old)}
 	e.Wait("the change to be made", time.Minute, func() bool {
 		_, err := e.Member(asked).Operations().ChangeMembers(t.Context(), admin.MembersChange{Change: change, Version: -1})
 		return err == nil

@@ -56,7 +56,7 @@ func TestRecoveredMemberServesWhileItGrows(t *testing.T) {
 				e.Boot(9)
 				time.Sleep(2 * time.Second)
 				c := e.Connect(10*time.Second, leader)
-				change(serverlist.Change{Joining: e.Line(9, false)})
+				change(serverlist.Change{Joining: e.ServerLine(9, false)})
 				e.Wait("the server to be taken in", time.Minute, func() bool { return has(e, leader, 9) })
 				for i := range 20 {
 					before := time.Now()

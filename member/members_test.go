@@ -153,7 +153,7 @@ func TestReplaceOneOfTwo(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			return ops.ChangeMembers(ctx, admin.MembersChange{
-				Change: serverlist.Change{Joining: e.Line(3, false), Leaving: fmt.Sprint(old)}, Version: -1, Force: true,
+				Change: serverlist.Change{Joining: e.ServerLine(3, false), Leaving: fmt.Sprint(old)}, Version: -1, Force: true,
 			})
 		}
 		_, err := change()
@@ -205,7 +205,7 @@ func TestObserverServes(t *testing.T) {
 			resp, err := c.Open(10 * time.Second)
 			return err == nil && resp.SessionID != 0
 		}
-		change(serverlist.Change{Joining: e.Line(4, true)})
+		change(serverlist.Change{Joining: e.ServerLine(4, true)})
 		e.Wait("the observer to serve", time.Minute, serves)
 
 		voters := slices.DeleteFunc(e.Followers(), func(id uint32) bool { return id == 4 })
@@ -222,12 +222,12 @@ func TestObserverServes(t *testing.T) {
 		e.Wait("the observer to serve", time.Minute, serves)
 
 		leader = e.Ready()
-		change(serverlist.Change{Joining: e.Line(4, false)})
+		change(serverlist.Change{Joining: e.ServerLine(4, false)})
 		change(serverlist.Change{Leaving: fmt.Sprint(leader)})
 		if next := e.Ready(); next == leader {
 			t.Errorf("member %d leads, and it has left", next)
 		}
-		e.Silent(leader)
+		e.AwaitSilent(leader)
 	})
 }
 
@@ -301,7 +301,7 @@ func TestMembersAreChanged(t *testing.T) {
 		}
 		e.Add(4)
 		e.Boot(4)
-		change(serverlist.Change{Joining: e.Line(4, true)})
+		change(serverlist.Change{Joining: e.ServerLine(4, true)})
 		shows(4, api.StateObserver, false)
 		if role := e.Member(4).Role(); role != "observer" {
 			t.Errorf("the observer's role is %q", role)
@@ -316,10 +316,10 @@ func TestMembersAreChanged(t *testing.T) {
 		}
 		failed(t, ops.TransferLeadership(t.Context(), 4), http.StatusConflict, "member 4 is an observer")
 
-		change(serverlist.Change{Joining: e.Line(4, false)})
+		change(serverlist.Change{Joining: e.ServerLine(4, false)})
 		shows(4, api.StateFollower, true)
 		change(serverlist.Change{Leaving: fmt.Sprint(e.Followers()[1])})
-		change(serverlist.Change{Joining: e.Line(4, true)})
+		change(serverlist.Change{Joining: e.ServerLine(4, true)})
 		shows(4, api.StateObserver, false)
 		change(serverlist.Change{Leaving: "4"})
 		shows(4, "gone", false)
@@ -357,8 +357,8 @@ func TestServersThatCannotWorkAreRefused(t *testing.T) {
 				status  int
 				want    string
 			}{
-				{e.Line(4, false), http.StatusConflict, "member 4 at m4:2888 has data of another ensemble"},
-				{e.Line(4, true), http.StatusConflict, "member 4 at m4:2888 has data of another ensemble"},
+				{e.ServerLine(4, false), http.StatusConflict, "member 4 at m4:2888 has data of another ensemble"},
+				{e.ServerLine(4, true), http.StatusConflict, "member 4 at m4:2888 has data of another ensemble"},
 				{"server.5=m1:2889:3889;2181", http.StatusBadRequest, "server.5 would have the address m1:2181 (clientPort), which server.1 has (clientPort); give it a port that is free"},
 			} {
 				begun := time.Now()

@@ -200,7 +200,7 @@ func (w *watched) waiting() {
 	synctest.Wait()
 	w.look()
 	for _, id := range []uint32{w.a, w.b} {
-		w.Network.Flow(id, w.leader)
+		w.Network.EndHang(id, w.leader)
 	}
 	if _, err := sync.Wait(); err != nil {
 		w.t.Fatal(err)

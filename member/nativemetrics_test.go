@@ -194,7 +194,7 @@ func (p *provoked) guesses() {
 // it any more, no connection counts as corrupted. Then another bit changes.
 func (p *provoked) corrupted() {
 	for range 10 {
-		p.Network.Flip(p.leader, p.a, 400)
+		p.Network.FlipBit(p.leader, p.a, 400)
 		time.Sleep(2 * ownTick)
 		if p.look(); p.left[`rollcall_member_connections_corrupted_total`] {
 			return
@@ -247,7 +247,7 @@ func (p *provoked) refused() {
 // notRenewed does the same while the leader does not answer.
 func (p *provoked) notRenewed() {
 	p.held(func() { p.hang(p.Network.Hang) })
-	p.hang(p.Network.Flow)
+	p.hang(p.Network.EndHang)
 }
 
 // hang separates a from the other members, so that nothing arrives and no connection ends.

@@ -71,7 +71,7 @@ func TestNewcomerIsAskedOnAConnectionOfItsOwn(t *testing.T) {
 		if opened, _ := d.to("m2:2888"); opened > 0 {
 			t.Errorf("member 1 has opened %d connections to a server that nobody has named", opened)
 		}
-		if err := changeList(t, e, 1, serverlist.Change{Joining: e.Line(2, false)}); err != nil {
+		if err := changeList(t, e, 1, serverlist.Change{Joining: e.ServerLine(2, false)}); err != nil {
 			t.Fatal(err)
 		}
 		settled(t, e)

@@ -70,7 +70,7 @@ func TestGrowsFromOne(t *testing.T) {
 				for id := uint32(2); id <= 3; id++ {
 					e.Add(id)
 					outcome := make(chan error, 1)
-					go func() { outcome <- changeList(t, e, 1, serverlist.Change{Joining: e.Line(id, false)}) }()
+					go func() { outcome <- changeList(t, e, 1, serverlist.Change{Joining: e.ServerLine(id, false)}) }()
 					time.Sleep(tt.late)
 					e.Boot(id)
 					if err := <-outcome; err != nil {
@@ -89,7 +89,7 @@ func TestStrangerIsNotPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := one(t, cluster.Options{Reconfig: true})
 		e.Add(2)
-		named := e.Line(2, false)
+		named := e.ServerLine(2, false)
 		e.Move(2)
 		e.Boot(2)
 		time.Sleep(5 * time.Second) // it asks
@@ -97,7 +97,7 @@ func TestStrangerIsNotPresent(t *testing.T) {
 		if _, err := e.Reconfigure(t.Context(), 1, serverlist.Change{Joining: named}); !errors.Is(err, jute.NewConfigNoQuorum) {
 			t.Errorf("a client's request: %v", err)
 		}
-		if _, err := e.Reconfigure(t.Context(), 1, serverlist.Change{Joining: e.Line(2, false)}); err != nil {
+		if _, err := e.Reconfigure(t.Context(), 1, serverlist.Change{Joining: e.ServerLine(2, false)}); err != nil {
 			t.Errorf("a client's request that names its address: %v", err)
 		}
 		settled(t, e)
@@ -116,9 +116,9 @@ func TestOneOfTwoVotersMoves(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second) // both have announced themselves: the one that moves must have the longer log, or the same
 			e.Kill(moved)
-			before := e.Line(moved, false)
+			before := e.ServerLine(moved, false)
 			e.Move(moved)
-			after := e.Line(moved, false)
+			after := e.ServerLine(moved, false)
 			e.Boot(moved)
 			e.Wait("the member that has moved to lead", time.Minute, func() bool { return e.Member(moved).Role() == "leader" })
 			if err := changeList(t, e, moved, serverlist.Change{Joining: after}); err != nil {

@@ -64,11 +64,11 @@ var slowCases = []struct {
 	}},
 	{"the links to the leader", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
 		for _, id := range s.Followers() {
-			s.Network.Slow(id, s.leader, linkLength)
+			s.Network.DelayBy(id, s.leader, linkLength)
 		}
 		set()
 		for _, id := range s.Followers() {
-			s.Network.Slow(id, s.leader, 0)
+			s.Network.DelayBy(id, s.leader, 0)
 		}
 		if s.home != s.leader {
 			return "link", []uint32{s.home}, linkLength
@@ -77,11 +77,11 @@ var slowCases = []struct {
 	}},
 	{"the links from the leader", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
 		for _, id := range s.Followers() {
-			s.Network.Slow(s.leader, id, linkLength)
+			s.Network.DelayBy(s.leader, id, linkLength)
 		}
 		set()
 		for _, id := range s.Followers() {
-			s.Network.Slow(s.leader, id, 0)
+			s.Network.DelayBy(s.leader, id, 0)
 		}
 		return "replicate", []uint32{s.leader}, linkLength
 	}},
@@ -111,7 +111,7 @@ func (s *slowAt) pauseUnder(member uint32, set func()) {
 	slowLinks := func(by time.Duration) {
 		for _, from := range s.IDs() {
 			for _, to := range s.IDs() {
-				s.Network.Slow(from, to, by)
+				s.Network.DelayBy(from, to, by)
 			}
 		}
 	}
@@ -433,7 +433,7 @@ func TestSlowSums(t *testing.T) {
 					s.Disk(a).SetLatency(0)
 				case 2:
 					if a != b {
-						s.Network.Slow(a, b, late)
+						s.Network.DelayBy(a, b, late)
 					}
 				case 3:
 					s.Pause(a)
@@ -448,7 +448,7 @@ func TestSlowSums(t *testing.T) {
 			for _, from := range s.IDs() {
 				s.Disk(from).SetLatency(0)
 				for _, to := range s.IDs() {
-					s.Network.Slow(from, to, 0)
+					s.Network.DelayBy(from, to, 0)
 				}
 			}
 			time.Sleep(20 * time.Second)

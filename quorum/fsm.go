@@ -132,7 +132,7 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 		return nil, err
 	}
 	f.writingSnapshot.Store(true)
-	f.metrics.stages.Begin(stages.Snapshot)
+	f.metrics.stages.BeginCause(stages.Snapshot)
 	return fsmSnapshot{s, f, time.Now()}, nil
 }
 
@@ -179,5 +179,5 @@ func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 func (s fsmSnapshot) Release() {
 	s.Snapshot.Release()
 	s.fsm.writingSnapshot.Store(false)
-	s.fsm.metrics.stages.End(stages.Snapshot)
+	s.fsm.metrics.stages.EndCause(stages.Snapshot)
 }

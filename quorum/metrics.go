@@ -86,7 +86,7 @@ func (m *Metrics) recordLeaderKnown(led bool, now time.Time) {
 		m.leaderlessSince.CompareAndSwap(nil, &now)
 		return
 	}
-	m.stages.End(stages.NoLeader)
+	m.stages.EndCause(stages.NoLeader)
 	if since := m.leaderlessSince.Swap(nil); since != nil {
 		m.electionDurations.Add(now.Sub(*since))
 	}

@@ -61,8 +61,8 @@ type Config struct {
 // minTick is the shortest tick. With a shorter one, the servers do little else than heed it.
 const minTick = 10 * time.Millisecond
 
-// check returns an error if a setting is invalid, and sets the defaults.
-func (c *Config) check(servers int) error {
+// checkSettings returns an error if a setting is invalid, and sets the defaults.
+func (c *Config) checkSettings(servers int) error {
 	switch {
 	case servers < 1 || servers > MaxServers:
 		return fmt.Errorf("rollcalltest: %d servers must be 1 to %d", servers, MaxServers)
@@ -96,8 +96,8 @@ func (c *Config) check(servers int) error {
 
 const maxPort = 65535
 
-// settings returns the settings of a server.
-func (c *Config) settings() config.Settings {
+// serverSettings returns the settings of a server.
+func (c *Config) serverSettings() config.Settings {
 	s := config.Settings{
 		Tick: c.Tick, HeartbeatTimeout: heartbeatTimeout,
 		MinTimeout: c.MinSessionTimeout, MaxTimeout: c.MaxSessionTimeout,

@@ -43,7 +43,7 @@ type Ensemble struct {
 // StartEnsemble. The caller must call Close. It returns an error if a setting is invalid, a port is in use, or the
 // servers do not serve before ctx ends.
 func New(ctx context.Context, servers int, cfg Config) (*Ensemble, error) {
-	if err := cfg.check(servers); err != nil {
+	if err := cfg.checkSettings(servers); err != nil {
 		return nil, err
 	}
 	e := &Ensemble{cfg: cfg, network: simulated.NewNetwork(), judge: newJudge()}
@@ -68,7 +68,7 @@ func New(ctx context.Context, servers int, cfg Config) (*Ensemble, error) {
 func (e *Ensemble) addServers(n int) error {
 	for i := range n {
 		number := i + 1
-		l, address, err := e.listen(number)
+		l, address, err := e.listenForClients(number)
 		if err != nil {
 			return fmt.Errorf("rollcalltest: server %d: %w", number, err)
 		}
@@ -81,9 +81,9 @@ func (e *Ensemble) addServers(n int) error {
 	return nil
 }
 
-// listen opens the address of a server for clients. In memory it is one of an address range for examples (RFC 5737),
+// listenForClients opens the address of a server for clients. In memory it is one of an address range for examples (RFC 5737),
 // so that a client which does not use Dial reaches no server at all.
-func (e *Ensemble) listen(number int) (l net.Listener, address string, err error) {
+func (e *Ensemble) listenForClients(number int) (l net.Listener, address string, err error) {
 	if e.cfg.Pipes {
 		address = fmt.Sprintf("192.0.2.%d:%d", number, clientPort)
 		l, err = e.network.Listen(clientsHost, address)
@@ -102,8 +102,8 @@ func (e *Ensemble) listen(number int) (l net.Listener, address string, err error
 // memberAddress returns the address of a server in the network of the servers.
 func memberAddress(number, port int) string { return fmt.Sprintf("server%d:%d", number, port) }
 
-// list returns the server list, and its text for /zookeeper/config. A server that is alone has no text.
-func (e *Ensemble) list() (servers []member.Server, text []byte) {
+// serverList returns the server list, and its text for /zookeeper/config. A server that is alone has no text.
+func (e *Ensemble) serverList() (servers []member.Server, text []byte) {
 	var lines serverlist.List
 	for _, s := range e.Servers {
 		servers = append(servers, member.Server{
@@ -147,7 +147,7 @@ func (e *Ensemble) Dial(ctx context.Context, network, addr string) (net.Conn, er
 // have replaced a leader which they cannot reach, it may be that leader.
 func (e *Ensemble) Leader() *Server {
 	for _, s := range e.Servers {
-		if s.leads() {
+		if s.isLeader() {
 			return s
 		}
 	}
@@ -157,13 +157,13 @@ func (e *Ensemble) Leader() *Server {
 // AwaitReady waits until each server that is neither down nor paused serves and has its vote, and at least one does.
 // It returns an error if ctx ends first.
 func (e *Ensemble) AwaitReady(ctx context.Context) error {
-	return e.await(ctx, "the servers do not all serve", func() bool {
+	return e.awaitCondition(ctx, "the servers do not all serve", func() bool {
 		ready := 0
 		for _, s := range e.Servers {
 			if s.runningMember() == nil {
 				continue
 			}
-			if !s.serves() || len(e.Servers) > 1 && !s.votes() {
+			if !s.isServing() || len(e.Servers) > 1 && !s.hasVote() {
 				return false
 			}
 			ready++
@@ -172,8 +172,8 @@ func (e *Ensemble) AwaitReady(ctx context.Context) error {
 	})
 }
 
-// await waits until ok returns true. If ctx ends first, it returns an error with failure.
-func (e *Ensemble) await(ctx context.Context, failure string, ok func() bool) error {
+// awaitCondition waits until ok returns true. If ctx ends first, it returns an error with failure.
+func (e *Ensemble) awaitCondition(ctx context.Context, failure string, ok func() bool) error {
 	poll := readyPoll
 	if e.cfg.Pipes {
 		poll = readyPollInBubble
@@ -221,13 +221,13 @@ func (e *Ensemble) Heal(a, b *Server) { e.network.Heal(uint32(a.number), uint32(
 // Close ends all servers and waits for their goroutines. It breaks the connections of clients. It returns an error if a
 // server had ended by itself before. It may be called more than once.
 func (e *Ensemble) Close() error {
-	e.closing.Do(func() { e.closed = e.close() })
+	e.closing.Do(func() { e.closed = e.closeOnce() })
 	return e.closed
 }
 
-func (e *Ensemble) close() error {
+func (e *Ensemble) closeOnce() error {
 	for _, s := range e.Servers {
-		s.close()
+		s.closeForGood()
 	}
 	var errs []error
 	for _, s := range e.Servers {

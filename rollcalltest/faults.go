@@ -38,27 +38,27 @@ func (f *Faults) OnRequest(hook func(Request) Verdict) { f.ensemble.judge.setHoo
 // request is carried out, and its client never knows. Connects and pings do not count. It returns an error if n is
 // less than 1, or 1,000 planned faults wait for their requests.
 func (f *Faults) LoseReply(session int64, n int) error {
-	return f.ensemble.judge.plan(plannedFault{f.server, session, n, Verdict{LoseReply: true}})
+	return f.ensemble.judge.addFault(plannedFault{f.server, session, n, Verdict{LoseReply: true}})
 }
 
 // LoseRequest breaks the connection before the n-th request from now is carried out. It counts and fails as LoseReply
 // does.
 func (f *Faults) LoseRequest(session int64, n int) error {
-	return f.ensemble.judge.plan(plannedFault{f.server, session, n, Verdict{LoseRequest: true}})
+	return f.ensemble.judge.addFault(plannedFault{f.server, session, n, Verdict{LoseRequest: true}})
 }
 
 // DelayReply holds the reply to the n-th request from now back for d, and everything that follows on its connection.
 // It counts and fails as LoseReply does, and also fails if d is negative.
 func (f *Faults) DelayReply(session int64, n int, d time.Duration) error {
-	return f.ensemble.judge.plan(plannedFault{f.server, session, n, Verdict{Delay: d}})
+	return f.ensemble.judge.addFault(plannedFault{f.server, session, n, Verdict{Delay: d}})
 }
 
 // DropConnections breaks the connections of clients, and returns their number. Requests that the server has are
 // carried out, and their replies are lost. New connections are accepted at once.
 func (f *Faults) DropConnections(session int64) int {
 	dropped := 0
-	for _, s := range f.servers() {
-		dropped += s.proxy.drop(session)
+	for _, s := range f.affectedServers() {
+		dropped += s.proxy.dropLinks(session)
 	}
 	return dropped
 }
@@ -70,7 +70,7 @@ func (f *Faults) ExpireSession(session int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), faultTimeout)
 	defer cancel()
 	var leader *member.Member
-	if err := f.ensemble.await(ctx, fmt.Sprintf("expire session %#x: no server leads", session), func() bool {
+	if err := f.ensemble.awaitCondition(ctx, fmt.Sprintf("expire session %#x: no server leads", session), func() bool {
 		if s := f.ensemble.Leader(); s != nil {
 			leader = s.runningMember()
 		}
@@ -112,8 +112,8 @@ func (f *Faults) Sessions() ([]int64, error) {
 	return nil, errNoServer
 }
 
-// servers returns the servers that the faults concern.
-func (f *Faults) servers() []*Server {
+// affectedServers returns the servers that the faults concern.
+func (f *Faults) affectedServers() []*Server {
 	if f.server == 0 {
 		return f.ensemble.Servers
 	}

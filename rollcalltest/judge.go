@@ -37,8 +37,8 @@ func newJudge() *judge {
 	return &judge{inSession: map[int64]int{}, hooks: map[int]func(Request) Verdict{}}
 }
 
-// plan adds a fault.
-func (j *judge) plan(f plannedFault) error {
+// addFault adds a fault.
+func (j *judge) addFault(f plannedFault) error {
 	if f.left < 1 {
 		return fmt.Errorf("rollcalltest: n is %d, but must be at least 1: the next request", f.left)
 	}
@@ -65,27 +65,27 @@ func (j *judge) setHook(server int, hook func(Request) Verdict) {
 func (j *judge) decide(r Request) Verdict {
 	j.turn.Lock()
 	defer j.turn.Unlock()
-	verdict, hooks := j.count(&r)
+	verdict, hooks := j.countRequest(&r)
 	for _, hook := range hooks {
 		if hook != nil {
 			verdict = verdict.combine(hook(r))
 		}
 	}
 	if r.Op == jute.OpCloseSession.String() && !verdict.LoseRequest {
-		j.forget(r.Session)
+		j.forgetSession(r.Session)
 	}
 	return verdict
 }
 
-// forget forgets a session that its client closes.
-func (j *judge) forget(session int64) {
+// forgetSession forgets a session that its client closes.
+func (j *judge) forgetSession(session int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.inSession, session)
 }
 
-// count numbers a request, and returns what the planned faults do to it, and the hooks to call.
-func (j *judge) count(r *Request) (verdict Verdict, hooks []func(Request) Verdict) {
+// countRequest numbers a request, and returns what the planned faults do to it, and the hooks to call.
+func (j *judge) countRequest(r *Request) (verdict Verdict, hooks []func(Request) Verdict) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.number++

@@ -28,8 +28,8 @@ func newLink(p *proxy, client net.Conn) *link {
 	return &link{Link: tap.New[Verdict](client), proxy: p}
 }
 
-// run forwards requests and replies until one side closes its connection or a fault breaks it.
-func (l *link) run() {
+// forwardAll forwards requests and replies until one side closes its connection or a fault breaks it.
+func (l *link) forwardAll() {
 	defer func() { _ = l.Client.Close() }()
 	server, err := l.proxy.network.Dial(l.proxy.ctx, clientsHost, l.proxy.address)
 	if err != nil {

@@ -54,7 +54,7 @@ func (p *proxy) acceptLoop() {
 		client, err := p.listener.Accept()
 		switch {
 		case err == nil:
-			p.start(client)
+			p.startLink(client)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -67,8 +67,8 @@ func (p *proxy) acceptLoop() {
 	}
 }
 
-// start connects a client to the server. Without a server, or with too many clients, it closes the connection.
-func (p *proxy) start(client net.Conn) {
+// startLink connects a client to the server. Without a server, or with too many clients, it closes the connection.
+func (p *proxy) startLink(client net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.open) >= maxLinks {
@@ -78,15 +78,15 @@ func (p *proxy) start(client net.Conn) {
 	l := newLink(p, client)
 	p.open[l] = struct{}{}
 	p.links.Go(func() {
-		l.run()
+		l.forwardAll()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.open, l)
 	})
 }
 
-// find returns the links of a session, or all if session is 0.
-func (p *proxy) find(session int64) (found []*link) {
+// linksOf returns the links of a session, or all if session is 0.
+func (p *proxy) linksOf(session int64) (found []*link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.open {
@@ -97,9 +97,9 @@ func (p *proxy) find(session int64) (found []*link) {
 	return found
 }
 
-// drop breaks the connections of a session, or all if session is 0, and returns their number.
-func (p *proxy) drop(session int64) int {
-	found := p.find(session)
+// dropLinks breaks the connections of a session, or all if session is 0, and returns their number.
+func (p *proxy) dropLinks(session int64) int {
+	found := p.linksOf(session)
 	for _, l := range found {
 		l.End()
 	}
@@ -113,7 +113,7 @@ func (p *proxy) close() {
 	p.mu.Unlock()
 	p.cancel()
 	_ = p.listener.Close()
-	for _, l := range p.find(0) {
+	for _, l := range p.linksOf(0) {
 		_ = l.Client.Close()
 		l.End()
 	}

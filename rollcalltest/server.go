@@ -55,23 +55,23 @@ func (s *Server) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 
 // AwaitReady waits until the server serves clients. It returns ctx's error if ctx ends first.
 func (s *Server) AwaitReady(ctx context.Context) error {
-	return s.ensemble.await(ctx, fmt.Sprintf("server %d does not serve", s.number), s.serves)
+	return s.ensemble.awaitCondition(ctx, fmt.Sprintf("server %d does not serve", s.number), s.isServing)
 }
 
-// serves reports whether the server serves all clients.
-func (s *Server) serves() bool {
+// isServing reports whether the server serves all clients.
+func (s *Server) isServing() bool {
 	m := s.runningMember()
 	return m != nil && m.Role() != "" && m.Role() != api.RoleReadOnly
 }
 
-// leads reports whether the server is the leader, or alone.
-func (s *Server) leads() bool {
+// isLeader reports whether the server is the leader, or alone.
+func (s *Server) isLeader() bool {
 	m := s.runningMember()
 	return m != nil && (m.Role() == "leader" || m.Role() == "standalone")
 }
 
-// votes reports whether the server knows that it has a vote.
-func (s *Server) votes() bool {
+// hasVote reports whether the server knows that it has a vote.
+func (s *Server) hasVote() bool {
 	m := s.runningMember()
 	if m == nil {
 		return false
@@ -113,16 +113,16 @@ func (s *Server) Kill() error {
 	if s.run == nil {
 		return s.failed("kill", errDown)
 	}
-	s.kill()
+	s.killLocked()
 	return nil
 }
 
-// kill does what Kill does, under the lock.
-func (s *Server) kill() {
+// killLocked does what Kill does, under the lock.
+func (s *Server) killLocked() {
 	s.ensemble.network.Kill(uint32(s.number))
 	s.disk.Crash(nil)
 	if s.paused {
-		s.unpause()
+		s.resumeLocked()
 	}
 	run := s.run
 	s.run = nil
@@ -145,23 +145,23 @@ func (s *Server) Restart() error {
 	case s.run != nil:
 		return s.failed("restart", errUp)
 	}
-	if err := s.start(); err != nil {
+	if err := s.startLocked(); err != nil {
 		return s.failed("restart", err)
 	}
 	return nil
 }
 
-// start starts the server. The lock is held.
-func (s *Server) start() error {
+// startLocked starts the server. The lock is held.
+func (s *Server) startLocked() error {
 	host := s.ensemble.network.Revive(uint32(s.number))
 	clients, err := host.Listen(memberAddress(s.number, clientPort))
 	if err != nil {
 		return err
 	}
 	stores := s.disk.Mount()
-	list, text := s.ensemble.list()
+	list, text := s.ensemble.serverList()
 	m, err := member.New(member.Config{
-		Settings: s.ensemble.cfg.settings(), ID: uint32(s.number), Servers: list, EnsembleText: text,
+		Settings: s.ensemble.cfg.serverSettings(), ID: uint32(s.number), Servers: list, EnsembleText: text,
 		ClientListener: clients, Stores: &stores, Monotonic: s.monotonic,
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial, Lookup: simulated.NoAddress},
 		Logger:  s.ensemble.cfg.Logger,
@@ -187,7 +187,7 @@ func (s *Server) noteEnd(run *serverRun) {
 	defer s.mu.Unlock()
 	if s.run == run {
 		s.ends = append(s.ends, fmt.Errorf("rollcalltest: server %d has ended by itself: %w", s.number, run.err))
-		s.kill()
+		s.killLocked()
 	}
 }
 
@@ -217,15 +217,15 @@ func (s *Server) Resume() error {
 	case s.run == nil:
 		return s.failed("resume", errDown)
 	case s.paused:
-		s.unpause()
+		s.resumeLocked()
 	}
 	return nil
 }
 
-// unpause ends Pause, under the lock.
-func (s *Server) unpause() {
+// resumeLocked ends Pause, under the lock.
+func (s *Server) resumeLocked() {
 	s.paused = false
-	s.eachLink(s.ensemble.network.Flow)
+	s.eachLink(s.ensemble.network.EndHang)
 	s.monotonic.Resume()
 }
 
@@ -244,13 +244,13 @@ func (s *Server) eachLink(do func(from, to uint32)) {
 // whose write takes more than three seconds is replaced. A negative d is 0.
 func (s *Server) SlowDisk(d time.Duration) { s.disk.SetLatency(max(d, 0)) }
 
-// close kills the server, unless it is down, for good.
-func (s *Server) close() {
+// closeForGood kills the server, unless it is down, for good.
+func (s *Server) closeForGood() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
 	if s.run != nil {
-		s.kill()
+		s.killLocked()
 	}
 }
 

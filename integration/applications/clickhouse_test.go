@@ -83,10 +83,10 @@ func leaderLast(e *process.Ensemble) (order []*process.Member) {
 // restart ends a member by SIGTERM, starts it at once and waits until all members serve.
 func restart(t *testing.T, e *process.Ensemble, m *process.Member) {
 	t.Helper()
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Process.Status(t.Context()); err != nil {
+	if _, err := m.Process.ExitStatus(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	e.Start(m)

@@ -36,7 +36,7 @@ func client(ctx context.Context, t *testing.T, e *process.Ensemble) *goClient {
 	t.Helper()
 	var up []string
 	for _, m := range e.Members {
-		if m.Process.Running() {
+		if m.Process.IsRunning() {
 			up = append(up, m.Clients)
 		}
 	}

@@ -101,7 +101,7 @@ func TestGoServerReplaced(t *testing.T) {
 	leader := e.Settle()
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
-	c, err := dialGo(ctx, seat{name: "test", hosts: e.Addresses(leader), moves: true}, sessionTimeout)
+	c, err := dialGo(ctx, seat{name: "test", hosts: e.ClientAddresses(leader), moves: true}, sessionTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func (s *stage) noneExpired(ctx context.Context) error {
 	return process.Until(ctx, "no member has expired a session", func() bool {
 		return !slices.ContainsFunc(s.alive, func(address string) bool {
 			member := process.Member{Clients: address}
-			return !strings.Contains(member.Word("mntr"), "zk_stale_sessions_expired\t0\n")
+			return !strings.Contains(member.FourLetterWord("mntr"), "zk_stale_sessions_expired\t0\n")
 		})
 	})
 }

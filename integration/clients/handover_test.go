@@ -37,7 +37,7 @@ func (r restartExample) start(ctx context.Context, t *testing.T) (p *dialogue, h
 // end ends the program by a signal, and returns when its process is gone.
 func (r restartExample) end(t *testing.T, p *dialogue, sig os.Signal) {
 	t.Helper()
-	if err := p.Signal(sig); err != nil {
+	if err := p.SendSignal(sig); err != nil {
 		t.Fatal(err)
 	}
 	<-p.Done()
@@ -56,7 +56,7 @@ func TestHandOver(t *testing.T) {
 	dir := t.TempDir()
 	r := restartExample{
 		binary: filepath.Join(dir, "restart"), session: filepath.Join(dir, "session"),
-		servers: strings.Join(e.Addresses(e.Settle()), ","),
+		servers: strings.Join(e.ClientAddresses(e.Settle()), ","),
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-o", r.binary, "rollcall/client/examples/restart")
 	if out, err := build.CombinedOutput(); err != nil {

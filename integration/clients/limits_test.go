@@ -252,7 +252,7 @@ func wantWord(t *testing.T, m *process.Member, word, want string) {
 	t.Helper()
 	var got string
 	if err := process.Until(t.Context(), word, func() bool {
-		got = m.Word(word)
+		got = m.FourLetterWord(word)
 		return strings.Contains(got, want)
 	}); err != nil {
 		t.Errorf("%v: the last answer is %q, want %q in it", err, got, want)
@@ -263,7 +263,7 @@ func wantWord(t *testing.T, m *process.Member, word, want string) {
 func figure(t *testing.T, m *process.Member, name string) (n int) {
 	t.Helper()
 	if err := process.Until(t.Context(), name, func() bool {
-		_, rest, named := strings.Cut(m.Word("mntr"), "\nzk_"+name+"\t")
+		_, rest, named := strings.Cut(m.FourLetterWord("mntr"), "\nzk_"+name+"\t")
 		value, _, whole := strings.Cut(rest, "\n")
 		var err error
 		n, err = strconv.Atoi(value)

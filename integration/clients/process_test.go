@@ -50,7 +50,7 @@ func (d *dialogue) expect(ctx context.Context, want string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, process.Patience)
 	defer cancel()
 	for {
-		ended := !d.Running()
+		ended := !d.IsRunning()
 		lines, more := d.out.since(d.said)
 		if i := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, want) }); i >= 0 {
 			return lines[i], nil
@@ -72,7 +72,7 @@ func (d *dialogue) next(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, process.Patience)
 	defer cancel()
 	for {
-		ended := !d.Running()
+		ended := !d.IsRunning()
 		lines, more := d.out.since(d.read)
 		if len(lines) > 0 {
 			d.read++
@@ -105,7 +105,7 @@ func (d *dialogue) ask(ctx context.Context, line string, wants ...string) error 
 
 // wantStatus waits for the end of the process and checks its exit status.
 func (d *dialogue) wantStatus(ctx context.Context, want int) error {
-	status, err := d.Status(ctx)
+	status, err := d.ExitStatus(ctx)
 	if err != nil {
 		return d.failed(err)
 	}

@@ -80,7 +80,7 @@ func TestPrometheus(t *testing.T) {
 // load has clients send requests of most classes, open and close sessions, and set watches.
 func load(t *testing.T, e *process.Ensemble) {
 	t.Helper()
-	bench := exec.CommandContext(t.Context(), rollcall, "bench", "--hosts="+strings.Join(e.Addresses(e.Members[0]), ","),
+	bench := exec.CommandContext(t.Context(), rollcall, "bench", "--hosts="+strings.Join(e.ClientAddresses(e.Members[0]), ","),
 		"--duration="+loadTime, "--warmup=0s", "--conns=6", "mix", "create", "sessions:conns=6", "watches:watchers=10", "multi")
 	if out, err := bench.CombinedOutput(); err != nil {
 		t.Fatalf("load: %v\n%s", err, out)

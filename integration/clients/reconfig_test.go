@@ -133,8 +133,8 @@ func TestGoReconfig(t *testing.T) {
 	defer there.Close()
 	data, _, err := there.Get("/kept")
 	_, mine, merr := there.Exists("/mine")
-	if err := errors.Join(err, merr); err != nil || string(data) != "/kept" || mine.EphemeralOwner != c.sid || !follower.Process.Running() {
-		t.Errorf("the follower that was added again has %q and %+v, runs: %t, %v", data, mine, follower.Process.Running(), err)
+	if err := errors.Join(err, merr); err != nil || string(data) != "/kept" || mine.EphemeralOwner != c.sid || !follower.Process.IsRunning() {
+		t.Errorf("the follower that was added again has %q and %+v, runs: %t, %v", data, mine, follower.Process.IsRunning(), err)
 	}
 	if err := c.undisturbed(); err != nil {
 		t.Error(err)
@@ -330,7 +330,7 @@ func TestGoObserver(t *testing.T) {
 	}
 	e.Settle().Process.Kill() // one voter of three and the observer are none
 	if err := process.Until(ctx, "nobody leads", func() bool {
-		return !slices.ContainsFunc(e.Members, func(m *process.Member) bool { return m.Process.Running() && m.Mode() == "leader" })
+		return !slices.ContainsFunc(e.Members, func(m *process.Member) bool { return m.Process.IsRunning() && m.Mode() == "leader" })
 	}); err != nil {
 		t.Error(err)
 	}

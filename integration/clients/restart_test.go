@@ -34,7 +34,7 @@ func TestRestart(t *testing.T) {
 				e := startEnsemble(t, members)
 				ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 				defer cancel()
-				c, err := dialGo(ctx, seat{name: "test", hosts: e.Addresses(e.Settle()), moves: true}, longTimeout)
+				c, err := dialGo(ctx, seat{name: "test", hosts: e.ClientAddresses(e.Settle()), moves: true}, longTimeout)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -72,7 +72,7 @@ func TestRecover(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
 	defer cancel()
 	leader := e.Settle()
-	c, err := dialGo(ctx, seat{name: "test", hosts: e.Addresses(leader), moves: true}, longTimeout)
+	c, err := dialGo(ctx, seat{name: "test", hosts: e.ClientAddresses(leader), moves: true}, longTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,10 +81,10 @@ func TestRecover(t *testing.T) {
 	if lesser == leader {
 		lesser = e.Members[1]
 	}
-	if err := lesser.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := lesser.Process.SendSignal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lesser.Process.Status(ctx); err != nil {
+	if _, err := lesser.Process.ExitStatus(ctx); err != nil {
 		t.Fatal(err)
 	}
 	before, err := plant(c)

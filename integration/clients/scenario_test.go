@@ -152,7 +152,7 @@ func seats(e *process.Ensemble, leader *process.Member, killLeader bool) []seat 
 			{name: "b", hosts: []string{leader.Clients}},
 		}
 	}
-	all := []seat{{name: "moves", hosts: e.Addresses(leader), moves: true}}
+	all := []seat{{name: "moves", hosts: e.ClientAddresses(leader), moves: true}}
 	for _, m := range e.Members {
 		if m != leader {
 			all = append(all, seat{name: fmt.Sprintf("on%d", m.ID), hosts: []string{m.Clients}})

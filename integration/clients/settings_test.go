@@ -160,10 +160,10 @@ func linkThroughProxies(t *testing.T, e *process.Ensemble, m *process.Member) (l
 		t.Fatal(r.Err, err)
 	}
 	must(t, c, jute.OpReconfig, jute.ReconfigRequest{JoiningServers: []byte(strings.Join(lines, ",")), CurConfigID: -1})
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if status, err := m.Process.Status(t.Context()); err != nil || status != 0 {
+	if status, err := m.Process.ExitStatus(t.Context()); err != nil || status != 0 {
 		t.Fatalf("exit status %d, %v; want 0", status, err)
 	}
 	e.Start(m)
@@ -182,7 +182,7 @@ func TestStoreStallLimit(t *testing.T) {
 	disk := process.NewDisk(t, rollcall)
 	m := process.StartEnsemble(t, process.Config{Binary: disk.Binary, Env: disk.Env, Size: 1, Tick: tick, Lines: fmt.Sprintf("storeStallLimit=%d\n", limit.Milliseconds())}).Members[0]
 	c, session := openFrom(t, m, "", longTimeout)
-	disk.Hang()
+	disk.HangCalls()
 	begun := time.Now()
 	if err := c.Send(1, jute.OpCreate, create("/late", nil, jute.Persistent)); err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestStoreStallLimit(t *testing.T) {
 	if took := time.Since(begun); took <= byDefault { // a busy machine makes it only longer
 		t.Errorf("the connection is closed %v after the disk began to hang, want %v", took, limit)
 	}
-	disk.Release()
+	disk.ReleaseCalls()
 	var again *wire.Conn
 	if err := process.Until(t.Context(), "the session goes on", func() bool {
 		again = dialFrom(t, m, "")

@@ -67,7 +67,7 @@ func shellSession(ctx context.Context, cmd *exec.Cmd, addr string, commands []st
 	}
 	defer p.Kill()
 	s := &sessionOutput{}
-	if s.status, err = p.Status(ctx); err != nil {
+	if s.status, err = p.ExitStatus(ctx); err != nil {
 		return nil, fmt.Errorf("%w\n%s%s", err, &out, &errs)
 	}
 	printed := eventText.ReplaceAllStringFunc(out.String(), func(event string) string {

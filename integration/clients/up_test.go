@@ -136,7 +136,7 @@ func timeUp(ctx context.Context, t *testing.T) time.Duration {
 
 func interrupt(ctx context.Context, t *testing.T, up *dialogue) {
 	t.Helper()
-	if err := up.Signal(os.Interrupt); err != nil {
+	if err := up.SendSignal(os.Interrupt); err != nil {
 		t.Fatal(up.failed(err))
 	}
 	if err := up.wantStatus(ctx, 0); err != nil {

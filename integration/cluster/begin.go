@@ -14,13 +14,13 @@ import (
 
 // This file makes disks with which an ensemble begins: see Options.Disks.
 
-// formerRoot is the name of the node that Former makes. No client of the later ensemble has written it and what is below, so no history
+// formerRoot is the name of the node that FormerEnsemble makes. No client of the later ensemble has written it and what is below, so no history
 // has them.
 const formerRoot = "former"
 
-// Former returns the disks and the state of an ensemble of n members that has ended. It has some nodes, and its log has
+// FormerEnsemble returns the disks and the state of an ensemble of n members that has ended. It has some nodes, and its log has
 // so many committed entries without content at its end.
-func Former(t *testing.T, n int, entries uint64) (map[uint32]*simulated.Disk, *znode.State) {
+func FormerEnsemble(t *testing.T, n int, entries uint64) (map[uint32]*simulated.Disk, *znode.State) {
 	t.Helper()
 	e := Start(t, n, Options{Reconfig: true})
 	e.Ready()
@@ -49,10 +49,10 @@ func Former(t *testing.T, n int, entries uint64) (map[uint32]*simulated.Disk, *z
 func lengthenLogs(disks map[uint32]*simulated.Disk, n uint64) {
 	last := uint64(0)
 	for _, d := range disks {
-		last = max(last, d.Last())
+		last = max(last, d.LastIndex())
 	}
 	for _, d := range disks {
-		if d.Last() < last {
+		if d.LastIndex() < last {
 			continue
 		}
 		log := d.Log()
@@ -63,8 +63,8 @@ func lengthenLogs(disks map[uint32]*simulated.Disk, n uint64) {
 	}
 }
 
-// Recovered does to a disk whose member is down what the operator of three members does after the loss of the two others.
-func Recovered(t *testing.T, id uint32, d *simulated.Disk) {
+// RecoverDisk does to a disk whose member is down what the operator of three members does after the loss of the two others.
+func RecoverDisk(t *testing.T, id uint32, d *simulated.Disk) {
 	t.Helper()
 	stores := d.Mount()
 	if err := member.Recover(member.RecoverConfig{ID: id, Servers: serverLines(3), Stores: &stores}); err != nil {
@@ -73,8 +73,8 @@ func Recovered(t *testing.T, id uint32, d *simulated.Disk) {
 	d.Crash(nil)
 }
 
-// Planted returns a disk with a state, with which a member begins an ensemble of three.
-func Planted(t *testing.T, id uint32, s *znode.State) *simulated.Disk {
+// PlantedDisk returns a disk with a state, with which a member begins an ensemble of three.
+func PlantedDisk(t *testing.T, id uint32, s *znode.State) *simulated.Disk {
 	t.Helper()
 	s.RLock()
 	image := s.Snapshot()
@@ -87,8 +87,8 @@ func Planted(t *testing.T, id uint32, s *znode.State) *simulated.Disk {
 	})
 }
 
-// Restored does the same with the state that a new ensemble gets from a backup.
-func Restored(t *testing.T, id uint32, from *member.RestoredState) *simulated.Disk {
+// RestoredDisk does the same with the state that a new ensemble gets from a backup.
+func RestoredDisk(t *testing.T, id uint32, from *member.RestoredState) *simulated.Disk {
 	t.Helper()
 	return seedDisk(t, member.SeedConfig{ID: id, Index: from.ImageHead().Index, Term: from.RaftTerm(), WriteImage: func(w io.Writer) error {
 		_, err := from.WriteImage(w)

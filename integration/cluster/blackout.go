@@ -149,7 +149,7 @@ func (b *blackout) awaitLeader(from time.Time) {
 func (e *Ensemble) mustElect() bool {
 	var longest uint32
 	for _, id := range e.IDs() {
-		if e.Running(id) && (longest == 0 || e.Disk(id).Longer(e.Disk(longest))) {
+		if e.Running(id) && (longest == 0 || e.Disk(id).IsLonger(e.Disk(longest))) {
 			longest = id
 		}
 	}

@@ -447,7 +447,7 @@ func (e *Ensemble) Pause(id uint32) {
 
 // Resume ends Pause.
 func (e *Ensemble) Resume(id uint32) {
-	e.links(id, e.Network.Flow)
+	e.links(id, e.Network.EndHang)
 	e.Disk(id).Release()
 	e.members[id].monotonic.Resume()
 }
@@ -519,7 +519,7 @@ func (e *Ensemble) Shut(id uint32, port Port, ways Ways) {
 
 // Unshut ends a Shut of the same port and ways.
 func (e *Ensemble) Unshut(id uint32, port Port, ways Ways) {
-	e.ways(id, port, ways, e.Network.Unblock, e.Network.Undrop)
+	e.ways(id, port, ways, e.Network.Unblock, e.Network.EndDrop)
 }
 
 func (e *Ensemble) ways(id uint32, port Port, ways Ways, loud, silent func(from uint32, addr string)) {

@@ -71,5 +71,5 @@ func (e *Ensemble) slowLink(a, b uint32, by time.Duration) {
 
 func (e *Ensemble) delayLink(from, to uint32) {
 	way := [2]uint32{from, to}
-	e.Network.Slow(from, to, e.delays.drawn[way]+e.delays.slowed[way])
+	e.Network.DelayBy(from, to, e.delays.drawn[way]+e.delays.slowed[way])
 }

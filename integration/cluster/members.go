@@ -25,11 +25,11 @@ func (e *Ensemble) Add(id uint32) {
 		e.t.Fatalf("cluster: there is a member %d already", id)
 	}
 	e.members[id] = e.newMember(serverLine(id, 0), nil)
-	e.Relist(id)
+	e.SetServerList(id)
 }
 
-// Relist gives a member that is down a new server list: the ensemble's present members and itself.
-func (e *Ensemble) Relist(id uint32) {
+// SetServerList gives a member that is down a new server list: the ensemble's present members and itself.
+func (e *Ensemble) SetServerList(id uint32) {
 	e.t.Helper()
 	e.mustBeDown(id)
 	r := e.members[id]
@@ -49,7 +49,7 @@ func (e *Ensemble) Move(id uint32) {
 	r := e.members[id]
 	r.moves++
 	r.self = serverLine(id, r.moves)
-	e.Relist(id)
+	e.SetServerList(id)
 }
 
 func (e *Ensemble) mustBeDown(id uint32) {
@@ -59,8 +59,8 @@ func (e *Ensemble) mustBeDown(id uint32) {
 	}
 }
 
-// Line returns a member's line for a Reconfigure.
-func (e *Ensemble) Line(id uint32, observer bool) string {
+// ServerLine returns a member's line for a Reconfigure.
+func (e *Ensemble) ServerLine(id uint32, observer bool) string {
 	role := "participant"
 	if observer {
 		role = "observer"
@@ -145,7 +145,7 @@ func (e *Ensemble) startJoining(id uint32, empty bool) {
 		if empty && e.survivesDiskLoss(id) { // raft's configuration may still have its vote
 			e.Wipe(id)
 		}
-		e.Relist(id)
+		e.SetServerList(id)
 	}
 	e.startMember(id)
 }
@@ -212,7 +212,7 @@ func (e *Ensemble) survivesDiskLoss(id uint32) bool {
 		if leads {
 			next = append(next, e.nextChanges(other, have)...)
 		}
-		if e.Disk(other).Stalled() || slices.ContainsFunc(next, func(c []quorumwire.Peer) bool { return !e.keepsMajority(c, id) }) {
+		if e.Disk(other).IsStalled() || slices.ContainsFunc(next, func(c []quorumwire.Peer) bool { return !e.keepsMajority(c, id) }) {
 			return false // of a stalled disk, a change may wait for it, which no disk shows
 		}
 	}
@@ -253,7 +253,7 @@ func (e *Ensemble) nextChanges(leader uint32, have []quorumwire.Peer) (next [][]
 		switch stays := in && !line.Observer; {
 		case !stays && !p.Observer:
 			next = append(next, slices.Delete(after, i, i+1))
-		case stays && p.Observer && e.Disk(p.ID).Last()+nearlyAll > e.Disk(leader).Last():
+		case stays && p.Observer && e.Disk(p.ID).LastIndex()+nearlyAll > e.Disk(leader).LastIndex():
 			after[i].Observer = false
 			next = append(next, after)
 		}
@@ -261,8 +261,8 @@ func (e *Ensemble) nextChanges(leader uint32, have []quorumwire.Peer) (next [][]
 	return next
 }
 
-// Silent waits until a removed member serves no client, if it runs, and checks that it opens no session.
-func (e *Ensemble) Silent(id uint32) {
+// AwaitSilent waits until a removed member serves no client, if it runs, and checks that it opens no session.
+func (e *Ensemble) AwaitSilent(id uint32) {
 	e.t.Helper()
 	if !e.Running(id) {
 		return

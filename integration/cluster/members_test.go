@@ -15,7 +15,7 @@ func TestNewcomersList(t *testing.T) {
 		e.Add(5)
 		e.Kill(2)
 		e.Move(2)
-		if got, want := e.Line(2, true), "server.2=m2-1:2888:3888:observer;m2:2181"; got != want {
+		if got, want := e.ServerLine(2, true), "server.2=m2-1:2888:3888:observer;m2:2181"; got != want {
 			t.Errorf("line %q, want %q", got, want)
 		}
 		for id, want := range map[uint32][]string{5: {"m1:3888", "m2:3888", "m3:3888", "m5:3888"}, 2: {"m1:3888", "m3:3888", "m2-1:3888"}} {

@@ -25,9 +25,9 @@ type outrunFault struct {
 	since   time.Time // since when they have been ahead; zero: they are not
 }
 
-// Outruns returns the number of Outruns that found a leader whose disk lacked an entry, while the leader
+// OutrunCount returns the number of Outruns that found a leader whose disk lacked an entry, while the leader
 // and the other followers without it were a majority.
-func (e *Ensemble) Outruns() int { return e.outruns }
+func (e *Ensemble) OutrunCount() int { return e.outruns }
 
 // beginOutrun makes the leader's disk slow, and waits until its followers are ahead.
 func (pl *planPlayer) beginOutrun(p Played) {
@@ -49,9 +49,9 @@ func (pl *planPlayer) beginOutrun(p Played) {
 // awaitAhead waits until the followers have been ahead for half the time that a write takes on the leader's disk, or
 // until giveUp. Meanwhile a member that learns of the commit too early shows it to its clients.
 func (o *outrunFault) awaitAhead(giveUp time.Time) {
-	leads := o.e.Disk(o.played.Hit).Last()
+	leads := o.e.Disk(o.played.Hit).LastIndex()
 	switch {
-	case slices.ContainsFunc(o.ahead, func(id uint32) bool { return o.e.Disk(id).Last() <= leads }):
+	case slices.ContainsFunc(o.ahead, func(id uint32) bool { return o.e.Disk(id).LastIndex() <= leads }):
 		o.since = time.Time{}
 	case o.since.IsZero():
 		o.since = time.Now()

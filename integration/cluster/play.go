@@ -151,7 +151,7 @@ func (pl *planPlayer) hasTargets(p Played) bool {
 // comeBack starts a member that has crashed. An empty disk gets an id first. If the disk hangs, that has to wait, because the player ends
 // the stall.
 func (pl *planPlayer) comeBack(id uint32, empty bool) {
-	if empty && pl.e.Disk(id).Stalled() {
+	if empty && pl.e.Disk(id).IsStalled() {
 		pl.schedule(time.Now().Add(pl.e.opts.Tick/20), func() { pl.comeBack(id, empty) })
 		return
 	}
@@ -167,13 +167,13 @@ func (pl *planPlayer) doFault(p Played) (end func()) {
 		if p.Kind == Wipe {
 			e.Wipe(id)
 			if pl.changing { // the members that it knew may all have left, and one that began alone knew no other
-				e.Relist(id)
+				e.SetServerList(id)
 			}
 			pl.awaitJoined(id, e.record.sinceStart(), time.Now().Add(p.For+joinPatience))
 		}
 		return func() { pl.comeBack(id, p.Kind == Wipe) }
 	case Stop:
-		if e.Disk(id).Stalled() { // a member with a stalled disk would not stop, and Stop would give up
+		if e.Disk(id).IsStalled() { // a member with a stalled disk would not stop, and Stop would give up
 			e.crashMember(id, nil)
 			return func() { e.startMember(id) }
 		}
@@ -193,16 +193,16 @@ func (pl *planPlayer) doFault(p Played) (end func()) {
 		return func() { n.Heal(id, p.Far) }
 	case Hang:
 		n.Hang(id, p.Far)
-		return func() { n.Flow(id, p.Far) }
+		return func() { n.EndHang(id, p.Far) }
 	case Slow:
 		e.slowLink(id, p.Far, p.By)
 		return func() { e.slowLink(id, p.Far, -p.By) }
 	case Narrow:
-		n.Narrow(id, p.Far, p.N<<10)
-		n.Narrow(p.Far, id, p.N<<10)
+		n.LimitRate(id, p.Far, p.N<<10)
+		n.LimitRate(p.Far, id, p.N<<10)
 		return func() {
-			n.Narrow(id, p.Far, 0)
-			n.Narrow(p.Far, id, 0)
+			n.LimitRate(id, p.Far, 0)
+			n.LimitRate(p.Far, id, 0)
 		}
 	case Reset:
 		n.Cut(id, p.Far)
@@ -265,12 +265,12 @@ func (pl *planPlayer) doOperated(p Played) (end func()) {
 	e, id := pl.e, p.Hit
 	switch p.Kind {
 	case Full:
-		e.Disk(id).Fill()
-		return func() { e.Disk(id).Free() }
+		e.Disk(id).FillUp()
+		return func() { e.Disk(id).FreeSpace() }
 	case Rot:
 		e.Disk(id).FailReadAt(p.N, simulated.Reads(p.Seed%2))
 	case Flip:
-		e.Network.Flip(id, p.Far, p.N)
+		e.Network.FlipBit(id, p.Far, p.N)
 	case Drain:
 		r := e.members[id]
 		go e.drainMember(id, r, r.member, r.boots.Load(), p.By)
@@ -312,7 +312,7 @@ func (pl *planPlayer) changeList(p Played) (end func()) {
 	switch p.Kind {
 	case Add:
 		e.startJoining(id, p.Seed%2 == 1)
-		c.Joining = e.Line(id, false)
+		c.Joining = e.ServerLine(id, false)
 	case Remove, Replace:
 		c.Leaving = strconv.Itoa(int(id))
 		if p.Seed%2 == 1 {
@@ -320,14 +320,14 @@ func (pl *planPlayer) changeList(p Played) (end func()) {
 		}
 		if p.Kind == Replace {
 			e.startJoining(p.Far, p.Seed%2 == 1)
-			c.Joining = e.Line(p.Far, false)
+			c.Joining = e.ServerLine(p.Far, false)
 		}
 	case Demote, Promote:
-		c.Joining = e.Line(id, p.Kind == Demote)
+		c.Joining = e.ServerLine(id, p.Kind == Demote)
 	case Move:
 		e.crashMember(id, rand.New(rand.NewPCG(p.Seed, 2)))
 		e.Move(id)
-		c.Joining = e.Line(id, e.isObserver(id))
+		c.Joining = e.ServerLine(id, e.isObserver(id))
 		ask := func() { pl.requestChange(c, p.By, done) }
 		if p.Seed%2 == 0 {
 			ask()
@@ -377,7 +377,7 @@ func (pl *planPlayer) stopRemoved(id uint32, giveUp time.Time) {
 func (e *Ensemble) awaitStopped(id uint32) {
 	switch {
 	case !e.members[id].leaves:
-	case e.Disk(id).Stalled():
+	case e.Disk(id).IsStalled():
 		e.crashMember(id, nil)
 	default:
 		_ = e.stopMember(id) // its error, if any, shows in what it left

@@ -26,8 +26,8 @@ type strayFault struct {
 	done   chan struct{} // closed when a goroutine of the present step has ended
 }
 
-// Strays returns the number of Strays that have made all members crash.
-func (e *Ensemble) Strays() int { return e.strays }
+// StrayCount returns the number of Strays that have made all members crash.
+func (e *Ensemble) StrayCount() int { return e.strays }
 
 // beginStray makes a member miss entries.
 func (pl *planPlayer) beginStray(p Played) {
@@ -100,7 +100,7 @@ func (s *strayFault) snapLeader() {
 func (s *strayFault) awaitInstall() {
 	installs := s.e.Disk(s.played.Hit).Installs()
 	s.e.startMember(s.played.Hit)
-	s.awaitThen(func() bool { return s.e.Disk(s.played.Hit).Installs() > installs && s.e.Disk(s.played.Hit).Last() == 0 }, s.divergeLogs)
+	s.awaitThen(func() bool { return s.e.Disk(s.played.Hit).Installs() > installs && s.e.Disk(s.played.Hit).LastIndex() == 0 }, s.divergeLogs)
 }
 
 // divergeLogs makes all other disks hang, lets an entry pass, and cuts the power when the member has stored it.
@@ -112,7 +112,7 @@ func (s *strayFault) divergeLogs() {
 	giveUp := time.Now().Add(strayPatience / 8)
 	var look func()
 	look = func() {
-		switch stored := s.e.Disk(s.played.Hit).Last() > 0; {
+		switch stored := s.e.Disk(s.played.Hit).LastIndex() > 0; {
 		case stored:
 			s.e.strays++
 			s.beginBlackout(Played{Fault: Fault{For: s.played.For, Seed: s.played.Seed}, Hit: s.played.Hit})

@@ -29,7 +29,7 @@ func TestMembersPage(t *testing.T) {
 	busy := startWriting(t, p.Members[0].Clients)
 
 	p.grow()
-	session := connect(t, p.Addresses(p.Members[0]), "/kept")
+	session := connect(t, p.ClientAddresses(p.Members[0]), "/kept")
 	p.shrink()
 
 	p.begin("Add a member", 4)
@@ -89,7 +89,7 @@ func (p *membersPage) shrink() {
 	const section = "From one member to five, and back to three"
 	last := p.Members[4]
 	p.ask("rollcall members lead 5")
-	moves := connect(p.t, p.Addresses(last), "/moves")
+	moves := connect(p.t, p.ClientAddresses(last), "/moves")
 	seen, _ := moves.seen()
 	out := p.do(section, 9)
 	for _, want := range []string{"member 1 leads", "member 5 is not in the ensemble; the list has version 0x", "member 4 is not in the ensemble; the list has version 0x"} {

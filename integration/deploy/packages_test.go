@@ -153,10 +153,10 @@ func runPackaged(t *testing.T, program, data, cfg string) {
 	cmd.Stderr = log
 	p := process.Start(t, "rollcall", cmd, func() string { return text(t, path) })
 	until(t, "the packaged member serves", func() bool { return strings.Contains(text(t, path), `msg="clients are served"`) })
-	if err := p.Signal(syscall.SIGTERM); err != nil {
+	if err := p.SendSignal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if status, err := p.Status(t.Context()); err != nil || status != 0 {
+	if status, err := p.ExitStatus(t.Context()); err != nil || status != 0 {
 		t.Errorf("status %d, %v", status, err)
 	}
 }

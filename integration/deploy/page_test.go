@@ -38,7 +38,7 @@ var outsideSecurity = map[string]string{
 func TestSecurityPage(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	p := newPage(t, "security.md", outsideSecurity)
-	session := connect(t, p.Addresses(p.Members[1]), "/kept")
+	session := connect(t, p.ClientAddresses(p.Members[1]), "/kept")
 
 	p.makeSecret()
 	p.configure("A secret", 2, "portUnification=true") // "Move an ensemble while it runs"
@@ -333,10 +333,10 @@ func (p *page) change(m *process.Member, config string) {
 	if err := os.WriteFile(m.Config, []byte(config), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 		p.t.Fatal(err)
 	}
-	if status, err := m.Process.Status(p.t.Context()); err != nil || status != 0 {
+	if status, err := m.Process.ExitStatus(p.t.Context()); err != nil || status != 0 {
 		p.t.Fatalf("member %d after SIGTERM: exit status %d, %v; want 0", m.ID, status, err)
 	}
 	p.Start(m)

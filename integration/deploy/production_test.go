@@ -231,10 +231,10 @@ func (p *productionPage) start(n int) {
 func (p *productionPage) stop(n int) {
 	p.t.Helper()
 	m := p.members[n-1]
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 		p.t.Fatal(err)
 	}
-	if status, err := m.Process.Status(p.t.Context()); err != nil || status != 0 {
+	if status, err := m.Process.ExitStatus(p.t.Context()); err != nil || status != 0 {
 		p.t.Fatalf("member %d ends with status %d, %v", n, status, err)
 	}
 }

@@ -28,7 +28,7 @@ func TestRunbooks(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	p := newPage(t, "runbooks.md", outsideRunbooks)
 	first, second, third := p.Members[0], p.Members[1], p.Members[2]
-	session := connect(t, p.Addresses(first), "/kept")
+	session := connect(t, p.ClientAddresses(first), "/kept")
 	p.shell(p.dir, "export ROLLCALL_ADMIN="+p.admin()+"\n"+strings.Join(p.block("Clients say it is slow", 1), "\n"))
 	p.lose(third)
 	p.loseMajority(first, second, third)
@@ -118,7 +118,7 @@ func (p *page) outlive(m *process.Member) {
 	before := len(text(p.t, m.Log))
 	p.Start(m)
 	m.Process.Forgive()
-	if status, err := m.Process.Status(p.t.Context()); err != nil || status == 0 {
+	if status, err := m.Process.ExitStatus(p.t.Context()); err != nil || status == 0 {
 		p.t.Errorf("with an expired certificate the member ends with status %d, %v", status, err)
 	}
 	p.shows(section, 1, "has expired: it was valid until", text(p.t, m.Log)[before:])
@@ -161,12 +161,12 @@ func (p *page) line(command string, m *process.Member) {
 	case "systemctl start rollcall":
 		p.Start(m)
 	case "systemctl stop rollcall":
-		if m.Process.Running() {
-			if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+		if m.Process.IsRunning() {
+			if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 				p.t.Fatal(err)
 			}
 		}
-		if _, err := m.Process.Status(p.t.Context()); err != nil {
+		if _, err := m.Process.ExitStatus(p.t.Context()); err != nil {
 			p.t.Fatal(err)
 		}
 	case "rollcall status":
@@ -191,7 +191,7 @@ func (p *page) admin() string {
 	p.t.Helper()
 	var admin []string
 	for _, m := range p.Members {
-		if !m.Process.Running() {
+		if !m.Process.IsRunning() {
 			continue
 		}
 		addr, err := m.HTTP()

@@ -197,10 +197,10 @@ func (p *scaledPods) stop(i int) {
 	p.t.Helper()
 	m := p.pods[i]
 	p.shell(p.dir, fmt.Sprintf("kubectl exec rollcall-%d -- %s", i, strings.Join(p.preStop, " ")))
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 		p.t.Fatal(err)
 	}
-	if status, err := m.Process.Status(p.t.Context()); err != nil || status != 0 {
+	if status, err := m.Process.ExitStatus(p.t.Context()); err != nil || status != 0 {
 		p.t.Fatalf("rollcall-%d ends with status %d, %v", i, status, err)
 	}
 }

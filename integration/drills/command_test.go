@@ -68,7 +68,7 @@ func (c *command) says(text string) {
 // ends waits for the end of the command, and compares its exit status.
 func (c *command) ends(want int) {
 	c.t.Helper()
-	status, err := c.Status(c.t.Context())
+	status, err := c.ExitStatus(c.t.Context())
 	if err != nil || status != want {
 		c.t.Fatalf("exit status %d, %v, want %d:\n%s", status, err, want, c.printed)
 	}
@@ -112,7 +112,7 @@ func TestCommandInterrupted(t *testing.T) {
 	state := t.TempDir()
 	c := start(t, state, "follower-long-pause")
 	c.says("broken: SIGSTOP")
-	if err := c.Signal(os.Interrupt); err != nil {
+	if err := c.SendSignal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	c.ends(1)
@@ -142,7 +142,7 @@ func TestCommandLosesReader(t *testing.T) {
 	for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), "broken: SIGSTOP"); {
 	}
 	_ = out.Close()
-	if status, err := p.Status(t.Context()); err != nil || status == 0 {
+	if status, err := p.ExitStatus(t.Context()); err != nil || status == 0 {
 		t.Errorf("exit status %d, %v; its table was not printed", status, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, "rollcall", "drills", "journal")); err != nil || len(text) > 0 {
@@ -181,7 +181,7 @@ func TestCommandOnForeignEnsemble(t *testing.T) {
 		Binary: rollcall, Size: 3, Tick: 500 * time.Millisecond, Lines: "failover=4000\n",
 	})
 	e.Settle()
-	hosts := strings.Join(e.Addresses(e.Members[0]), ",")
+	hosts := strings.Join(e.ClientAddresses(e.Members[0]), ",")
 	unasked := start(t, t.TempDir(), "--hosts="+hosts, "silent-clients")
 	unasked.ends(2)
 	user, err := client.Dial(t.Context(), hosts, client.Config{})

@@ -103,8 +103,8 @@ func (h *upHome) start() *process.Process {
 	cmd := h.up(context.WithoutCancel(h.t.Context()))
 	cmd.Stdout, cmd.Stderr = log, log
 	p := process.Start(h.t, "rollcall up", cmd, text)
-	ready := func() bool { return !p.Running() || strings.Contains(text(), "ready: connect to") }
-	if err := process.Until(h.t.Context(), "rollcall up is ready", ready); err != nil || !p.Running() {
+	ready := func() bool { return !p.IsRunning() || strings.Contains(text(), "ready: connect to") }
+	if err := process.Until(h.t.Context(), "rollcall up is ready", ready); err != nil || !p.IsRunning() {
 		h.t.Fatalf("%v\n%s", err, text())
 	}
 	return p

@@ -82,7 +82,7 @@ func openFiles(t *testing.T, m *process.Member) int {
 	t.Helper()
 	text := ""
 	err := process.Until(t.Context(), fmt.Sprintf("member %d answers mntr", m.ID), func() bool {
-		text = m.Word("mntr")
+		text = m.FourLetterWord("mntr")
 		return openLine.MatchString(text)
 	})
 	if err != nil {

@@ -270,7 +270,7 @@ func (r *run) awaitAllServing() {
 // of the log was wrong.
 func (r *run) again(members []*process.Member, do func([]*process.Member)) {
 	for _, m := range members {
-		if m.Process.Running() || !strings.Contains(lastWords(m), "must start again after a snapshot was installed") {
+		if m.Process.IsRunning() || !strings.Contains(lastWords(m), "must start again after a snapshot was installed") {
 			continue
 		}
 		m.Process.Forgive()

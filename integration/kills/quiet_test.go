@@ -56,7 +56,7 @@ func drain(t *testing.T, e *process.Ensemble, token string) {
 	if err != nil || !strings.Contains(string(out), "drained, 0 connections closed") {
 		t.Fatalf("drain: %v, %s", err, out)
 	}
-	if answer := old.Word("ruok"); answer != "" {
+	if answer := old.FourLetterWord("ruok"); answer != "" {
 		t.Errorf("a drained member takes a connection and answers %q", answer)
 	}
 	for _, m := range e.Members {

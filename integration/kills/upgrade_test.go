@@ -117,7 +117,7 @@ func (r *run) refused(m *process.Member, next string) {
 	r.terminate(m)
 	m.Binary = rollcall
 	r.Start(m)
-	if _, err := m.Process.Status(r.t.Context()); err != nil {
+	if _, err := m.Process.ExitStatus(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
 	if last, words := lastWords(m), fmt.Sprintf("has format %d, this version knows up to %d", nextFormat, znode.FormatLevel); !strings.Contains(last, words) {
@@ -131,10 +131,10 @@ func (r *run) refused(m *process.Member, next string) {
 // terminate stops a member with SIGTERM, as an operator does.
 func (r *run) terminate(m *process.Member) {
 	r.t.Helper()
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 		r.t.Fatal(err)
 	}
-	if status, err := m.Process.Status(r.t.Context()); err != nil || status != 0 {
+	if status, err := m.Process.ExitStatus(r.t.Context()); err != nil || status != 0 {
 		r.t.Fatalf("member %d after SIGTERM: exit status %d, %v; want 0", m.ID, status, err)
 	}
 }

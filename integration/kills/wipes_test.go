@@ -294,10 +294,10 @@ func (w *wipes) hit(f wipeFault, allowed int) {
 // stop stops a member with SIGTERM. One that has just been started may not take signals yet, and ends at once.
 func (w *wipes) stop(m *process.Member) {
 	w.t.Helper()
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 		w.t.Fatal(err)
 	}
-	status, err := m.Process.Status(w.t.Context())
+	status, err := m.Process.ExitStatus(w.t.Context())
 	how, _ := m.Process.Cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if err != nil || status != 0 && how.Signal() != syscall.SIGTERM {
 		w.t.Fatalf("member %d after SIGTERM: exit status %d, %v; want 0, or its end by that signal", m.ID, status, err)
@@ -308,7 +308,7 @@ func (w *wipes) stop(m *process.Member) {
 func (w *wipes) choose(f wipeFault) *process.Member {
 	var run []*process.Member
 	for _, m := range w.Members {
-		if m.Process.Running() && !slices.Contains(w.out, m) {
+		if m.Process.IsRunning() && !slices.Contains(w.out, m) {
 			run = append(run, m)
 		}
 	}

@@ -102,7 +102,7 @@ func (h *holders) broken() (n int) {
 func (h *holders) leave() {
 	h.t.Helper()
 	h.ask("leave", "left")
-	if status, err := h.p.Status(h.t.Context()); err != nil || status != 0 {
+	if status, err := h.p.ExitStatus(h.t.Context()); err != nil || status != 0 {
 		h.t.Errorf("exit status %d, %v", status, err)
 	}
 }

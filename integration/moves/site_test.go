@@ -229,7 +229,7 @@ func (s *site) serves() {
 	err := process.Until(s.t.Context(), "all servers serve under one leader", func() bool {
 		leaders := 0
 		for _, m := range s.servers {
-			if !m.Process.Running() {
+			if !m.Process.IsRunning() {
 				continue
 			}
 			switch m.Mode() {
@@ -277,12 +277,12 @@ func mustRun(t *testing.T, args ...string) string {
 func (s *site) stop() {
 	s.t.Helper()
 	for _, m := range s.servers {
-		if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+		if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	for _, m := range s.servers {
-		if status, err := m.Process.Status(s.t.Context()); err != nil || status != 0 {
+		if status, err := m.Process.ExitStatus(s.t.Context()); err != nil || status != 0 {
 			s.t.Fatalf("server %d: exit status %d, %v", m.ID, status, err)
 		}
 	}

@@ -188,7 +188,7 @@ func (l *loner) awaitEnd(t *testing.T, at *cutShort) {
 		defer cancel()
 		ctx = within
 	}
-	if _, err := p.Status(ctx); err == nil {
+	if _, err := p.ExitStatus(ctx); err == nil {
 		return
 	} else if at.kills || at.stays {
 		t.Fatalf("%s at call %d, %s: the member goes on: %v", at.name, at.n, at.what, err)

@@ -24,14 +24,14 @@ func TestSignalsLoseNoFile(t *testing.T) {
 			runtime.LockOSThread()
 			thread.Store(int64(unix.Gettid()))
 		}
-		path, err := c.Text(c.Args[1])
+		path, err := c.ReadText(c.Args[1])
 		if err != nil || c.Args[2]&unix.O_CREAT == 0 {
 			c.Continue()
 			return
 		}
 		fd, err := unix.Open(path, int(c.Args[2])|unix.O_CLOEXEC, uint32(c.Args[3]))
 		if err != nil {
-			c.Return(0, errnoOf(err))
+			c.ReturnValue(0, errnoOf(err))
 			return
 		}
 		defer unix.Close(fd)

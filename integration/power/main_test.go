@@ -13,7 +13,7 @@ import (
 var rollcall string
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(keeperDir); dir != "" && !process.Wrapped() {
+	if dir := os.Getenv(keeperDir); dir != "" && !process.IsWrapped() {
 		if err := keep(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

@@ -140,7 +140,7 @@ func (d *recorded) handle(c *process.Call) {
 	defer d.recorder.mu.Unlock()
 	if d.refuses != nil {
 		if errno := d.refuses(c); errno != 0 {
-			c.Return(0, errno)
+			c.ReturnValue(0, errno)
 			return
 		}
 	}
@@ -190,7 +190,7 @@ func (d *recorded) open(c *process.Call) {
 	id, there := d.known(path)
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, uint32(c.Args[3]))
 	if err != nil {
-		c.Return(0, errnoOf(err))
+		c.ReturnValue(0, errnoOf(err))
 		return
 	}
 	defer unix.Close(fd)
@@ -246,7 +246,7 @@ func (d *recorded) changeName(c *process.Call) {
 	if err == nil {
 		d.note(n)
 	}
-	c.Return(0, errnoOf(err))
+	c.ReturnValue(0, errnoOf(err))
 }
 
 // changeFile notes a call that changes a file that the process has open.
@@ -282,10 +282,10 @@ func (d *recorded) changeFile(c *process.Call) {
 	switch c.Number {
 	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
 		d.note(change{kind: sync, on: id, name: d.nameOf(c.Thread, fd)})
-		c.Return(0, 0)
+		c.ReturnValue(0, 0)
 		return
 	case unix.SYS_COPY_FILE_RANGE, unix.SYS_SENDFILE, unix.SYS_SPLICE: // Go's library then writes the bytes
-		c.Return(0, unix.EINVAL)
+		c.ReturnValue(0, unix.EINVAL)
 		return
 	case unix.SYS_WRITE, unix.SYS_PWRITE64:
 		d.noteWrite(c, id)
@@ -303,7 +303,7 @@ func (d *recorded) changeFile(c *process.Call) {
 }
 
 func (d *recorded) noteWrite(c *process.Call, id int) {
-	data, err := c.Memory(c.Args[1], int(c.Args[2]))
+	data, err := c.ReadMemory(c.Args[1], int(c.Args[2]))
 	at := int64(c.Args[3])
 	if err == nil && c.Number == unix.SYS_WRITE {
 		at, err = position(c.Thread, c.Args[0])
@@ -395,7 +395,7 @@ func (d *recorded) path(c *process.Call, directory, name int) (string, bool) {
 }
 
 func (d *recorded) pathAt(c *process.Call, directory int, name uint64) (string, bool) {
-	path, err := c.Text(name)
+	path, err := c.ReadText(name)
 	if err != nil {
 		d.problem(c, "%w", err)
 		return "", false

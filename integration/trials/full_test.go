@@ -125,7 +125,7 @@ func wears(t *testing.T, r *run, want map[string]string) (path, data string) {
 			want[path] = data
 		}
 	}
-	if !until(func() bool { return !r.proc.Running() }) {
+	if !until(func() bool { return !r.proc.IsRunning() }) {
 		t.Fatal("the member does not end")
 	}
 	text := strings.TrimSpace(r.printed())

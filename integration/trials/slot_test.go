@@ -350,14 +350,14 @@ func (r *run) elections(t *testing.T) int {
 }
 
 // serves reports whether the member serves clients.
-func (r *run) serves() bool { return r.proc.Running() && r.Mode() != "" }
+func (r *run) serves() bool { return r.proc.IsRunning() && r.Mode() != "" }
 
 // settles waits until the member serves or has ended, and reports whether it serves.
 func (r *run) settles(t *testing.T) (serves bool) {
 	t.Helper()
 	if !until(func() bool {
 		serves = r.serves()
-		return serves || !r.proc.Running()
+		return serves || !r.proc.IsRunning()
 	}) {
 		t.Fatalf("member %d neither serves nor ends", r.ID)
 	}

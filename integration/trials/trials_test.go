@@ -266,14 +266,14 @@ func waits(t *testing.T, m *run) {
 	serves, before := false, m.elections(t)
 	if !until(func() bool {
 		serves = serves || m.serves()
-		return serves || !m.proc.Running() || m.elections(t) >= before+vainElections
+		return serves || !m.proc.IsRunning() || m.elections(t) >= before+vainElections
 	}) {
 		t.Fatalf("member %d, without the last writes and alone, lost %d elections in %v, want %d", m.ID, m.elections(t)-before, patience, vainElections)
 	}
 	if serves {
 		t.Errorf("member %d, without the last writes, serves alone", m.ID)
 	}
-	if !m.proc.Running() {
+	if !m.proc.IsRunning() {
 		t.Errorf("member %d, whose data are whole, has ended", m.ID)
 	}
 }

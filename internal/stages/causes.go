@@ -36,16 +36,16 @@ const (
 // causeList holds the newest causes, oldest first.
 type causeList struct{ causes []Cause }
 
-// begin adds a cause without an end.
-func (l *causeList) begin(kind CauseKind, from Time) {
+// beginCause adds a cause without an end.
+func (l *causeList) beginCause(kind CauseKind, from Time) {
 	if len(l.causes) == MaxCauses {
 		l.causes = append(l.causes[:0], l.causes[1:]...)
 	}
 	l.causes = append(l.causes, Cause{Kind: kind, From: from})
 }
 
-// last returns the newest cause of a kind, or nil.
-func (l *causeList) last(kind CauseKind) *Cause {
+// lastOf returns the newest cause of a kind, or nil.
+func (l *causeList) lastOf(kind CauseKind) *Cause {
 	for i := len(l.causes) - 1; i >= 0; i-- {
 		if l.causes[i].Kind == kind {
 			return &l.causes[i]
@@ -54,7 +54,7 @@ func (l *causeList) last(kind CauseKind) *Cause {
 	return nil
 }
 
-func (l *causeList) all(now Time) (recent []Cause) {
+func (l *causeList) recentCauses(now Time) (recent []Cause) {
 	for _, c := range l.causes {
 		if c.To == 0 || now-c.To < Time(causeAge) {
 			recent = append(recent, c)
@@ -63,26 +63,26 @@ func (l *causeList) all(now Time) (recent []Cause) {
 	return recent
 }
 
-// Begin records that a cause begins now. A kind that has not ended does not begin again.
-func (r *Recorder) Begin(kind CauseKind) {
+// BeginCause records that a cause begins now. A kind that has not ended does not begin again.
+func (r *Recorder) BeginCause(kind CauseKind) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.causes.last(kind); c == nil || c.To != 0 {
-		r.causes.begin(kind, r.Now())
+	if c := r.causes.lastOf(kind); c == nil || c.To != 0 {
+		r.causes.beginCause(kind, r.Now())
 	}
 }
 
-// End records that the newest cause of a kind ends now, if it has not ended.
-func (r *Recorder) End(kind CauseKind) {
+// EndCause records that the newest cause of a kind ends now, if it has not ended.
+func (r *Recorder) EndCause(kind CauseKind) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c := r.causes.last(kind); c != nil && c.To == 0 {
+	if c := r.causes.lastOf(kind); c != nil && c.To == 0 {
 		c.To = r.Now()
 	}
 }
@@ -96,7 +96,7 @@ func (r *Recorder) SlowSync(begun time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.causes.makeRoomForSync()
-	r.causes.begin(SlowSync, r.At(begun))
+	r.causes.beginCause(SlowSync, r.At(begun))
 	r.causes.causes[len(r.causes.causes)-1].To = r.Now()
 }
 
@@ -128,11 +128,11 @@ func (r *Recorder) LeaderLost(heard time.Time, silence time.Duration) {
 	if at := r.At(heard); at != 0 && from-at <= Time(silence) {
 		from = at
 	}
-	if c := r.causes.last(NoLeader); c == nil || c.To != 0 {
+	if c := r.causes.lastOf(NoLeader); c == nil || c.To != 0 {
 		if c != nil {
 			from = max(from, c.To)
 		}
-		r.causes.begin(NoLeader, from)
+		r.causes.beginCause(NoLeader, from)
 	}
 }
 
@@ -147,7 +147,7 @@ func (r *Recorder) TermStarted() {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c, now := r.causes.last(NoLeader), r.Now(); c != nil && (c.To == 0 || now-c.To < Time(maxTermStart)) {
+	if c, now := r.causes.lastOf(NoLeader), r.Now(); c != nil && (c.To == 0 || now-c.To < Time(maxTermStart)) {
 		c.To = now
 	}
 }
@@ -181,6 +181,6 @@ func (r *Recorder) checkPause(last, now Time) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.causes.begin(Paused, last+Time(pauseCheck/2))
+	r.causes.beginCause(Paused, last+Time(pauseCheck/2))
 	r.causes.causes[len(r.causes.causes)-1].To = now
 }

@@ -133,31 +133,31 @@ func (j *joiner) findEntry() {
 	}
 }
 
-// at returns a time of a member by the clock of the request's member, or zero.
-func (j *joiner) at(member uint32, t Time) Time {
+// timeAt returns a time of a member by the clock of the request's member, or zero.
+func (j *joiner) timeAt(member uint32, t Time) Time {
 	if t == 0 {
 		return 0
 	}
 	return t - j.peers[member].Ahead
 }
 
-// add adds a stage that lasts until end. What came before the last stage's end or after the request's is cut off, because
+// addStage adds a stage that lasts until end. What came before the last stage's end or after the request's is cut off, because
 // clocks may differ by a little.
-func (j *joiner) add(s Stage, end Time) {
-	if end = min(end, j.request.end()); end <= j.last {
+func (j *joiner) addStage(s Stage, end Time) {
+	if end = min(end, j.request.endTime()); end <= j.last {
 		return
 	}
 	from := j.last
 	j.last = end
 	for _, c := range j.causesWithin(s, from, end) {
-		j.append(s, c.From-from)
-		j.append(Stage{Kind: c.kind, Member: c.member}, c.To-c.From)
+		j.appendStage(s, c.From-from)
+		j.appendStage(Stage{Kind: c.kind, Member: c.member}, c.To-c.From)
 		from = c.To
 	}
-	j.append(s, end-from)
+	j.appendStage(s, end-from)
 }
 
-func (j *joiner) append(s Stage, took Time) {
+func (j *joiner) appendStage(s Stage, took Time) {
 	if took <= 0 {
 		return
 	}
@@ -186,7 +186,7 @@ func (j *joiner) causesWithin(s Stage, from, to Time) (found []placedCause) {
 	var all []placedCause
 	for _, member := range []uint32{s.Member, s.To} {
 		for _, c := range j.peers[member].Causes {
-			one := placedCause{StagePaused, member, j.at(member, c.From), j.at(member, c.To)}
+			one := placedCause{StagePaused, member, j.timeAt(member, c.From), j.timeAt(member, c.To)}
 			switch {
 			case member == 0:
 				continue
@@ -214,9 +214,9 @@ func (j *joiner) causesWithin(s Stage, from, to Time) (found []placedCause) {
 // addBeginning adds the stages before the leader has the request.
 func (j *joiner) addBeginning() {
 	q := j.request
-	j.add(Stage{Kind: StageFresh, Member: j.in.Self}, q.Ready)
-	j.add(Stage{Kind: StageRoom, Member: j.in.Self}, q.Room)
-	j.add(Stage{Kind: StageForward, Member: j.in.Self}, q.Sent)
+	j.addStage(Stage{Kind: StageFresh, Member: j.in.Self}, q.Ready)
+	j.addStage(Stage{Kind: StageRoom, Member: j.in.Self}, q.Room)
+	j.addStage(Stage{Kind: StageForward, Member: j.in.Self}, q.Sent)
 }
 
 // addEnd adds the stages after the member has the result.
@@ -225,9 +225,9 @@ func (j *joiner) addEnd() {
 	if q.Index != 0 {
 		kind = StageUnknown
 	}
-	j.add(Stage{Kind: kind, Member: j.in.Self}, q.Result)
-	j.add(Stage{Kind: StageReply, Member: j.in.Self}, q.Queued)
-	j.add(Stage{Kind: StageTaken, Member: j.in.Self}, q.Taken)
+	j.addStage(Stage{Kind: kind, Member: j.in.Self}, q.Result)
+	j.addStage(Stage{Kind: StageReply, Member: j.in.Self}, q.Queued)
+	j.addStage(Stage{Kind: StageTaken, Member: j.in.Self}, q.Taken)
 }
 
 // addEntry adds the stages of the request's entry.
@@ -241,13 +241,13 @@ func (j *joiner) addEntry() {
 			j.addFollowerCommit(own)
 		}
 	} else {
-		j.add(Stage{Kind: StageUnknown}, own.Received)
-		j.add(Stage{Kind: StageDisk, Member: j.in.Self}, own.Durable)
-		j.add(Stage{Kind: StageUnknown}, own.Committed)
+		j.addStage(Stage{Kind: StageUnknown}, own.Received)
+		j.addStage(Stage{Kind: StageDisk, Member: j.in.Self}, own.Durable)
+		j.addStage(Stage{Kind: StageUnknown}, own.Committed)
 	}
 	j.addWithEarlier(Stage{Kind: StageBefore, Member: j.in.Self}, own.ApplyBegun)
-	j.add(Stage{Kind: StageLock, Member: j.in.Self}, own.Locked)
-	j.add(Stage{Kind: StageApply, Member: j.in.Self}, j.request.Result)
+	j.addStage(Stage{Kind: StageLock, Member: j.in.Self}, own.Locked)
+	j.addStage(Stage{Kind: StageApply, Member: j.in.Self}, j.request.Result)
 }
 
 // addWithEarlier is add for a stage that waits until a member has applied earlier entries. It names the entry whose
@@ -257,41 +257,41 @@ func (j *joiner) addWithEarlier(s Stage, end Time) {
 		if e.Index >= j.request.Index || e.ApplyBegun == 0 || e.Applied == 0 {
 			continue
 		}
-		from, to := max(j.at(s.Member, e.ApplyBegun), j.last), min(j.at(s.Member, e.Applied), end)
+		from, to := max(j.timeAt(s.Member, e.ApplyBegun), j.last), min(j.timeAt(s.Member, e.Applied), end)
 		if took := time.Duration(to - from); took > s.Of {
 			s.Entry, s.Of = e.Index, took
 		}
 	}
-	j.add(s, end)
+	j.addStage(s, end)
 }
 
 // addAtLeader adds the way to the leader, and the time until the entry was in its log.
 func (j *joiner) addAtLeader() {
 	e := j.entries[j.leader]
-	sealed := j.at(j.leader, e.Sealed)
-	if waited, ok := find(&e.Arrivals, j.in.Self); ok {
-		j.add(Stage{Kind: StageLink, Member: j.in.Self, To: j.leader}, sealed-waited)
+	sealed := j.timeAt(j.leader, e.Sealed)
+	if waited, ok := findDelay(&e.Arrivals, j.in.Self); ok {
+		j.addStage(Stage{Kind: StageLink, Member: j.in.Self, To: j.leader}, sealed-waited)
 	}
 	j.addWithEarlier(Stage{Kind: StageEntry, Member: j.leader}, sealed)
-	j.add(Stage{Kind: StageLeader, Member: j.leader}, j.at(j.leader, e.Received))
+	j.addStage(Stage{Kind: StageLeader, Member: j.leader}, j.timeAt(j.leader, e.Received))
 }
 
 // addLeaderCommit adds the time until the leader could count a majority of copies, its own among them.
 func (j *joiner) addLeaderCommit() {
-	durable := j.at(j.leader, j.entries[j.leader].Durable)
+	durable := j.timeAt(j.leader, j.entries[j.leader].Durable)
 	follower, acked := j.lastNeededAck()
 	if follower == 0 || acked <= durable {
-		j.add(Stage{Kind: StageDisk, Member: j.leader}, durable)
+		j.addStage(Stage{Kind: StageDisk, Member: j.leader}, durable)
 		return
 	}
 	j.addCopy(follower)
-	j.add(Stage{Kind: StageAck, Member: follower, To: j.leader}, acked)
+	j.addStage(Stage{Kind: StageAck, Member: follower, To: j.leader}, acked)
 }
 
 // addFollowerCommit adds the time until the request's member, which does not lead, knew that the entry was committed. It
 // follows the chain that ended last: the member's own copy, or the leader's count of copies.
 func (j *joiner) addFollowerCommit(own Entry) {
-	durable := j.at(j.leader, j.entries[j.leader].Durable)
+	durable := j.timeAt(j.leader, j.entries[j.leader].Durable)
 	follower, acked := uint32(0), Time(0)
 	if byWord := len(j.in.Voters) <= maxWordVoters && slices.Contains(j.in.Voters, j.in.Self); !byWord {
 		follower, acked = j.lastNeededAck()
@@ -301,18 +301,18 @@ func (j *joiner) addFollowerCommit(own Entry) {
 		j.addCopy(j.in.Self)
 	case acked > durable:
 		j.addCopy(follower)
-		j.add(Stage{Kind: StageAck, Member: follower, To: j.leader}, acked)
+		j.addStage(Stage{Kind: StageAck, Member: follower, To: j.leader}, acked)
 	default:
-		j.add(Stage{Kind: StageDisk, Member: j.leader}, durable)
+		j.addStage(Stage{Kind: StageDisk, Member: j.leader}, durable)
 	}
-	j.add(Stage{Kind: StageNotice, Member: j.leader, To: j.in.Self}, own.Committed)
+	j.addStage(Stage{Kind: StageNotice, Member: j.leader, To: j.in.Self}, own.Committed)
 }
 
 // addCopy adds the time until a follower had the entry on its disk.
 func (j *joiner) addCopy(follower uint32) {
 	e := j.entries[follower]
-	j.add(Stage{Kind: StageReplicate, Member: j.leader, To: follower}, j.at(follower, e.Received))
-	j.add(Stage{Kind: StageDisk, Member: follower}, j.at(follower, e.Durable))
+	j.addStage(Stage{Kind: StageReplicate, Member: j.leader, To: follower}, j.timeAt(follower, e.Received))
+	j.addStage(Stage{Kind: StageDisk, Member: follower}, j.timeAt(follower, e.Durable))
 }
 
 // lastNeededAck returns the follower whose confirmation made a majority, with the leader's own copy, and its time. It
@@ -326,7 +326,7 @@ func (j *joiner) lastNeededAck() (follower uint32, at Time) {
 	var acks []ack
 	for _, one := range e.Acks {
 		if one.Member != 0 && slices.Contains(j.in.Voters, one.Member) {
-			acks = append(acks, ack{one.Member, j.at(j.leader, e.Received+Time(one.Micros)*1000)})
+			acks = append(acks, ack{one.Member, j.timeAt(j.leader, e.Received+Time(one.Micros)*1000)})
 		}
 	}
 	needed := len(j.in.Voters) / 2
@@ -350,9 +350,9 @@ func causesOf(q *Request, peers map[uint32]Peer) (found []MemberCause) {
 		for _, c := range peer.Causes {
 			to := c.To - peer.Ahead
 			if c.To == 0 {
-				to = q.end()
+				to = q.endTime()
 			}
-			if took := min(to, q.end()) - max(c.From-peer.Ahead, q.Received); took > 0 {
+			if took := min(to, q.endTime()) - max(c.From-peer.Ahead, q.Received); took > 0 {
 				found = append(found, MemberCause{c.Kind, member, time.Duration(took)})
 			}
 		}

@@ -50,8 +50,8 @@ type Request struct {
 	Taken    Time   // the client's socket had taken the reply; only if the client was slow to take it
 }
 
-// end returns the time at which the request was over.
-func (q *Request) end() Time { return max(q.Queued, q.Taken) }
+// endTime returns the time at which the request was over.
+func (q *Request) endTime() Time { return max(q.Queued, q.Taken) }
 
 // Slow is a slow request with its stages.
 type Slow struct {
@@ -96,14 +96,14 @@ func (r *Recorder) Keep(q *Request) {
 	if r == nil {
 		return
 	}
-	took := time.Duration(q.end() - q.Received)
+	took := time.Duration(q.endTime() - q.Received)
 	k := &r.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if took < r.thresholds[q.Class] {
 		return
 	}
-	if !k.makeRoom(q.end(), took) {
+	if !k.makeRoom(q.endTime(), took) {
 		k.notKept++
 		return
 	}
@@ -124,7 +124,7 @@ func (r *Recorder) Keep(q *Request) {
 func (k *keptRequests) makeRoom(end Time, took time.Duration) bool {
 	if second := int64(end / Time(time.Second)); second != k.second {
 		k.second, k.inSecond = second, k.inSecond[:0]
-		k.slow = slices.DeleteFunc(k.slow, func(old *Slow) bool { return end-old.end() > Time(keepFor) })
+		k.slow = slices.DeleteFunc(k.slow, func(old *Slow) bool { return end-old.endTime() > Time(keepFor) })
 	}
 	if len(k.inSecond) == maxPerSecond {
 		fastest := 0
@@ -151,7 +151,7 @@ func (k *keptRequests) makeRoom(end Time, took time.Duration) bool {
 // dropFromFullestMinute removes the fastest request of the minute with the most requests, so that one bad minute does
 // not make the member forget the hour.
 func (k *keptRequests) dropFromFullestMinute() {
-	minute := func(one *Slow) int64 { return int64(one.end() / Time(time.Minute)) }
+	minute := func(one *Slow) int64 { return int64(one.endTime() / Time(time.Minute)) }
 	counts, fullest := map[int64]int{}, int64(0)
 	for _, one := range k.slow {
 		if counts[minute(one)]++; counts[minute(one)] >= counts[fullest] {
@@ -174,7 +174,7 @@ func (r *Recorder) Kept() (slow []Slow, notKept uint64) {
 	defer k.mu.Unlock()
 	now := r.Now()
 	for _, s := range slices.Backward(k.slow) {
-		if now-s.end() <= Time(keepFor) {
+		if now-s.endTime() <= Time(keepFor) {
 			slow = append(slow, *s)
 		}
 	}

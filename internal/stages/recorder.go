@@ -131,8 +131,8 @@ func delayOf(member uint32, d Time) MemberDelay {
 	return MemberDelay{member, uint32(min(max(0, d)/1000, 1<<32-1))}
 }
 
-// find returns the delay of a member.
-func find(all *[MaxMembers]MemberDelay, member uint32) (d Time, ok bool) {
+// findDelay returns the delay of a member.
+func findDelay(all *[MaxMembers]MemberDelay, member uint32) (d Time, ok bool) {
 	for _, one := range all {
 		if one.Member == member && member != 0 {
 			return Time(one.Micros) * 1000, true
@@ -141,8 +141,8 @@ func find(all *[MaxMembers]MemberDelay, member uint32) (d Time, ok bool) {
 	return 0, false
 }
 
-// add sets the delay of a member that has none yet, if there is a free element.
-func add(all *[MaxMembers]MemberDelay, one MemberDelay) {
+// addDelay sets the delay of a member that has none yet, if there is a free element.
+func addDelay(all *[MaxMembers]MemberDelay, one MemberDelay) {
 	for i := range all {
 		switch all[i].Member {
 		case one.Member:
@@ -154,8 +154,8 @@ func add(all *[MaxMembers]MemberDelay, one MemberDelay) {
 	}
 }
 
-// slot returns the slot for an entry, empty if it was an earlier one's, or nil if a later one has it. The caller holds mu.
-func (r *Recorder) slot(index uint64) *Entry {
+// slotFor returns the slot for an entry, empty if it was an earlier one's, or nil if a later one has it. The caller holds mu.
+func (r *Recorder) slotFor(index uint64) *Entry {
 	e := &r.ring[index%ringSize]
 	switch {
 	case e.Index > index:
@@ -212,7 +212,7 @@ func (r *Recorder) Stored(index uint64, data []byte) {
 	now := r.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.slot(index)
+	e := r.slotFor(index)
 	if e == nil {
 		return
 	}
@@ -230,7 +230,7 @@ func (r *Recorder) Stored(index uint64, data []byte) {
 
 // Received records that entries have come from the leader.
 func (r *Recorder) Received(first, last uint64) {
-	r.stamp(first, last, func(e *Entry, now Time) {
+	r.stampEntries(first, last, func(e *Entry, now Time) {
 		if e.Received == 0 {
 			e.Received = now
 		}
@@ -240,12 +240,12 @@ func (r *Recorder) Received(first, last uint64) {
 // Durable records that a write of entries to this member's disk, which began at begun, is done.
 func (r *Recorder) Durable(first, last uint64, begun time.Time) {
 	from := r.At(begun)
-	r.stamp(first, last, func(e *Entry, now Time) { e.WriteBegun, e.Durable = from, now })
+	r.stampEntries(first, last, func(e *Entry, now Time) { e.WriteBegun, e.Durable = from, now })
 }
 
 // Acked records that a follower has confirmed entries to this member, the leader.
 func (r *Recorder) Acked(member uint32, first, last uint64) {
-	r.stamp(first, last, func(e *Entry, now Time) { add(&e.Acks, delayOf(member, now-e.Received)) })
+	r.stampEntries(first, last, func(e *Entry, now Time) { addDelay(&e.Acks, delayOf(member, now-e.Received)) })
 }
 
 // CommitKnown records that the leader has reported the entries up to index as committed.
@@ -257,11 +257,11 @@ func (r *Recorder) CommitKnown(index uint64) {
 	first := r.lastCommitted + 1
 	r.lastCommitted = max(index, r.lastCommitted)
 	r.mu.Unlock()
-	r.stamp(first, index, func(e *Entry, now Time) { e.Committed = now })
+	r.stampEntries(first, index, func(e *Entry, now Time) { e.Committed = now })
 }
 
-// stamp calls set for the entries from first to last, or for as many of the last ones as the ring has.
-func (r *Recorder) stamp(first, last uint64, set func(e *Entry, now Time)) {
+// stampEntries calls set for the entries from first to last, or for as many of the last ones as the ring has.
+func (r *Recorder) stampEntries(first, last uint64, set func(e *Entry, now Time)) {
 	if r == nil || first > last {
 		return
 	}
@@ -272,7 +272,7 @@ func (r *Recorder) stamp(first, last uint64, set func(e *Entry, now Time)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := first; i <= last; i++ {
-		if e := r.slot(i); e != nil {
+		if e := r.slotFor(i); e != nil {
 			set(e, now)
 		}
 	}
@@ -280,7 +280,7 @@ func (r *Recorder) stamp(first, last uint64, set func(e *Entry, now Time)) {
 
 // ApplyBegun records that the turn of an entry to be applied has come.
 func (r *Recorder) ApplyBegun(index uint64) {
-	r.stamp(index, index, func(e *Entry, now Time) { e.ApplyBegun = now })
+	r.stampEntries(index, index, func(e *Entry, now Time) { e.ApplyBegun = now })
 }
 
 // ApplyLocked records that the entry is about to be applied. The caller holds the state's lock.
@@ -289,12 +289,12 @@ func (r *Recorder) ApplyLocked(index uint64) {
 		return
 	}
 	r.applying.Store(index)
-	r.stamp(index, index, func(e *Entry, now Time) { e.Locked = now })
+	r.stampEntries(index, index, func(e *Entry, now Time) { e.Locked = now })
 }
 
 // Applied records that an entry was applied.
 func (r *Recorder) Applied(index uint64) {
-	r.stamp(index, index, func(e *Entry, now Time) { e.Applied = now })
+	r.stampEntries(index, index, func(e *Entry, now Time) { e.Applied = now })
 }
 
 // ApplyingIndex returns the index of the entry that is being applied. The caller holds the state's lock.
@@ -319,7 +319,7 @@ type Records struct {
 func (r *Recorder) Records(indexes []uint64) Records {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found := Records{Clock: r.Now(), Causes: r.causes.all(r.Now())}
+	found := Records{Clock: r.Now(), Causes: r.causes.recentCauses(r.Now())}
 	for _, index := range indexes {
 		e := r.ring[index%ringSize]
 		if e.Index != index || index == 0 {

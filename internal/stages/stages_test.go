@@ -12,9 +12,9 @@ const ms = Time(time.Millisecond)
 // entryAt are the times of entry 9 on the leader 1 and the followers 2 and 3, in ms of one clock.
 func peersOf(ahead Time) map[uint32]Peer {
 	leader := Entry{Index: 9, Sealed: 30 * ms, Received: 32 * ms, Durable: 90 * ms, Applied: 100 * ms}
-	add(&leader.Arrivals, MemberDelay{2, 10_000})
-	add(&leader.Acks, MemberDelay{3, 20_000})
-	add(&leader.Acks, MemberDelay{2, 28_000})
+	addDelay(&leader.Arrivals, MemberDelay{2, 10_000})
+	addDelay(&leader.Acks, MemberDelay{3, 20_000})
+	addDelay(&leader.Acks, MemberDelay{2, 28_000})
 	leader.Sealed, leader.Received, leader.Durable = leader.Sealed+ahead, leader.Received+ahead, leader.Durable+ahead
 	own := Entry{Index: 9, Received: 50 * ms, Durable: 60 * ms, Committed: 95 * ms, ApplyBegun: 120 * ms, Locked: 150 * ms, Applied: 170 * ms}
 	earlier := Entry{Index: 8, ApplyBegun: 80 * ms, Applied: 118 * ms}
@@ -224,7 +224,7 @@ func TestKeepSlowestOfSecond(t *testing.T) {
 func TestSlowSyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(allAt(time.Second), time.Now)
-		r.Begin(Snapshot)
+		r.BeginCause(Snapshot)
 		for range MaxCauses {
 			begun := time.Now()
 			time.Sleep(10 * time.Millisecond)
@@ -294,8 +294,8 @@ func TestNilRecorder(*testing.T) {
 	r.ApplyBegun(1)
 	r.ApplyLocked(1)
 	r.Applied(1)
-	r.Begin(Snapshot)
-	r.End(Snapshot)
+	r.BeginCause(Snapshot)
+	r.EndCause(Snapshot)
 	r.SlowSync(time.Now())
 	r.TermStarted()
 	r.LeaderLost(time.Now(), time.Second)

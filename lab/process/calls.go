@@ -133,8 +133,8 @@ func (c *Call) Continue() {
 	c.sendResponse(notifyResponse{id: c.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE})
 }
 
-// Return ends the call, which the kernel does not do, with an error, or if that is 0, with value.
-func (c *Call) Return(value int64, err syscall.Errno) {
+// ReturnValue ends the call, which the kernel does not do, with an error, or if that is 0, with value.
+func (c *Call) ReturnValue(value int64, err syscall.Errno) {
 	r := notifyResponse{id: c.id, value: value, errno: -int32(err)}
 	if err != 0 {
 		r.value = 0
@@ -152,11 +152,11 @@ func (c *Call) sendResponse(r notifyResponse) {
 func (c *Call) ReturnFile(fd int) {
 	a := addFileRequest{id: c.id, from: uint32(fd), newFlags: unix.O_CLOEXEC}
 	number, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(c.listener), unix.SECCOMP_IOCTL_NOTIF_ADDFD, uintptr(unsafe.Pointer(&a)))
-	c.Return(int64(number), errno)
+	c.ReturnValue(int64(number), errno)
 }
 
-// Memory returns n bytes of the process's memory.
-func (c *Call) Memory(at uint64, n int) ([]byte, error) {
+// ReadMemory returns n bytes of the process's memory.
+func (c *Call) ReadMemory(at uint64, n int) ([]byte, error) {
 	b := make([]byte, n)
 	if n == 0 {
 		return b, nil
@@ -170,12 +170,12 @@ func (c *Call) Memory(at uint64, n int) ([]byte, error) {
 	return b[:got], nil
 }
 
-// Text returns the text at an address, up to its zero byte.
-func (c *Call) Text(at uint64) (string, error) {
+// ReadText returns the text at an address, up to its zero byte.
+func (c *Call) ReadText(at uint64) (string, error) {
 	const page = 4096 // the longest path; what follows a page may not be readable
 	var text []byte
 	for len(text) < page {
-		b, err := c.Memory(at, page-int(at%page))
+		b, err := c.ReadMemory(at, page-int(at%page))
 		if err != nil {
 			return "", err
 		}
@@ -242,8 +242,8 @@ func receiveDescriptor(conn *net.UnixConn) (int, error) {
 	return fds[0], nil // the kernel sends no message without one
 }
 
-// Wrapped reports whether this process was started as Calls.Binary, and has not become the binary of the Calls yet.
-func Wrapped() bool { return os.Getenv(callsSocket) != "" }
+// IsWrapped reports whether this process was started as Calls.Binary, and has not become the binary of the Calls yet.
+func IsWrapped() bool { return os.Getenv(callsSocket) != "" }
 
 // runWithCalls gives the Calls that wait on socket a listener for this process, and executes their
 // binary. It returns only if that fails.

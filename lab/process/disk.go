@@ -25,15 +25,15 @@ func NewDisk(t *testing.T, binary string) *Disk {
 	return d
 }
 
-// Hang makes each call that begins from now on wait for Release.
-func (d *Disk) Hang() {
+// HangCalls makes each call that begins from now on wait for Release.
+func (d *Disk) HangCalls() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hanging = true
 }
 
-// Release lets the kernel do the calls that hang, and all later ones.
-func (d *Disk) Release() {
+// ReleaseCalls lets the kernel do the calls that hang, and all later ones.
+func (d *Disk) ReleaseCalls() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hanging = false

@@ -192,7 +192,7 @@ func (e *Ensemble) Settle() *Member {
 	err := pollWithin(e.t.Context(), cmp.Or(e.cfg.Patience, Patience), "members serve under one leader", func() bool {
 		leader = nil
 		for _, m := range e.Members {
-			if !m.Process.Running() {
+			if !m.Process.IsRunning() {
 				continue
 			}
 			switch mode := m.Mode(); {
@@ -227,7 +227,7 @@ func Joined(t *testing.T, patience time.Duration, members []*Member) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m.Process.Running() && Joins(string(text)) {
+			if m.Process.IsRunning() && Joins(string(text)) {
 				return false
 			}
 		}
@@ -255,7 +255,7 @@ func (e *Ensemble) KillAll() { KillAll(e.Members) }
 // KillAll kills some members with SIGKILL, all at once.
 func KillAll(members []*Member) {
 	for _, m := range members {
-		m.Process.Tell()
+		m.Process.ExpectEnd()
 		_ = m.Process.Cmd.Process.Kill() // all at once; Kill below waits for each
 	}
 	for _, m := range members {
@@ -267,7 +267,7 @@ func KillAll(members []*Member) {
 func (e *Ensemble) StopAll() {
 	e.t.Helper()
 	for _, m := range e.Members {
-		if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+		if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 			e.t.Fatal(err)
 		}
 	}
@@ -278,7 +278,7 @@ func (e *Ensemble) StopAll() {
 
 func (e *Ensemble) stopMember(m *Member) {
 	e.t.Helper()
-	if err := m.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := m.Process.SendSignal(syscall.SIGTERM); err != nil {
 		e.t.Fatal(err)
 	}
 	e.awaitExit(m)
@@ -287,13 +287,13 @@ func (e *Ensemble) stopMember(m *Member) {
 // awaitExit waits until a member that received SIGTERM has ended with status 0.
 func (e *Ensemble) awaitExit(m *Member) {
 	e.t.Helper()
-	if status, err := m.Process.Status(e.t.Context()); err != nil || status != 0 {
+	if status, err := m.Process.ExitStatus(e.t.Context()); err != nil || status != 0 {
 		e.t.Fatalf("member %d after SIGTERM: exit status %d, %v; want 0", m.ID, status, err)
 	}
 }
 
-// Addresses returns the members' addresses for clients, beginning with that of first.
-func (e *Ensemble) Addresses(first *Member) []string {
+// ClientAddresses returns the members' addresses for clients, beginning with that of first.
+func (e *Ensemble) ClientAddresses(first *Member) []string {
 	addrs := []string{first.Clients}
 	for _, m := range e.Members {
 		if m != first {
@@ -307,7 +307,7 @@ var modeLine = regexp.MustCompile(`(?m)^Mode: (\w+)$`)
 
 // Mode returns the member's role from srvr; "" while it does not serve.
 func (m *Member) Mode() string {
-	match := modeLine.FindStringSubmatch(m.Word("srvr"))
+	match := modeLine.FindStringSubmatch(m.FourLetterWord("srvr"))
 	if match == nil {
 		return ""
 	}
@@ -333,8 +333,8 @@ func (m *Member) HTTP() (string, error) {
 // AnyHTTP are lines of zoo.cfg with which a member serves HTTP on a port that the system chooses.
 const AnyHTTP = "admin.serverPort=0\n"
 
-// Word returns the reply to a four-letter command, or "" if it did not come in time.
-func (m *Member) Word(word string) string {
+// FourLetterWord returns the reply to a four-letter command, or "" if it did not come in time.
+func (m *Member) FourLetterWord(word string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	text, err := target.Word(ctx, m.Clients, word)

@@ -39,7 +39,7 @@ type Process struct {
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Start runs cmd. The test fails if the process ends unexpectedly: see Tell and Forgive. A failed
+// Start runs cmd. The test fails if the process ends unexpectedly: see ExpectEnd and Forgive. A failed
 // test logs the result of printed. Call it only from the test's own goroutine.
 func Start(t *testing.T, name string, cmd *exec.Cmd, printed func() string) *Process {
 	t.Helper()
@@ -78,9 +78,9 @@ func Launch(name string, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Tell records that the process is expected to end from now on, unless it has ended before.
-func (p *Process) Tell() {
-	if p.Running() {
+// ExpectEnd records that the process is expected to end from now on, unless it has ended before.
+func (p *Process) ExpectEnd() {
+	if p.IsRunning() {
 		p.toldToEnd.Store(true)
 	}
 }
@@ -90,14 +90,14 @@ func (p *Process) Forgive() { p.toldToEnd.Store(true) }
 
 // Kill kills the process and its children with SIGKILL, and waits until it is gone.
 func (p *Process) Kill() {
-	p.Tell()
+	p.ExpectEnd()
 	_ = syscall.Kill(-p.Cmd.Process.Pid, syscall.SIGKILL) // fails if it has ended meanwhile
 	<-p.done
 }
 
-// Signal sends the process a signal that makes it end.
-func (p *Process) Signal(sig os.Signal) error {
-	p.Tell()
+// SendSignal sends the process a signal that makes it end.
+func (p *Process) SendSignal(sig os.Signal) error {
+	p.ExpectEnd()
 	if err := p.Cmd.Process.Signal(sig); err != nil {
 		return fmt.Errorf("signal %s: %w", p.Name, err)
 	}
@@ -129,12 +129,12 @@ func (p *Process) Continue() error {
 	return nil
 }
 
-// Status waits until the process, which is expected to end, is gone. It returns the exit status, or
+// ExitStatus waits until the process, which is expected to end, is gone. It returns the exit status, or
 // -1 if a signal ended it.
-func (p *Process) Status(ctx context.Context) (int, error) {
+func (p *Process) ExitStatus(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
-	p.Tell()
+	p.ExpectEnd()
 	select {
 	case <-p.done:
 		if exit := (*exec.ExitError)(nil); p.err != nil && !errors.As(p.err, &exit) {
@@ -146,8 +146,8 @@ func (p *Process) Status(ctx context.Context) (int, error) {
 	}
 }
 
-// Running reports whether the process is still running.
-func (p *Process) Running() bool {
+// IsRunning reports whether the process is still running.
+func (p *Process) IsRunning() bool {
 	select {
 	case <-p.done:
 		return false

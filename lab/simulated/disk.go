@@ -193,8 +193,8 @@ func (d *Disk) releaseLocked() {
 	}
 }
 
-// Stalled reports whether writes are held.
-func (d *Disk) Stalled() bool {
+// IsStalled reports whether writes are held.
+func (d *Disk) IsStalled() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.stalled != nil
@@ -223,11 +223,11 @@ func (d *Disk) FailReadAt(n int, what Reads) {
 	d.readAt[what] = n
 }
 
-// Fill makes all writes fail until Free, because the disk is full.
-func (d *Disk) Fill() { d.setFull(true) }
+// FillUp makes all writes fail until Free, because the disk is full.
+func (d *Disk) FillUp() { d.setFull(true) }
 
-// Free ends Fill.
-func (d *Disk) Free() { d.setFull(false) }
+// FreeSpace ends Fill.
+func (d *Disk) FreeSpace() { d.setFull(false) }
 
 func (d *Disk) setFull(full bool) {
 	d.mu.Lock()
@@ -275,16 +275,16 @@ func (d *Disk) Append(logs ...raft.Log) {
 	d.data.appendLogs(logs)
 }
 
-// Last returns the index of the last entry of the log, or 0.
-func (d *Disk) Last() uint64 {
+// LastIndex returns the index of the last entry of the log, or 0.
+func (d *Disk) LastIndex() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.data.last
 }
 
-// Longer reports whether the log is longer than another disk's, in the order by which votes are given: by the term of the last
+// IsLonger reports whether the log is longer than another disk's, in the order by which votes are given: by the term of the last
 // entry, and then by its index. The entries in a snapshot count.
-func (d *Disk) Longer(than *Disk) bool {
+func (d *Disk) IsLonger(than *Disk) bool {
 	term, index := d.lastEntry()
 	otherTerm, otherIndex := than.lastEntry()
 	return term > otherTerm || term == otherTerm && index > otherIndex

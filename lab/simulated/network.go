@@ -28,15 +28,15 @@ func NoAddress(_ context.Context, host string) ([]netip.Addr, error) {
 //
 //   - Cut, Block, Reset, Kill: connections are reset, and bytes in flight are lost. New ones wait until they are
 //     given up (Cut), are refused (Block, Kill), or are accepted (Reset).
-//   - Hang: nothing arrives, and neither side is notified, until Flow. Then everything arrives in
+//   - Hang: nothing arrives, and neither side is notified, until EndHang. Then everything arrives in
 //     order, as TCP resends what was lost.
-//   - Slow: everything takes longer.
+//   - DelayBy: everything takes longer.
 //   - Lose: packets are lost, and TCP sends them again after longer and longer timeouts.
-//   - Narrow: only so many bytes arrive per second, on all connections together.
+//   - LimitRate: only so many bytes arrive per second, on all connections together.
 //   - Orphan: one side has lost its connections and knows it; the other side still reads what was
 //     sent on them.
 //   - Forget: connections are dead, and neither side is notified. New ones can be made.
-//   - Flip: one bit of what is sent is another one when it arrives.
+//   - FlipBit: one bit of what is sent is another one when it arrives.
 //   - Drop: the same as Forget, and attempts to make new ones wait until they are given up.
 //
 // It is safe for concurrent use.
@@ -213,7 +213,7 @@ func (n *Network) Forget(from uint32, addr string) {
 }
 
 // Drop forgets the connections of one host to an address, and makes attempts to open new ones wait
-// until Undrop. Drops are counted.
+// until EndDrop. Drops are counted.
 func (n *Network) Drop(from uint32, addr string) {
 	n.mu.Lock()
 	n.dropped[route{from, addr}]++
@@ -221,8 +221,8 @@ func (n *Network) Drop(from uint32, addr string) {
 	n.Forget(from, addr)
 }
 
-// Undrop ends one Drop. The connections stay dead.
-func (n *Network) Undrop(from uint32, addr string) {
+// EndDrop ends one Drop. The connections stay dead.
+func (n *Network) EndDrop(from uint32, addr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dropped[route{from, addr}]--
@@ -245,12 +245,12 @@ func (n *Network) Unblock(from uint32, addr string) {
 	n.blocked[route{from, addr}]--
 }
 
-// Hang holds what one host sends to the other until Flow. Hangs are counted. No connection between
+// Hang holds what one host sends to the other until EndHang. Hangs are counted. No connection between
 // the two can be made while either direction hangs.
 func (n *Network) Hang(from, to uint32) { n.adjustHangs(from, to, 1) }
 
-// Flow ends one Hang.
-func (n *Network) Flow(from, to uint32) { n.adjustHangs(from, to, -1) }
+// EndHang ends one Hang.
+func (n *Network) EndHang(from, to uint32) { n.adjustHangs(from, to, -1) }
 
 func (n *Network) adjustHangs(from, to uint32, by int) {
 	way := [2]uint32{from, to}
@@ -272,8 +272,8 @@ func (n *Network) wakeDialers() {
 	n.changed = make(chan struct{})
 }
 
-// Slow delays everything that one host sends to the other; a delay of 0 ends it.
-func (n *Network) Slow(from, to uint32, by time.Duration) {
+// DelayBy delays everything that one host sends to the other; a delay of 0 ends it.
+func (n *Network) DelayBy(from, to uint32, by time.Duration) {
 	n.mu.Lock()
 	n.slow[[2]uint32{from, to}] = by
 	n.mu.Unlock()
@@ -282,9 +282,9 @@ func (n *Network) Slow(from, to uint32, by time.Duration) {
 	}
 }
 
-// Narrow limits how many bytes a second one host sends to the other, on all connections together.
+// LimitRate limits how many bytes a second one host sends to the other, on all connections together.
 // They pass in the order in which they are sent. A rate of 0 ends it.
-func (n *Network) Narrow(from, to uint32, rate int) {
+func (n *Network) LimitRate(from, to uint32, rate int) {
 	var s *narrowLink
 	if rate > 0 {
 		s = &narrowLink{rate: rate}
@@ -297,16 +297,16 @@ func (n *Network) Narrow(from, to uint32, rate int) {
 	}
 }
 
-// Flip changes one bit of the n-th byte that one host sends to the other from now on, on whatever connection that is.
-func (n *Network) Flip(from, to uint32, at int) {
+// FlipBit changes one bit of the n-th byte that one host sends to the other from now on, on whatever connection that is.
+func (n *Network) FlipBit(from, to uint32, at int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.flips[[2]uint32{from, to}] = at
 }
 
-// Flipped returns the number of flipped bits, the number of connections that carried them and are still open where
+// FlippedBits returns the number of flipped bits, the number of connections that carried them and are still open where
 // they arrived, and the number of those whose other end cannot know it yet.
-func (n *Network) Flipped() (bits, open, early int) {
+func (n *Network) FlippedBits() (bits, open, early int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, sent := range n.spoilt {

@@ -53,7 +53,7 @@ func TestCloseWhileTheLinkHangs(t *testing.T) {
 		if got, err := readWithin(theirs, time.Minute); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("read %q, %v while the link hangs, want nothing", got, err)
 		}
-		n.Flow(1, 2)
+		n.EndHang(1, 2)
 		if got, err := readWithin(theirs, time.Minute); got != "last" || err != nil {
 			t.Fatalf("read %q, %v once the link flows, want what was sent", got, err)
 		}
@@ -69,13 +69,13 @@ func TestHangAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNetwork()
 		ours, theirs := dialed(t, n)
-		n.Slow(1, 2, time.Second)
+		n.DelayBy(1, 2, time.Second)
 		_ = ours.Close()
 		n.Hang(1, 2)
 		if got, err := readWithin(theirs, time.Minute); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("read %q, %v while the link hangs, want nothing", got, err)
 		}
-		n.Flow(1, 2)
+		n.EndHang(1, 2)
 		if got, err := readWithin(theirs, time.Minute); !errors.Is(err, io.EOF) {
 			t.Fatalf("read %q, %v once the link flows, want the end", got, err)
 		}
@@ -87,8 +87,8 @@ func TestWriteToClosedBeforeTheEndHasCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNetwork()
 		ours, theirs := dialed(t, n)
-		n.Slow(1, 2, time.Second)
-		n.Slow(2, 1, time.Second)
+		n.DelayBy(1, 2, time.Second)
+		n.DelayBy(2, 1, time.Second)
 		if _, err := theirs.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestWriteToClosedWhileTheWayHangs(t *testing.T) {
 		if _, err := ours.Write([]byte("x")); err != nil {
 			t.Fatalf("write: %v while the link hangs, want success", err)
 		}
-		n.Flow(1, 2)
+		n.EndHang(1, 2)
 		if _, err := ours.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
 			t.Fatalf("write: %v once the link flows, want %v", err, syscall.EPIPE)
 		}

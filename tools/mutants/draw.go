@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// draw draws n faults from the packages, by seed: first a kind, then a place. It draws
+// drawFaults draws n faults from the packages, by seed: first a kind, then a place. It draws
 // only faults with which the code compiles, and at most one for each line, unless crowded allows more.
-func (t *tree) draw(packages []string, n int, seed uint64, crowded bool) ([]*mutant, error) {
+func (t *tree) drawFaults(packages []string, n int, seed uint64, crowded bool) ([]*mutant, error) {
 	places := map[string][]*mutant{}
 	for _, path := range packages {
-		s, err := t.source(path)
+		s, err := t.readSource(path)
 		if err != nil {
 			return nil, err
 		}
-		for _, m := range t.find(s) {
+		for _, m := range t.findFaults(s) {
 			places[m.kind] = append(places[m.kind], m)
 		}
 	}
@@ -56,7 +56,7 @@ func (t *tree) draw(packages []string, n int, seed uint64, crowded bool) ([]*mut
 // behind its switch.
 func (t *tree) compiles(m *mutant, drawn []*mutant) bool {
 	s := t.parsed[m.pkg]
-	if _, err := t.check(s, map[string]string{m.file.path: m.plain()}, nil); err != nil {
+	if _, err := t.checkTypes(s, map[string]string{m.file.path: m.faultyText()}, nil); err != nil {
 		return false
 	}
 	together := []*mutant{m}
@@ -66,7 +66,7 @@ func (t *tree) compiles(m *mutant, drawn []*mutant) bool {
 		}
 	}
 	slices.SortFunc(together, func(a, b *mutant) int { return cmp.Compare(a.number, b.number) })
-	_, err := t.check(s, guarded(s, together), nil)
+	_, err := t.checkTypes(s, guardPackage(s, together), nil)
 	return err == nil
 }
 

@@ -41,8 +41,8 @@ type finder struct {
 	found   []*mutant
 }
 
-// find returns all faults for which the package has a place. Whether they compile is not checked.
-func (t *tree) find(s *source) (found []*mutant) {
+// findFaults returns all faults for which the package has a place. Whether they compile is not checked.
+func (t *tree) findFaults(s *source) (found []*mutant) {
 	for _, f := range s.files {
 		if ast.IsGenerated(f.ast) {
 			continue
@@ -73,21 +73,21 @@ func (f *finder) visit(n ast.Node) bool {
 	}
 	f.stack = append(f.stack, n)
 	if e, ok := n.(ast.Expr); ok {
-		f.expression(e)
+		f.findInExpression(e)
 	}
 	switch n := n.(type) {
 	case *ast.IfStmt:
-		f.condition(n.Cond)
+		f.findInCondition(n.Cond)
 	case *ast.CaseClause:
 		for _, e := range n.List {
-			f.condition(e)
+			f.findInCondition(e)
 		}
 	case *ast.CallExpr:
-		f.arguments(n)
+		f.findArguments(n)
 	case *ast.CompositeLit:
-		f.fields(n)
+		f.findFields(n)
 	case ast.Stmt:
-		f.statement(n)
+		f.findInStatement(n)
 	}
 	return true
 }
@@ -123,13 +123,13 @@ func (f *finder) isCapacity(n ast.Node) bool {
 }
 
 func (f *finder) isMake(call *ast.CallExpr) bool {
-	b, ok := f.callee(call).(*types.Builtin)
+	b, ok := f.calledObject(call).(*types.Builtin)
 	return ok && b.Name() == "make"
 }
 
 // onlyText reports whether a call makes or writes texts for people.
 func (f *finder) onlyText(call *ast.CallExpr) bool {
-	callee := f.callee(call)
+	callee := f.calledObject(call)
 	if callee == nil {
 		return false
 	}
@@ -148,8 +148,8 @@ func (f *finder) onlyText(call *ast.CallExpr) bool {
 	}
 }
 
-// callee returns the function, method or builtin that is called, or nil if that is a value.
-func (f *finder) callee(call *ast.CallExpr) types.Object {
+// calledObject returns the function, method or builtin that is called, or nil if that is a value.
+func (f *finder) calledObject(call *ast.CallExpr) types.Object {
 	fun := ast.Unparen(call.Fun)
 	switch index := fun.(type) {
 	case *ast.IndexExpr:
@@ -173,28 +173,28 @@ func (f *finder) callee(call *ast.CallExpr) types.Object {
 	return nil
 }
 
-// add adds a fault at a node that consists of edits.
-func (f *finder) add(kind string, n ast.Node, edits ...edit) {
+// addFault adds a fault at a node that consists of edits.
+func (f *finder) addFault(kind string, n ast.Node, edits ...edit) {
 	f.found = append(f.found, &mutant{kind: kind, pkg: f.ImportPath, file: f.file, line: f.fset.Position(n.Pos()).Line, edits: edits})
 }
 
-// edit returns an edit that replaces n.
-func (f *finder) edit(n ast.Node, plain string, guarded form) edit {
-	return edit{f.offset(n.Pos()), f.offset(n.End()), plain, guarded}
+// replaceNode returns an edit that replaces n.
+func (f *finder) replaceNode(n ast.Node, plain string, guarded form) edit {
+	return edit{f.fileOffset(n.Pos()), f.fileOffset(n.End()), plain, guarded}
 }
 
-func (f *finder) offset(p token.Pos) int { return f.fset.Position(p).Offset }
+func (f *finder) fileOffset(p token.Pos) int { return f.fset.Position(p).Offset }
 
-func (f *finder) text(n ast.Node) string {
-	return string(f.file.text[f.offset(n.Pos()):f.offset(n.End())])
+func (f *finder) nodeText(n ast.Node) string {
+	return string(f.file.text[f.fileOffset(n.Pos()):f.fileOffset(n.End())])
 }
 
-// operand returns the text of an operand that may stand beside any operator.
-func (f *finder) operand(e ast.Expr) string {
+// operandText returns the text of an operand that may stand beside any operator.
+func (f *finder) operandText(e ast.Expr) string {
 	if _, binary := e.(*ast.BinaryExpr); binary {
-		return "(" + f.text(e) + ")"
+		return "(" + f.nodeText(e) + ")"
 	}
-	return f.text(e)
+	return f.nodeText(e)
 }
 
 // within returns a text that may stand where the expression is that is visited.
@@ -202,24 +202,24 @@ func (f *finder) within(text string) string {
 	if !strings.Contains(text, " ") {
 		return text
 	}
-	switch f.parent().(type) {
+	switch f.parentNode().(type) {
 	case *ast.BinaryExpr, *ast.UnaryExpr, *ast.SelectorExpr:
 		return "(" + text + ")"
 	}
 	return text
 }
 
-// parent returns the node of which the visited one is a part.
-func (f *finder) parent() ast.Node {
+// parentNode returns the node of which the visited one is a part.
+func (f *finder) parentNode() ast.Node {
 	if len(f.stack) < 2 {
 		return nil
 	}
 	return f.stack[len(f.stack)-2]
 }
 
-// listed reports whether the statement that is visited is one of a list, so that another may stand in its place.
-func (f *finder) listed(s ast.Stmt) bool {
-	switch p := f.parent().(type) {
+// isListed reports whether the statement that is visited is one of a list, so that another may stand in its place.
+func (f *finder) isListed(s ast.Stmt) bool {
+	switch p := f.parentNode().(type) {
 	case *ast.BlockStmt, *ast.CaseClause:
 		return true
 	case *ast.CommClause:
@@ -253,7 +253,7 @@ func (f *finder) typeName(t types.Type) string {
 // addValue adds a fault that replaces an expression by another one of its type.
 func (f *finder) addValue(kind string, e ast.Expr, fault string) {
 	if name := f.typeName(f.info.Types[e].Type); name != "" {
-		f.add(kind, e, f.edit(e, f.within(fault), value(name, fault)))
+		f.addFault(kind, e, f.replaceNode(e, f.within(fault), value(name, fault)))
 	}
 }
 
@@ -274,26 +274,26 @@ var opposite = map[token.Token]struct {
 	token.INC: {"arithmetic", token.DEC}, token.DEC: {"arithmetic", token.INC},
 }
 
-// expression finds the faults of an expression itself.
-func (f *finder) expression(e ast.Expr) {
+// findInExpression finds the faults of an expression itself.
+func (f *finder) findInExpression(e ast.Expr) {
 	if f.info.Types[e].Value != nil {
-		f.constant(e)
+		f.findInConstant(e)
 		return
 	}
 	switch e := e.(type) {
 	case *ast.BinaryExpr:
-		f.binary(e)
+		f.findInBinary(e)
 	case *ast.UnaryExpr:
 		if e.Op == token.NOT && !f.isCondition(e) {
-			f.add("negation", e, f.edit(e, f.text(e.X), negated))
+			f.addFault("negation", e, f.replaceNode(e, f.nodeText(e.X), negated))
 		}
 	case *ast.CallExpr:
-		if callee, ok := f.callee(e).(*types.Builtin); ok && (callee.Name() == "min" || callee.Name() == "max") {
+		if callee, ok := f.calledObject(e).(*types.Builtin); ok && (callee.Name() == "min" || callee.Name() == "max") {
 			to := map[string]string{"min": "max", "max": "min"}[callee.Name()]
-			f.addValue("minimum", e, to+strings.TrimPrefix(f.text(e), callee.Name()))
+			f.addValue("minimum", e, to+strings.TrimPrefix(f.nodeText(e), callee.Name()))
 		}
 		if f.isError(e) && f.inValue() {
-			f.add("error", e, f.edit(e, "error(nil)", value("error", "nil")))
+			f.addFault("error", e, f.replaceNode(e, "error(nil)", value("error", "nil")))
 		}
 	}
 }
@@ -306,19 +306,19 @@ func (f *finder) isError(call *ast.CallExpr) bool {
 
 // inValue reports whether something uses the value of the expression that is visited.
 func (f *finder) inValue() bool {
-	switch f.parent().(type) {
+	switch f.parentNode().(type) {
 	case *ast.ExprStmt, *ast.DeferStmt, *ast.GoStmt:
 		return false
 	}
 	return true
 }
 
-func (f *finder) binary(e *ast.BinaryExpr) {
+func (f *finder) findInBinary(e *ast.BinaryExpr) {
 	against, ok := opposite[e.Op]
 	if !ok || f.withNil(e) {
 		return
 	}
-	fault := f.operand(e.X) + " " + against.to.String() + " " + f.operand(e.Y)
+	fault := f.operandText(e.X) + " " + against.to.String() + " " + f.operandText(e.Y)
 	switch against.kind {
 	case "arithmetic":
 		if basic, ok := f.info.Types[e].Type.Underlying().(*types.Basic); ok && basic.Info()&types.IsNumeric != 0 {
@@ -327,14 +327,14 @@ func (f *finder) binary(e *ast.BinaryExpr) {
 		return
 	case "equality":
 		if !f.isCondition(e) { // else it is its negation
-			f.add("equality", e, f.edit(e, f.within(fault), either(fault)))
+			f.addFault("equality", e, f.replaceNode(e, f.within(fault), either(fault)))
 		}
 		return
 	}
-	f.add(against.kind, e, f.edit(e, f.within(fault), either(fault)))
+	f.addFault(against.kind, e, f.replaceNode(e, f.within(fault), either(fault)))
 	if against.kind == "logic" {
 		for _, kept := range []ast.Expr{e.X, e.Y} {
-			f.add("operand", e, f.edit(e, f.within(f.text(kept)), either(f.text(kept))))
+			f.addFault("operand", e, f.replaceNode(e, f.within(f.nodeText(kept)), either(f.nodeText(kept))))
 		}
 	}
 }
@@ -347,7 +347,7 @@ func (f *finder) withNil(e ast.Expr) bool {
 
 // isCondition reports whether the expression that is visited is a condition of an if or a case.
 func (f *finder) isCondition(e ast.Expr) bool {
-	switch p := f.parent().(type) {
+	switch p := f.parentNode().(type) {
 	case *ast.IfStmt:
 		return p.Cond == e
 	case *ast.CaseClause:
@@ -356,24 +356,24 @@ func (f *finder) isCondition(e ast.Expr) bool {
 	return false
 }
 
-// condition finds the faults of the condition of an if or a case.
-func (f *finder) condition(e ast.Expr) {
+// findInCondition finds the faults of the condition of an if or a case.
+func (f *finder) findInCondition(e ast.Expr) {
 	t := f.info.Types[e]
 	if basic, ok := t.Type.Underlying().(*types.Basic); t.Value != nil || !ok || basic.Info()&types.IsBoolean == 0 {
 		return
 	}
-	f.add("skipped", e, f.edit(e, "false", never))
+	f.addFault("skipped", e, f.replaceNode(e, "false", never))
 	if !f.withNil(e) {
-		f.add("negation", e, f.edit(e, "!("+f.text(e)+")", negated))
+		f.addFault("negation", e, f.replaceNode(e, "!("+f.nodeText(e)+")", negated))
 	}
 }
 
-// constant finds the faults of a constant that is not part of another one.
-func (f *finder) constant(e ast.Expr) {
-	if p, ok := f.parent().(ast.Expr); ok && f.info.Types[p].Value != nil {
+// findInConstant finds the faults of a constant that is not part of another one.
+func (f *finder) findInConstant(e ast.Expr) {
+	if p, ok := f.parentNode().(ast.Expr); ok && f.info.Types[p].Value != nil {
 		return
 	}
-	switch p := f.parent().(type) {
+	switch p := f.parentNode().(type) {
 	case *ast.ArrayType:
 		return // a length is part of a type
 	case *ast.CallExpr:
@@ -387,9 +387,9 @@ func (f *finder) constant(e ast.Expr) {
 	case !ok:
 	case basic.Info()&types.IsBoolean != 0:
 		if constant.BoolVal(t.Value) {
-			f.add("boolean", e, f.edit(e, f.within("false"), negated))
+			f.addFault("boolean", e, f.replaceNode(e, f.within("false"), negated))
 		} else {
-			f.add("boolean", e, f.edit(e, f.within("true"), negated))
+			f.addFault("boolean", e, f.replaceNode(e, f.within("true"), negated))
 		}
 	case basic.Info()&types.IsNumeric != 0:
 		f.addValue("constant", e, f.otherNumber(e, t.Value))
@@ -405,7 +405,7 @@ func (f *finder) otherNumber(e ast.Expr, v constant.Value) string {
 			n, _ := constant.Int64Val(v)
 			return fmt.Sprintf("%d", n+1) + strings.TrimLeft(literal.Value, "0123456789abcdefABCDEFxXoO_'\\")
 		}
-		return f.operand(e) + " + 1"
+		return f.operandText(e) + " + 1"
 	}
-	return f.operand(e) + " * 2"
+	return f.operandText(e) + " * 2"
 }

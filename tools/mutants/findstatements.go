@@ -9,51 +9,51 @@ import (
 	"strings"
 )
 
-// statement finds the faults of a statement in a list.
-func (f *finder) statement(s ast.Stmt) {
-	if !f.listed(s) {
+// findInStatement finds the faults of a statement in a list.
+func (f *finder) findInStatement(s ast.Stmt) {
+	if !f.isListed(s) {
 		return
 	}
 	switch s := s.(type) {
 	case *ast.ExprStmt:
-		if call, ok := s.X.(*ast.CallExpr); ok && !f.onlyText(call) && !f.unseen(call) {
-			f.skip("call", s)
+		if call, ok := s.X.(*ast.CallExpr); ok && !f.onlyText(call) && !f.isUnseen(call) {
+			f.addSkip("call", s)
 		}
 	case *ast.SendStmt:
-		f.skip("call", s)
+		f.addSkip("call", s)
 	case *ast.DeferStmt:
-		if !f.unseen(s.Call) {
-			f.skip("call", s)
+		if !f.isUnseen(s.Call) {
+			f.addSkip("call", s)
 		}
 	case *ast.GoStmt:
-		f.skip("call", s)
+		f.addSkip("call", s)
 	case *ast.AssignStmt:
-		f.assignment(s)
+		f.findInAssignment(s)
 	case *ast.IncDecStmt:
-		f.skip("assignment", s)
-		to := f.text(s.X) + opposite[s.Tok].to.String()
-		f.add("arithmetic", s, f.edit(s, to, instead(to)))
+		f.addSkip("assignment", s)
+		to := f.nodeText(s.X) + opposite[s.Tok].to.String()
+		f.addFault("arithmetic", s, f.replaceNode(s, to, instead(to)))
 	case *ast.BranchStmt:
 		if s.Tok != token.FALLTHROUGH {
-			f.skip("jump", s)
+			f.addSkip("jump", s)
 		}
 	case *ast.ReturnStmt:
-		f.returns(s)
+		f.findInReturn(s)
 	}
 }
 
-// skip adds a fault that leaves a statement out.
-func (f *finder) skip(kind string, s ast.Stmt) { f.add(kind, s, f.edit(s, "", skipped)) }
+// addSkip adds a fault that leaves a statement out.
+func (f *finder) addSkip(kind string, s ast.Stmt) { f.addFault(kind, s, f.replaceNode(s, "", skipped)) }
 
 // unseenNames are calls without which a program stops at once, or does the same at another cost.
 var unseenNames = []string{"Lock", "Unlock", "RLock", "RUnlock", "Grow", "KeepAlive", "Helper"}
 
-func (f *finder) unseen(call *ast.CallExpr) bool {
-	callee := f.callee(call)
+func (f *finder) isUnseen(call *ast.CallExpr) bool {
+	callee := f.calledObject(call)
 	return callee != nil && slices.Contains(unseenNames, callee.Name())
 }
 
-func (f *finder) assignment(s *ast.AssignStmt) {
+func (f *finder) findInAssignment(s *ast.AssignStmt) {
 	if s.Tok == token.DEFINE {
 		return
 	}
@@ -62,17 +62,17 @@ func (f *finder) assignment(s *ast.AssignStmt) {
 			return
 		}
 	}
-	f.skip("assignment", s)
+	f.addSkip("assignment", s)
 	against, ok := opposite[s.Tok]
 	if basic, numeric := f.info.Types[s.Lhs[0]].Type.Underlying().(*types.Basic); ok && numeric && basic.Info()&types.IsNumeric != 0 {
-		to := f.text(s.Lhs[0]) + " " + against.to.String() + " " + f.text(s.Rhs[0])
-		f.add("arithmetic", s, f.edit(s, to, instead(to)))
+		to := f.nodeText(s.Lhs[0]) + " " + against.to.String() + " " + f.nodeText(s.Rhs[0])
+		f.addFault("arithmetic", s, f.replaceNode(s, to, instead(to)))
 	}
 }
 
-// returns finds the faults of a return: it is left out, or its error is lost.
-func (f *finder) returns(s *ast.ReturnStmt) {
-	f.skip("jump", s)
+// findInReturn finds the faults of a return: it is left out, or its error is lost.
+func (f *finder) findInReturn(s *ast.ReturnStmt) {
+	f.addSkip("jump", s)
 	if len(s.Results) == 0 {
 		return
 	}
@@ -83,28 +83,28 @@ func (f *finder) returns(s *ast.ReturnStmt) {
 	}
 	var texts []string
 	for _, r := range s.Results[:len(s.Results)-1] {
-		texts = append(texts, f.text(r))
+		texts = append(texts, f.nodeText(r))
 	}
 	lost := "return " + strings.Join(append(texts, "nil"), ", ")
-	f.add("lost error", s, f.edit(s, lost, first(lost)))
+	f.addFault("lost error", s, f.replaceNode(s, lost, first(lost)))
 }
 
 // anyOrder are functions whose arguments may change places.
 var anyOrder = []string{"min", "max", "Join", "Equal", "EqualFold", "ConstantTimeCompare", "append"}
 
-// arguments finds arguments of one type, beside each other, that are simple enough to change places.
-func (f *finder) arguments(call *ast.CallExpr) {
-	if callee := f.callee(call); call.Ellipsis.IsValid() || callee != nil && (slices.Contains(anyOrder, callee.Name()) || isText(callee)) {
+// findArguments finds arguments of one type, beside each other, that are simple enough to change places.
+func (f *finder) findArguments(call *ast.CallExpr) {
+	if callee := f.calledObject(call); call.Ellipsis.IsValid() || callee != nil && (slices.Contains(anyOrder, callee.Name()) || isText(callee)) {
 		return
 	}
 	for i := range len(call.Args) - 1 {
 		a, b := call.Args[i], call.Args[i+1]
 		ta, tb := f.info.Types[a].Type, f.info.Types[b].Type
-		if ta == nil || tb == nil || !types.Identical(ta, tb) || !f.simple(a) || !f.simple(b) || f.text(a) == f.text(b) {
+		if ta == nil || tb == nil || !types.Identical(ta, tb) || !f.isSimple(a) || !f.isSimple(b) || f.nodeText(a) == f.nodeText(b) {
 			continue
 		}
 		if name := f.typeName(ta); name != "" {
-			f.add("swap", call, f.edit(a, f.text(b), value(name, f.text(b))), f.edit(b, f.text(a), value(name, f.text(a))))
+			f.addFault("swap", call, f.replaceNode(a, f.nodeText(b), value(name, f.nodeText(b))), f.replaceNode(b, f.nodeText(a), value(name, f.nodeText(a))))
 		}
 	}
 }
@@ -112,22 +112,22 @@ func (f *finder) arguments(call *ast.CallExpr) {
 // isText reports whether a function formats text for people.
 func isText(callee types.Object) bool { return callee.Pkg() != nil && callee.Pkg().Path() == "fmt" }
 
-// simple reports whether an expression only names a value.
-func (f *finder) simple(e ast.Expr) bool {
+// isSimple reports whether an expression only names a value.
+func (f *finder) isSimple(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.Ident:
 		return !f.info.Types[e].IsNil()
 	case *ast.SelectorExpr:
-		return f.simple(e.X)
+		return f.isSimple(e.X)
 	case *ast.BasicLit:
 		return true
 	}
 	return false
 }
 
-// fields finds the fields of a struct that may be left out. Constant texts and logs are for people, and a field that is
+// findFields finds the fields of a struct that may be left out. Constant texts and logs are for people, and a field that is
 // zero anyway cannot be missed.
-func (f *finder) fields(lit *ast.CompositeLit) {
+func (f *finder) findFields(lit *ast.CompositeLit) {
 	t := f.info.Types[lit].Type
 	if pointer, ok := t.Underlying().(*types.Pointer); ok {
 		t = pointer.Elem()
@@ -150,7 +150,7 @@ func (f *finder) fields(lit *ast.CompositeLit) {
 		}
 		if name := f.typeName(f.info.Uses[key].Type()); name != "" && !strings.HasSuffix(name, "slog.Logger") {
 			zero := "*new(" + name + ")"
-			f.add("field", pair, f.edit(pair.Value, zero, value(name, zero)))
+			f.addFault("field", pair, f.replaceNode(pair.Value, zero, value(name, zero)))
 		}
 	}
 }

@@ -58,8 +58,8 @@ func first(fault string) form {
 	return func(on, original string) string { return "if " + on + " { " + fault + " }; " + original }
 }
 
-// plain returns the file's text with the fault in it.
-func (m *mutant) plain() string {
+// faultyText returns the file's text with the fault in it.
+func (m *mutant) faultyText() string {
 	edits := slices.SortedFunc(slices.Values(m.edits), func(a, b edit) int { return cmp.Compare(b.from, a.from) })
 	text := string(m.file.text)
 	for _, e := range edits {
@@ -68,9 +68,9 @@ func (m *mutant) plain() string {
 	return text
 }
 
-// lines returns the lines that the fault changes, before and after, without the space around them.
-func (m *mutant) lines() (before, after string) {
-	text, changed := string(m.file.text), m.plain()
+// changedLines returns the lines that the fault changes, before and after, without the space around them.
+func (m *mutant) changedLines() (before, after string) {
+	text, changed := string(m.file.text), m.faultyText()
 	from, to := len(text), 0
 	for _, e := range m.edits {
 		from, to = min(from, e.from), max(to, e.to)
@@ -95,8 +95,8 @@ func oneLine(text string) string {
 	return text
 }
 
-// guard returns the file's text with all of the mutants, each of which mutantOn switches.
-func guard(f *file, mutants []*mutant) string {
+// withMutants returns the file's text with all of the mutants, each of which mutantOn switches.
+func withMutants(f *file, mutants []*mutant) string {
 	var places []place
 	for _, m := range mutants {
 		for _, e := range m.edits {
@@ -105,7 +105,7 @@ func guard(f *file, mutants []*mutant) string {
 	}
 	// Outer places come first, and of the same place the one that was drawn first.
 	slices.SortStableFunc(places, func(a, b place) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to)) })
-	text, rest := fill(string(f.text), 0, len(f.text), places)
+	text, rest := fillPlaces(string(f.text), 0, len(f.text), places)
 	if len(rest) > 0 {
 		panic(fmt.Sprintf("%s: places overlap at %d", f.name, rest[0].from))
 	}
@@ -118,14 +118,14 @@ type place struct {
 	on string
 }
 
-// fill returns the text between the offsets from and to with its places filled in, and the places after it.
-func fill(text string, from, to int, places []place) (string, []place) {
+// fillPlaces returns the text between the offsets from and to with its places filled in, and the places after it.
+func fillPlaces(text string, from, to int, places []place) (string, []place) {
 	var b strings.Builder
 	for len(places) > 0 && places[0].from >= from && places[0].to <= to {
 		p := places[0]
 		b.WriteString(text[from:p.from])
 		var inner string
-		inner, places = fill(text, p.from, p.to, places[1:])
+		inner, places = fillPlaces(text, p.from, p.to, places[1:])
 		b.WriteString(p.guarded(p.on, inner))
 		from = p.to
 	}
@@ -177,8 +177,8 @@ func mutantReached(n int) bool {
 }
 `
 
-// guarded returns the texts of a package with mutants, by the paths of their files.
-func guarded(s *source, mutants []*mutant) map[string]string {
+// guardPackage returns the texts of a package with mutants, by the paths of their files.
+func guardPackage(s *source, mutants []*mutant) map[string]string {
 	last := 0
 	for _, m := range mutants {
 		last = max(last, m.number)
@@ -192,7 +192,7 @@ func guarded(s *source, mutants []*mutant) map[string]string {
 			}
 		}
 		if len(here) > 0 {
-			texts[f.path] = guard(f, here)
+			texts[f.path] = withMutants(f, here)
 		}
 	}
 	return texts

@@ -61,7 +61,7 @@ func TestWhatNoticesAFault(t *testing.T) {
 // The processes that a test has started end with it, so that they take nothing from the faults after it.
 func TestProcessesEndWithTheirTest(t *testing.T) {
 	b, bin := script(t, "sleep 300 >/dev/null 2>&1 & echo $! >pid\n")
-	if _, err := b.run(bin, time.Minute, nil); err != nil {
+	if _, err := b.runBinary(bin, time.Minute, nil); err != nil {
 		t.Fatal(err)
 	}
 	pid, err := os.ReadFile(filepath.Join(bin.dir, "pid"))
@@ -92,17 +92,17 @@ func sampleProgram(t *testing.T) *tree {
 func TestSeedNamesTheDraw(t *testing.T) {
 	draw := func(seed uint64) (places []string) {
 		p := sampleProgram(t)
-		packages, err := p.production(nil)
+		packages, err := p.productionPackages(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		drawn, err := p.draw(packages, 10, seed, false)
+		drawn, err := p.drawFaults(packages, 10, seed, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		lines := map[string]bool{}
 		for _, m := range drawn {
-			_, after := m.lines()
+			_, after := m.changedLines()
 			places = append(places, m.kind+" "+after)
 			line := fmt.Sprintf("%s:%d", m.file.name, m.line)
 			if lines[line] {
@@ -121,11 +121,11 @@ func TestSeedNamesTheDraw(t *testing.T) {
 // The sample program has a place for every kind of fault, so that testdata/survivors.txt judges all of them.
 func TestSampleProgramHasEveryKind(t *testing.T) {
 	p := sampleProgram(t)
-	s, err := p.source("program/shop")
+	s, err := p.readSource("program/shop")
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := p.find(s)
+	found := p.findFaults(s)
 	for _, kind := range kinds {
 		if !slices.ContainsFunc(found, func(m *mutant) bool { return m.kind == kind }) {
 			t.Errorf("no place for a fault of kind %s", kind)
@@ -140,7 +140,7 @@ func TestFaultsInsideOneAnother(t *testing.T) {
 		from := bytes.Index(f.text, []byte(part))
 		return &mutant{number: number, file: f, edits: []edit{{from: from, to: from + len(part), guarded: guarded}}}
 	}
-	got := guard(f, []*mutant{at(1, "b < 1", either("b <= 1")), at(2, "a && b < 1", never), at(3, "c()", skipped), at(4, "a && b < 1", negated), at(5, "a", never)})
+	got := withMutants(f, []*mutant{at(1, "b < 1", either("b <= 1")), at(2, "a && b < 1", never), at(3, "c()", skipped), at(4, "a && b < 1", negated), at(5, "a", never)})
 	const want = "if (!mutantOn(2) && ((mutantOn(4) != ((!mutantOn(5) && (a)) && (mutantOn(1) && (b <= 1) || !mutantOn(1) && (b < 1)))))) { if !mutantOn(3) { c() } }"
 	if got != want {
 		t.Errorf("guarded:\n%s\nwant\n%s", got, want)
@@ -155,11 +155,11 @@ func TestTesters(t *testing.T) {
 		"program/shop": {{"program/shop"}, {"program/till"}, {"program/integration"}},
 		"program/till": {{"program/till"}, nil, nil},
 	} {
-		if got := p.testers(path); !slices.EqualFunc(got[:], want[:], slices.Equal) {
+		if got := p.testersOf(path); !slices.EqualFunc(got[:], want[:], slices.Equal) {
 			t.Errorf("%s: tests of %v, want %v", path, got, want)
 		}
 	}
-	if _, err := p.production([]string{"nothing"}); err == nil || !strings.Contains(err.Error(), "such as quorum/trust") {
+	if _, err := p.productionPackages([]string{"nothing"}); err == nil || !strings.Contains(err.Error(), "such as quorum/trust") {
 		t.Errorf("a package that does not exist: %v", err)
 	}
 }
@@ -182,7 +182,7 @@ func TestTestersOfRecipes(t *testing.T) {
 		"m/client/lock": {{"m/client/lock", "m/integration/recipes"}, nil, nil},
 		"m/cmd/program": {{"m/cmd/program"}, nil, {"m/integration"}},
 	} {
-		if got := p.testers(path); !slices.EqualFunc(got[:], want[:], slices.Equal) {
+		if got := p.testersOf(path); !slices.EqualFunc(got[:], want[:], slices.Equal) {
 			t.Errorf("%s: tests of %v, want %v", path, got, want)
 		}
 	}

@@ -36,11 +36,11 @@ func main() {
 	var err error
 	if *playNamed {
 		p := playing{named: drawNamed(someNamed(named, flag.Args()), *n, *seed), workers: *workers, limit: playLimit, out: os.Stdout}
-		err = p.play(".")
+		err = p.playAll(".")
 	} else {
-		s := sample{n: cmp.Or(*n, 200), seed: *seed, workers: *workers, packages: flag.Args(), limits: usual(), list: *list, own: *own, out: os.Stdout}
+		s := sample{n: cmp.Or(*n, 200), seed: *seed, workers: *workers, packages: flag.Args(), limits: usualLimits(), list: *list, own: *own, out: os.Stdout}
 		var caught float64
-		if caught, err = s.take("."); err == nil && caught < *atLeast {
+		if caught, err = s.takeSample("."); err == nil && caught < *atLeast {
 			err = fmt.Errorf("the tests notice %.1f %% of the faults, want at least %.1f %%", caught, *atLeast)
 		}
 	}
@@ -63,19 +63,19 @@ type sample struct {
 	out      io.Writer
 }
 
-// take draws the sample from the tree in dir, judges it, and prints what the tests notice. It returns the percentage.
-func (s *sample) take(dir string) (percent float64, err error) {
+// takeSample draws the sample from the tree in dir, judges it, and prints what the tests notice. It returns the percentage.
+func (s *sample) takeSample(dir string) (percent float64, err error) {
 	start := time.Now()
 	fmt.Fprintf(s.out, "%d faults, seed %d\n", s.n, s.seed)
 	t, err := readTree(dir)
 	if err != nil {
 		return 0, err
 	}
-	packages, err := t.production(s.packages)
+	packages, err := t.productionPackages(s.packages)
 	if err != nil {
 		return 0, err
 	}
-	drawn, err := t.draw(packages, s.n, s.seed, s.crowded)
+	drawn, err := t.drawFaults(packages, s.n, s.seed, s.crowded)
 	if err != nil {
 		return 0, err
 	}
@@ -84,7 +84,7 @@ func (s *sample) take(dir string) (percent float64, err error) {
 	}
 	if s.list {
 		for _, m := range drawn {
-			s.print("drawn", m, "")
+			s.printFault("drawn", m, "")
 		}
 		return 100, nil
 	}
@@ -103,16 +103,16 @@ func (s *sample) take(dir string) (percent float64, err error) {
 		if s.own && stage > 0 {
 			break
 		}
-		if err := s.judge(b, drawn, stage, verdicts); err != nil {
+		if err := s.huntRemaining(b, drawn, stage, verdicts); err != nil {
 			return 0, err
 		}
 	}
 	fmt.Fprintf(s.out, "%v: judged\n", time.Since(start).Round(time.Second))
-	return s.report(b, drawn, verdicts), nil
+	return s.printReport(b, drawn, verdicts), nil
 }
 
-// judge hunts the faults that no test has noticed, several at a time, with the tests of a stage.
-func (s *sample) judge(b *bench, drawn []*mutant, stage int, verdicts []verdict) error {
+// huntRemaining hunts the faults that no test has noticed, several at a time, with the tests of a stage.
+func (s *sample) huntRemaining(b *bench, drawn []*mutant, stage int, verdicts []verdict) error {
 	var open []*mutant
 	packages := map[string]bool{}
 	for _, m := range drawn {
@@ -120,11 +120,11 @@ func (s *sample) judge(b *bench, drawn []*mutant, stage int, verdicts []verdict)
 			continue
 		}
 		open = append(open, m)
-		for _, path := range b.tree.testers(m.pkg)[stage] {
+		for _, path := range b.tree.testersOf(m.pkg)[stage] {
 			packages[path] = true
 		}
 	}
-	if err := b.build(packages); err != nil {
+	if err := b.buildTests(packages); err != nil {
 		return err
 	}
 	within := s.limits.others
@@ -132,34 +132,34 @@ func (s *sample) judge(b *bench, drawn []*mutant, stage int, verdicts []verdict)
 		within = 0
 	}
 	var mu sync.Mutex
-	b.parallel(len(open), func(i int) {
+	b.inParallel(len(open), func(i int) {
 		v := &verdicts[open[i].number-1]
-		b.hunt(open[i], b.tree.testers(open[i].pkg)[stage], within, v)
+		b.huntFault(open[i], b.tree.testersOf(open[i].pkg)[stage], within, v)
 		mu.Lock()
 		defer mu.Unlock()
 		took := v.took.Round(100 * time.Millisecond)
 		switch {
 		case v.hung:
-			s.print("caught", open[i], fmt.Sprintf("%s does not end, in %v", v.by, took))
+			s.printFault("caught", open[i], fmt.Sprintf("%s does not end, in %v", v.by, took))
 		case v.by != "":
-			s.print("caught", open[i], fmt.Sprintf("%s, in %v", v.by, took))
+			s.printFault("caught", open[i], fmt.Sprintf("%s, in %v", v.by, took))
 		default:
-			s.print("survives so far", open[i], fmt.Sprintf("%d of %d tests that come by, in %v", v.ran, v.reached, took))
+			s.printFault("survives so far", open[i], fmt.Sprintf("%d of %d tests that come by, in %v", v.ran, v.reached, took))
 		}
 	})
 	return nil
 }
 
-// print prints a fault with what is known about it.
-func (s *sample) print(what string, m *mutant, more string) {
-	before, after := m.lines()
+// printFault prints a fault with what is known about it.
+func (s *sample) printFault(what string, m *mutant, more string) {
+	before, after := m.changedLines()
 	fmt.Fprintf(s.out, "%s %s:%d (%s) %s\n  - %s\n  + %s\n", what, m.file.name, m.line, m.kind, more, before, after)
 }
 
 // tally counts the faults of a package or a kind.
 type tally struct{ all, caught, hung, unreached int }
 
-func (t *tally) count(v verdict) {
+func (t *tally) addVerdict(v verdict) {
 	t.all++
 	switch {
 	case v.by != "":
@@ -174,30 +174,30 @@ func (t *tally) count(v verdict) {
 
 func (t *tally) percent() float64 { return 100 * float64(t.caught) / float64(t.all) }
 
-// report prints the faults that survive and what the tests notice of each package and kind.
-func (s *sample) report(b *bench, drawn []*mutant, verdicts []verdict) (percent float64) {
+// printReport prints the faults that survive and what the tests notice of each package and kind.
+func (s *sample) printReport(b *bench, drawn []*mutant, verdicts []verdict) (percent float64) {
 	for _, path := range b.tree.order {
 		if bin := b.binaries[path]; bin != nil && len(bin.bad) > 0 {
-			fmt.Fprintf(s.out, "left out, because they fail without a fault or take longer than %v: %s %v\n", s.limits.longest, b.tree.short(path), bin.bad)
+			fmt.Fprintf(s.out, "left out, because they fail without a fault or take longer than %v: %s %v\n", s.limits.longest, b.tree.shortName(path), bin.bad)
 		}
 	}
 	total := &tally{}
 	rows := map[string]*tally{}
 	var names []string
 	for i, m := range drawn {
-		total.count(verdicts[i])
-		for _, name := range []string{"package " + b.tree.short(m.pkg), "kind " + m.kind} {
+		total.addVerdict(verdicts[i])
+		for _, name := range []string{"package " + b.tree.shortName(m.pkg), "kind " + m.kind} {
 			if rows[name] == nil {
 				rows[name] = &tally{}
 				names = append(names, name)
 			}
-			rows[name].count(verdicts[i])
+			rows[name].addVerdict(verdicts[i])
 		}
 	}
 	fmt.Fprintln(s.out)
 	for _, m := range slices.SortedFunc(slices.Values(drawn), byPlace) {
 		if v := verdicts[m.number-1]; v.by == "" {
-			s.print("survives", m, fmt.Sprintf("%d tests come by", v.reached))
+			s.printFault("survives", m, fmt.Sprintf("%d tests come by", v.reached))
 		}
 	}
 	slices.Sort(names)

@@ -22,7 +22,7 @@ func TestSurvivorsOfTheSampleProgram(t *testing.T) {
 	const all = 1000
 	var out bytes.Buffer
 	s := sample{n: all, seed: 1, workers: 2, limits: quickLimits(), crowded: true, out: &out}
-	if _, err := s.take("testdata/program"); err != nil {
+	if _, err := s.takeSample("testdata/program"); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	_, report, ok := strings.Cut(out.String(), "judged\n")

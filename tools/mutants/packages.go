@@ -105,24 +105,24 @@ var notProduction = []string{"integration", "ci", "tools", "proto", "lab/process
 // is a module of its own and must not need a server, so the tests of its recipes on a server are here.
 var unitTests = map[string][]string{"client": {"integration/recipes", "integration/recipes/schedules"}}
 
-// inside reports whether a package is in a directory, or in one of its directories. Both are relative to the root.
-func inside(name, directory string) bool {
+// isInside reports whether a package is in a directory, or in one of its directories. Both are relative to the root.
+func isInside(name, directory string) bool {
 	return name == directory || strings.HasPrefix(name, directory+"/")
 }
 
-// production returns the import paths of the packages whose code gets faults. Only names packages, relative to the root;
+// productionPackages returns the import paths of the packages whose code gets faults. Only names packages, relative to the root;
 // if it is empty, these are all packages with production code.
-func (t *tree) production(only []string) (paths []string, err error) {
+func (t *tree) productionPackages(only []string) (paths []string, err error) {
 	for _, name := range only {
-		if t.packages[t.path(name)] == nil {
+		if t.packages[t.importPath(name)] == nil {
 			return nil, fmt.Errorf("%s is not a package of %s; name it relative to the root, such as quorum/trust", name, t.module)
 		}
 	}
 	for _, path := range t.order {
-		name := t.short(path)
-		test := func(part string) bool { return inside(name, part) }
+		name := t.shortName(path)
+		test := func(part string) bool { return isInside(name, part) }
 		switch {
-		case len(only) > 0 && !slices.ContainsFunc(only, func(o string) bool { return t.path(o) == path }):
+		case len(only) > 0 && !slices.ContainsFunc(only, func(o string) bool { return t.importPath(o) == path }):
 		case len(only) == 0 && slices.ContainsFunc(notProduction, test):
 		case len(t.packages[path].GoFiles) > 0:
 			paths = append(paths, path)
@@ -131,8 +131,8 @@ func (t *tree) production(only []string) (paths []string, err error) {
 	return paths, nil
 }
 
-// path returns the import path of a package that is named relative to the root.
-func (t *tree) path(name string) string {
+// importPath returns the import path of a package that is named relative to the root.
+func (t *tree) importPath(name string) string {
 	name = strings.Trim(strings.TrimPrefix(filepath.ToSlash(filepath.Clean(name)), "./"), "/")
 	if name == "." || name == "" {
 		return t.module
@@ -140,18 +140,18 @@ func (t *tree) path(name string) string {
 	return t.module + "/" + name
 }
 
-// short returns the name of a package relative to the root.
-func (t *tree) short(path string) string {
+// shortName returns the name of a package relative to the root.
+func (t *tree) shortName(path string) string {
 	if path == t.module {
 		return "."
 	}
 	return strings.TrimPrefix(path, t.module+"/")
 }
 
-// testers returns the packages whose tests may notice a fault in the package, in the order in which they run:
+// testersOf returns the packages whose tests may notice a fault in the package, in the order in which they run:
 // itself and its unit tests in integration, then those that import it, and integration at last.
-func (t *tree) testers(path string) (stages [3][]string) {
-	last := t.path("integration")
+func (t *tree) testersOf(path string) (stages [3][]string) {
+	last := t.importPath("integration")
 	for _, p := range t.order {
 		l := t.packages[p]
 		switch {
@@ -162,7 +162,7 @@ func (t *tree) testers(path string) (stages [3][]string) {
 			if t.isPlayed(path) {
 				stages[2] = append(stages[2], p)
 			}
-		case !inside(p, last) && slices.Contains(l.allImports(), path):
+		case !isInside(p, last) && slices.Contains(l.allImports(), path):
 			stages[1] = append(stages[1], p)
 		}
 	}
@@ -172,7 +172,7 @@ func (t *tree) testers(path string) (stages [3][]string) {
 // isUnitTest reports whether the tests of a package in integration are the unit tests of the package in path.
 func (t *tree) isUnitTest(tests, path string) bool {
 	for directory, in := range unitTests {
-		if inside(t.short(path), directory) && slices.Contains(in, t.short(tests)) {
+		if isInside(t.shortName(path), directory) && slices.Contains(in, t.shortName(tests)) {
 			return true
 		}
 	}
@@ -182,7 +182,7 @@ func (t *tree) isUnitTest(tests, path string) bool {
 // isPlayed reports whether the tests of integration can come by the package in path: they import it, also through other
 // packages, or it is in a program that they run.
 func (t *tree) isPlayed(path string) bool {
-	last, seen := t.path("integration"), map[string]bool{}
+	last, seen := t.importPath("integration"), map[string]bool{}
 	var visit func(p string)
 	visit = func(p string) {
 		l := t.packages[p]
@@ -199,7 +199,7 @@ func (t *tree) isPlayed(path string) bool {
 		}
 	}
 	for _, p := range t.order {
-		if p == last || inside(t.short(p), "cmd") {
+		if p == last || isInside(t.shortName(p), "cmd") {
 			visit(p)
 		}
 	}
@@ -211,8 +211,8 @@ func (l *listed) allImports() []string {
 	return slices.Concat(l.Imports, l.TestImports, l.XTestImports)
 }
 
-// source parses the package and finds the types of its expressions.
-func (t *tree) source(path string) (*source, error) {
+// readSource parses the package and finds the types of its expressions.
+func (t *tree) readSource(path string) (*source, error) {
 	if s := t.parsed[path]; s != nil {
 		return s, nil
 	}
@@ -235,16 +235,16 @@ func (t *tree) source(path string) (*source, error) {
 		s.files = append(s.files, f)
 	}
 	var err error
-	if s.types, err = t.check(s, nil, s.info); err != nil {
+	if s.types, err = t.checkTypes(s, nil, s.info); err != nil {
 		return nil, err
 	}
 	t.parsed[path] = s
 	return s, nil
 }
 
-// check checks the types of a package in which the texts of some files are others. A text whose path is none of the
+// checkTypes checks the types of a package in which the texts of some files are others. A text whose path is none of the
 // package's files is one more file. Imports that are not used are no error.
-func (t *tree) check(s *source, texts map[string]string, info *types.Info) (*types.Package, error) {
+func (t *tree) checkTypes(s *source, texts map[string]string, info *types.Info) (*types.Package, error) {
 	var files []*ast.File
 	add := func(path, text string) error {
 		f, err := parser.ParseFile(t.fset, path, text, parser.SkipObjectResolution)

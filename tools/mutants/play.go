@@ -26,8 +26,8 @@ type namedMutant struct {
 	test     string // with a slash, such as TestSchedules/seed=, only failed subtests with this prefix count
 }
 
-// function returns the function whose body the fault changes, and the changed body without its braces.
-func (n *namedMutant) function(f *file, fset *token.FileSet) (*ast.FuncDecl, string, error) {
+// changedFunction returns the function whose body the fault changes, and the changed body without its braces.
+func (n *namedMutant) changedFunction(f *file, fset *token.FileSet) (*ast.FuncDecl, string, error) {
 	text := string(f.text)
 	if count := strings.Count(text, n.old); n.old == "" || count != 1 {
 		return nil, "", fmt.Errorf("%s: %s has %q %d times, want once", n.name, n.file, n.old, count)
@@ -56,11 +56,11 @@ func (n *namedMutant) function(f *file, fset *token.FileSet) (*ast.FuncDecl, str
 // mutant returns the fault with its switch: while it is on, the function does what its changed body does.
 func (n *namedMutant) mutant(t *tree, number int) (*mutant, error) {
 	for _, pkg := range []string{path.Dir(n.file), n.pkg} {
-		if t.packages[t.path(pkg)] == nil {
+		if t.packages[t.importPath(pkg)] == nil {
 			return nil, fmt.Errorf("%s: no package %s", n.name, pkg)
 		}
 	}
-	s, err := t.source(t.path(path.Dir(n.file)))
+	s, err := t.readSource(t.importPath(path.Dir(n.file)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", n.name, err)
 	}
@@ -69,7 +69,7 @@ func (n *namedMutant) mutant(t *tree, number int) (*mutant, error) {
 		return nil, fmt.Errorf("%s: no file %s", n.name, n.file)
 	}
 	f := s.files[i]
-	function, changed, err := n.function(f, t.fset)
+	function, changed, err := n.changedFunction(f, t.fset)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +109,8 @@ const (
 	tries = 10
 )
 
-// play plays the named mutants in the tree in dir. First it checks that each of their tests passes without a fault.
-func (p *playing) play(dir string) error {
+// playAll plays the named mutants in the tree in dir. First it checks that each of their tests passes without a fault.
+func (p *playing) playAll(dir string) error {
 	start := time.Now()
 	if len(p.named) == 0 {
 		return errors.New("no mutant has such a name")
@@ -134,22 +134,22 @@ func (p *playing) play(dir string) error {
 	}
 	packages := map[string]bool{}
 	for _, n := range p.named {
-		packages[t.path(n.pkg)] = true
+		packages[t.importPath(n.pkg)] = true
 	}
-	if _, err := b.compile(packages); err != nil {
+	if _, err := b.compileTests(packages); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.out, "%v: built\n", time.Since(start).Round(time.Second))
-	if err := p.check(b); err != nil {
+	if err := p.checkWithoutFaults(b); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.out, "%v: the tests pass without a mutant\n", time.Since(start).Round(time.Second))
 	var caught atomic.Int64
 	var printing sync.Mutex
 	errs := make([]error, len(p.named))
-	b.parallel(len(p.named), func(i int) {
+	b.inParallel(len(p.named), func(i int) {
 		n, began := &p.named[i], time.Now()
-		by, err := p.hunt(b, n, i+1)
+		by, err := p.huntMutant(b, n, i+1)
 		if err != nil {
 			errs[i] = fmt.Errorf("%s: %w", n.name, err)
 			return
@@ -178,33 +178,33 @@ func (p *playing) mutants(t *tree) ([]*mutant, error) {
 	var errs []error
 	for pkg, all := range packages {
 		s := t.parsed[pkg]
-		_, together := t.check(s, guarded(s, all), nil)
+		_, together := t.checkTypes(s, guardPackage(s, all), nil)
 		if together == nil {
 			continue
 		}
 		known := len(errs)
 		for _, m := range all {
-			if _, err := t.check(s, guarded(s, []*mutant{m}), nil); err != nil {
+			if _, err := t.checkTypes(s, guardPackage(s, []*mutant{m}), nil); err != nil {
 				errs = append(errs, fmt.Errorf("%s does not compile: %w", p.named[m.number-1].name, err))
 			}
 		}
 		if len(errs) == known {
-			errs = append(errs, fmt.Errorf("the mutants of %s do not compile together: %w", t.short(pkg), together))
+			errs = append(errs, fmt.Errorf("the mutants of %s do not compile together: %w", t.shortName(pkg), together))
 		}
 	}
 	return mutants, errors.Join(errs...)
 }
 
-// by returns the test of the mutant with its package.
-func (n *namedMutant) by() string { return n.pkg + "." + n.test }
+// testName returns the test of the mutant with its package.
+func (n *namedMutant) testName() string { return n.pkg + "." + n.test }
 
-// check runs the tests of all mutants once without any. One that fails runs again, because the machine may be busy.
-func (p *playing) check(b *bench) error {
+// checkWithoutFaults runs the tests of all mutants once without any. One that fails runs again, because the machine may be busy.
+func (p *playing) checkWithoutFaults(b *bench) error {
 	tests := slices.Clone(p.named)
-	slices.SortFunc(tests, func(a, b namedMutant) int { return cmp.Compare(a.by(), b.by()) })
-	tests = slices.CompactFunc(tests, func(a, b namedMutant) bool { return a.by() == b.by() })
+	slices.SortFunc(tests, func(a, b namedMutant) int { return cmp.Compare(a.testName(), b.testName()) })
+	tests = slices.CompactFunc(tests, func(a, b namedMutant) bool { return a.testName() == b.testName() })
 	errs := make([]error, len(tests))
-	b.parallel(len(tests), func(i int) {
+	b.inParallel(len(tests), func(i int) {
 		for range 2 {
 			out, err := p.run(b, &tests[i], 0, "ROLLCALL_SCHEDULES=20", "ROLLCALL_OUTAGES=10")
 			if err == nil && !strings.Contains(out, "--- PASS: ") {
@@ -214,14 +214,14 @@ func (p *playing) check(b *bench) error {
 				errs[i] = nil
 				return
 			}
-			errs[i] = fmt.Errorf("%s without a mutant: %w\n%s", tests[i].by(), err, out)
+			errs[i] = fmt.Errorf("%s without a mutant: %w\n%s", tests[i].testName(), err, out)
 		}
 	})
 	return errors.Join(errs...)
 }
 
-// hunt runs the test of the mutant with that number until it notices, and returns the test that does.
-func (p *playing) hunt(b *bench, n *namedMutant, number int) (by string, err error) {
+// huntMutant runs the test of the mutant with that number until it notices, and returns the test that does.
+func (p *playing) huntMutant(b *bench, n *namedMutant, number int) (by string, err error) {
 	start := time.Now()
 	for try := range time.Duration(tries) {
 		if spent := time.Since(start); try > 0 && spent+spent/try > p.limit {
@@ -231,12 +231,12 @@ func (p *playing) hunt(b *bench, n *namedMutant, number int) (by string, err err
 		if err == nil {
 			continue
 		}
-		if by = n.noticed(out); by == "" {
+		if by = n.noticedBy(out); by == "" {
 			return "", fmt.Errorf("not judged: %w\n%s", err, out)
 		}
 		return by, nil
 	}
-	return "", fmt.Errorf("%s does not notice it", n.by())
+	return "", fmt.Errorf("%s does not notice it", n.testName())
 }
 
 // run runs the test of a named mutant with the mutant of a number, or with none if it is 0.
@@ -247,12 +247,12 @@ func (p *playing) run(b *bench, n *namedMutant, number int, env ...string) (out 
 		pattern += "/^" + part
 	}
 	env = append(env, fmt.Sprintf("%s=%d", mutantVariable, number))
-	return b.run(b.binaries[b.tree.path(n.pkg)], p.limit, env, "-test.short=false", "-test.v", "-test.run="+pattern)
+	return b.runBinary(b.binaries[b.tree.importPath(n.pkg)], p.limit, env, "-test.short=false", "-test.v", "-test.run="+pattern)
 }
 
-// noticed returns the test that noticed the mutant, or "" if none did. Tests that do not end in time say nothing about the
+// noticedBy returns the test that noticed the mutant, or "" if none did. Tests that do not end in time say nothing about the
 // mutant, and neither do schedules that pass, but with totals below their floors.
-func (n *namedMutant) noticed(out string) (by string) {
+func (n *namedMutant) noticedBy(out string) (by string) {
 	for line := range strings.Lines(out) {
 		_, rest, ok := strings.Cut(line, "--- FAIL: ")
 		if ok && strings.HasPrefix(rest, n.test) {
@@ -260,7 +260,7 @@ func (n *namedMutant) noticed(out string) (by string) {
 		}
 	}
 	if by == "" && strings.Contains(out, "panic: ") && !strings.Contains(out, "panic: test timed out") {
-		by = "a panic in " + n.by()
+		by = "a panic in " + n.testName()
 	}
 	return by
 }

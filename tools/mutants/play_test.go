@@ -32,7 +32,7 @@ func TestNamedMutantsFit(t *testing.T) {
 			t.Errorf("%s: %v", n.name, err)
 			continue
 		}
-		if _, _, err := n.function(f, fset); err != nil {
+		if _, _, err := n.changedFunction(f, fset); err != nil {
 			t.Error(err)
 		}
 		test, _, _ := strings.Cut(n.test, "/")
@@ -75,7 +75,7 @@ func playShop(t *testing.T, limit time.Duration, named ...namedMutant) (out stri
 	t.Helper()
 	var b bytes.Buffer
 	p := playing{named: named, workers: 2, limit: limit, out: &b}
-	err = p.play("testdata/program")
+	err = p.playAll("testdata/program")
 	return b.String(), err
 }
 
@@ -175,7 +175,7 @@ func TestNoticed(t *testing.T) {
 		{"TestTornWrites", "", ""},
 	} {
 		n := namedMutant{pkg: "integration", test: tt.test}
-		if got := n.noticed(tt.out); got != tt.want {
+		if got := n.noticedBy(tt.out); got != tt.want {
 			t.Errorf("%s: %q is noticed by %q, want %q", tt.test, tt.out, got, tt.want)
 		}
 	}

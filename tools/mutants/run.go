@@ -28,8 +28,8 @@ type limits struct {
 	quick         time.Duration // shorter tests run first
 }
 
-// usual are the limits of make mutants.
-func usual() limits {
+// usualLimits are the limits of make mutants.
+func usualLimits() limits {
 	return limits{longest: 15 * time.Second, others: 20 * time.Second, slower: 4, least: 15 * time.Second, quick: 300 * time.Millisecond}
 }
 
@@ -76,7 +76,7 @@ func (b *bench) writeFaults(drawn []*mutant) error {
 		}
 		packages[m.pkg] = true
 		ours := slices.DeleteFunc(slices.Clone(drawn), func(d *mutant) bool { return d.pkg != m.pkg })
-		for path, text := range guarded(b.tree.parsed[m.pkg], ours) {
+		for path, text := range guardPackage(b.tree.parsed[m.pkg], ours) {
 			file := filepath.Join(b.work, fmt.Sprintf("%d-%s", len(replace), filepath.Base(path)))
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				return err
@@ -92,18 +92,18 @@ func (b *bench) writeFaults(drawn []*mutant) error {
 	return os.WriteFile(b.overlay, text, 0o600)
 }
 
-// build builds the test binaries of packages, and runs each of their tests once.
-func (b *bench) build(packages map[string]bool) error {
-	added, err := b.compile(packages)
+// buildTests builds the test binaries of packages, and runs each of their tests once.
+func (b *bench) buildTests(packages map[string]bool) error {
+	added, err := b.compileTests(packages)
 	if err != nil {
 		return err
 	}
-	return b.measure(added)
+	return b.measureTests(added)
 }
 
-// compile builds the test binaries of packages, and returns those that were not yet built. The linker uses one processor
+// compileTests builds the test binaries of packages, and returns those that were not yet built. The linker uses one processor
 // most of the time, so it links several at a time.
-func (b *bench) compile(packages map[string]bool) (added []string, err error) {
+func (b *bench) compileTests(packages map[string]bool) (added []string, err error) {
 	for _, path := range b.tree.order {
 		if packages[path] && b.binaries[path] == nil {
 			b.binaries[path] = &binary{path: filepath.Join(b.work, fmt.Sprintf("%d.test", len(b.binaries))), dir: b.tree.packages[path].Dir}
@@ -117,7 +117,7 @@ func (b *bench) compile(packages map[string]bool) (added []string, err error) {
 		return nil, err
 	}
 	errs := make([]error, len(added))
-	b.parallel(len(added), func(i int) {
+	b.inParallel(len(added), func(i int) {
 		errs[i] = b.goTool([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", b.binaries[added[i]].path, added[i]})
 	})
 	return added, errors.Join(errs...)
@@ -136,8 +136,8 @@ func (b *bench) goTool(args []string) error {
 	return nil
 }
 
-// measure runs each test of packages alone, without a fault. It notes how long the test takes and which faults it reaches.
-func (b *bench) measure(packages []string) error {
+// measureTests runs each test of packages alone, without a fault. It notes how long the test takes and which faults it reaches.
+func (b *bench) measureTests(packages []string) error {
 	type job struct {
 		*binary
 		*test
@@ -146,7 +146,7 @@ func (b *bench) measure(packages []string) error {
 	var jobs []*job
 	for _, path := range packages {
 		bin := b.binaries[path]
-		out, err := b.run(bin, time.Minute, nil, "-test.list=.")
+		out, err := b.runBinary(bin, time.Minute, nil, "-test.list=.")
 		if err != nil {
 			return fmt.Errorf("%s: list of tests: %w\n%s", path, err, out)
 		}
@@ -156,7 +156,7 @@ func (b *bench) measure(packages []string) error {
 			}
 		}
 	}
-	b.parallel(len(jobs), func(i int) { jobs[i].err = b.measureTest(jobs[i].binary, jobs[i].test) })
+	b.inParallel(len(jobs), func(i int) { jobs[i].err = b.measureTest(jobs[i].binary, jobs[i].test) })
 	for _, j := range jobs {
 		if j.err == nil {
 			j.tests = append(j.tests, j.test)
@@ -176,7 +176,7 @@ func (b *bench) measureTest(bin *binary, t *test) (err error) {
 	defer os.Remove(file)
 	for range 2 {
 		start := time.Now()
-		_, err = b.run(bin, b.limits.longest, []string{mutantVariable + "=" + reach, reachedVariable + "=" + file}, only(t))
+		_, err = b.runBinary(bin, b.limits.longest, []string{mutantVariable + "=" + reach, reachedVariable + "=" + file}, selectTests(t))
 		t.took = time.Since(start)
 		if err == nil || t.took > b.limits.longest {
 			break
@@ -200,8 +200,8 @@ func (b *bench) measureTest(bin *binary, t *test) (err error) {
 	return nil
 }
 
-// only returns the flag that selects tests.
-func only(tests ...*test) string {
+// selectTests returns the flag that selects tests.
+func selectTests(tests ...*test) string {
 	var names []string
 	for _, t := range tests {
 		names = append(names, t.name)
@@ -212,8 +212,8 @@ func only(tests ...*test) string {
 // errHung is the error of tests that do not end in time.
 var errHung = errors.New("the tests do not end")
 
-// run runs a test binary in its package's directory, and ends all processes that it has started.
-func (b *bench) run(bin *binary, limit time.Duration, env []string, args ...string) (out string, err error) {
+// runBinary runs a test binary in its package's directory, and ends all processes that it has started.
+func (b *bench) runBinary(bin *binary, limit time.Duration, env []string, args ...string) (out string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit+5*time.Second) // the binary ends itself before, and prints where it hung
 	defer cancel()
 	args = append([]string{"-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, memory), bin.path, "-test.short", "-test.failfast", "-test.timeout=" + limit.String()}, args...)
@@ -235,8 +235,8 @@ func (b *bench) run(bin *binary, limit time.Duration, env []string, args ...stri
 	return text.String(), err
 }
 
-// parallel calls do for each index below n, on all workers.
-func (b *bench) parallel(n int, do func(i int)) {
+// inParallel calls do for each index below n, on all workers.
+func (b *bench) inParallel(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	indexes := make(chan int)
 	for range b.workers {
@@ -262,9 +262,9 @@ type verdict struct {
 	took    time.Duration
 }
 
-// hunt runs the tests of packages that reach the fault until one notices it, and adds to the verdict. If within is not 0,
+// huntFault runs the tests of packages that reach the fault until one notices it, and adds to the verdict. If within is not 0,
 // they take at most that long.
-func (b *bench) hunt(m *mutant, packages []string, within time.Duration, v *verdict) {
+func (b *bench) huntFault(m *mutant, packages []string, within time.Duration, v *verdict) {
 	start := time.Now()
 	defer func() { v.took += time.Since(start) }()
 	budget := within
@@ -287,7 +287,7 @@ func (b *bench) hunt(m *mutant, packages []string, within time.Duration, v *verd
 		for _, group := range groups {
 			v.ran += len(group)
 			if by, hung := b.huntWith(bin, group, m.number); by != "" {
-				v.by, v.hung = b.tree.short(path)+"."+by, hung
+				v.by, v.hung = b.tree.shortName(path)+"."+by, hung
 				return
 			}
 		}
@@ -306,7 +306,7 @@ func (b *bench) huntWith(bin *binary, tests []*test, number int) (by string, hun
 		for _, t := range tests {
 			limit += b.limits.slower * t.took
 		}
-		out, err := b.run(bin, limit, env, only(tests...))
+		out, err := b.runBinary(bin, limit, env, selectTests(tests...))
 		if err == nil {
 			return "", false
 		}
@@ -320,7 +320,7 @@ func (b *bench) huntWith(bin *binary, tests []*test, number int) (by string, hun
 			}
 		}
 		for range attempts {
-			if _, err := b.run(bin, limit, env, only(suspects...)); err != nil {
+			if _, err := b.runBinary(bin, limit, env, selectTests(suspects...)); err != nil {
 				return suspects[0].name, errors.Is(err, errHung)
 			}
 		}

@@ -38,7 +38,7 @@ func (a *actor) meetAll(path string) {
 			a.met.add(a.number)
 		}
 		if time.Since(began) > checker.Bound || a.ctx.Err() != nil {
-			a.surprise("final round", errNoRight)
+			a.recordSurprise("final round", errNoRight)
 			return
 		}
 	}
@@ -46,31 +46,31 @@ func (a *actor) meetAll(path string) {
 
 // meet enters a double barrier and leaves it. It gives up after the time most. It reports whether it met others.
 func (a *actor) meet(path string, most time.Duration) bool {
-	a.step()
-	c := a.client()
+	a.waitWhilePaused()
+	c := a.liveClient()
 	if c == nil {
 		return false
 	}
 	ctx, cancel := a.waitContext(most)
 	defer cancel()
-	a.record(event{Client: a.number, Kind: checker.Want, Subject: path})
+	a.recordEvent(event{Client: a.number, Kind: checker.Want, Subject: path})
 	m, err := barrier.NewDouble(c, path, barrier.DoubleConfig{Count: doubleCount}).Enter(ctx)
 	if err != nil {
-		a.failed(ctx, []string{path}, err)
+		a.recordFailure(ctx, []string{path}, err)
 		return false
 	}
-	got, _ := one(path, false, m.Right, nil)
+	got, _ := oneSubject(path, false, m.Right, nil)
 	session, _ := c.Session()
-	g := a.hold(got, session)[0]
-	a.work(workPause)
-	a.record(event{Client: a.number, Kind: checker.Release, Subject: path, Token: g.Token}) // it holds the right until others leave
+	g := a.recordGrants(got, session)[0]
+	a.workFor(workPause)
+	a.recordEvent(event{Client: a.number, Kind: checker.Release, Subject: path, Token: g.Token}) // it holds the right until others leave
 	if err := m.Leave(ctx); err != nil {
-		if !a.expects(ctx, err) {
-			a.surprise("leave", err)
+		if !a.isExpected(ctx, err) {
+			a.recordSurprise("leave", err)
 		}
 		return false
 	}
-	a.record(event{Client: a.number, Kind: checker.Pass, Subject: path, Token: g.Token, Holders: a.holders(path)})
+	a.recordEvent(event{Client: a.number, Kind: checker.Pass, Subject: path, Token: g.Token, Holders: a.currentHolders(path)})
 	return true
 }
 
@@ -92,27 +92,27 @@ func barrierRecipe() recipe {
 
 // openBarrier removes a barrier, and sets it again unless the round is the final one.
 func (a *actor) openBarrier(path string, final bool) {
-	a.work(workPause)
+	a.workFor(workPause)
 	for a.ctx.Err() == nil {
-		c := a.client()
+		c := a.liveClient()
 		if c == nil {
 			return
 		}
 		b := barrier.New(c, path)
-		a.record(event{Client: a.number, Kind: checker.Lift, Subject: path})
+		a.recordEvent(event{Client: a.number, Kind: checker.Lift, Subject: path})
 		err := b.Remove(a.ctx)
 		if err == nil && final {
 			return
 		}
 		if err == nil {
-			a.work(workPause)
+			a.workFor(workPause)
 			if err = b.Set(a.ctx); err == nil {
-				a.record(event{Client: a.number, Kind: checker.Lower, Subject: path})
+				a.recordEvent(event{Client: a.number, Kind: checker.Lower, Subject: path})
 				return
 			}
 		}
-		if !a.expects(a.ctx, err) {
-			a.surprise("remove or set", err)
+		if !a.isExpected(a.ctx, err) {
+			a.recordSurprise("remove or set", err)
 			return
 		}
 	}
@@ -121,21 +121,21 @@ func (a *actor) openBarrier(path string, final bool) {
 // awaitBarrier waits for a barrier until it is let through.
 func (a *actor) awaitBarrier(path string) {
 	for a.ctx.Err() == nil {
-		a.step()
-		c := a.client()
+		a.waitWhilePaused()
+		c := a.liveClient()
 		if c == nil {
 			return
 		}
 		ctx, cancel := a.waitContext(patience)
-		a.record(event{Client: a.number, Kind: checker.Arrive, Subject: path})
+		a.recordEvent(event{Client: a.number, Kind: checker.Arrive, Subject: path})
 		err := barrier.New(c, path).Wait(ctx)
 		cancel()
 		if err == nil {
-			a.record(event{Client: a.number, Kind: checker.Through, Subject: path})
+			a.recordEvent(event{Client: a.number, Kind: checker.Through, Subject: path})
 			return
 		}
-		if !a.expects(ctx, err) {
-			a.surprise("wait", err)
+		if !a.isExpected(ctx, err) {
+			a.recordSurprise("wait", err)
 		}
 		if a.number%2 == 0 && ctx.Err() != nil {
 			return // it gave up

@@ -50,15 +50,15 @@ func newActor(w *world, number int, rng *rand.Rand) *actor {
 	return a
 }
 
-// client returns a Client whose session lives, as far as it knows. It returns nil if none can be opened before the schedule
+// liveClient returns a Client whose session lives, as far as it knows. It returns nil if none can be opened before the schedule
 // ends.
-func (a *actor) client() *client.Client {
+func (a *actor) liveClient() *client.Client {
 	if a.c != nil && !a.c.State().State.IsFinal() {
 		return a.c
 	}
 	if a.c != nil {
 		a.c.Abandon()
-		a.record(checker.Event{Client: a.number, Kind: checker.Vanished})
+		a.recordEvent(checker.Event{Client: a.number, Kind: checker.Vanished})
 	}
 	for a.c = nil; a.c == nil && a.ctx.Err() == nil; {
 		ctx, cancel := context.WithTimeout(a.ctx, dialTimeout)
@@ -69,7 +69,7 @@ func (a *actor) client() *client.Client {
 		if err == nil {
 			a.c = c
 		} else if a.isCalm() {
-			a.surprise("dial", err)
+			a.recordSurprise("dial", err)
 			return nil
 		}
 	}
@@ -78,7 +78,7 @@ func (a *actor) client() *client.Client {
 
 // dial opens a connection through a wire. Several goroutines may call it.
 func (a *actor) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	if !a.paused.pass(ctx, nil) {
+	if !a.paused.waitOpen(ctx, nil) {
 		return nil, ctx.Err()
 	}
 	conn, err := a.servers.Dial(ctx, "tcp", address)
@@ -104,10 +104,10 @@ func (a *actor) judge(r request) verdict {
 	if r.number == 0 {
 		return v
 	}
-	faults := a.planned(a.number, r.number)
+	faults := a.takePlanned(a.number, r.number)
 	defer a.background.Done()
 	for _, f := range faults {
-		a.strike(f, &v)
+		a.causeFault(f, &v)
 	}
 	return v
 }
@@ -121,7 +121,7 @@ func (a *actor) opened(session int64, password []byte) {
 
 // notified records an event of a watch. It implements side.
 func (a *actor) notified(e jute.WatcherEvent) {
-	a.record(checker.Event{Client: a.number, Kind: checker.Woken, Text: string(e.Path)})
+	a.recordEvent(checker.Event{Client: a.number, Kind: checker.Woken, Text: string(e.Path)})
 }
 
 // lastSession returns the session that the client had last, and its password.
@@ -131,8 +131,8 @@ func (a *actor) lastSession() (int64, []byte) {
 	return a.session, a.password
 }
 
-// drop breaks the client's connection.
-func (a *actor) drop() {
+// dropConnection breaks the client's connection.
+func (a *actor) dropConnection() {
 	a.mu.Lock()
 	w := a.wire
 	a.mu.Unlock()
@@ -158,22 +158,22 @@ func (a *actor) stopWaiting() {
 	}
 }
 
-// step waits while the client is paused. A client calls it before each act.
-func (a *actor) step() { a.paused.pass(a.ctx, nil) }
+// waitWhilePaused waits while the client is paused. A client calls it before each act.
+func (a *actor) waitWhilePaused() { a.paused.waitOpen(a.ctx, nil) }
 
-// work lets time pass, up to most, and then waits while the client is paused.
-func (a *actor) work(most time.Duration) {
-	sleep(a.ctx, time.Duration(a.rng.Int64N(int64(most))))
-	a.step()
+// workFor lets time pass, up to most, and then waits while the client is paused.
+func (a *actor) workFor(most time.Duration) {
+	sleepFor(a.ctx, time.Duration(a.rng.Int64N(int64(most))))
+	a.waitWhilePaused()
 }
 
-// surprise records an error that the recipe must not return.
-func (a *actor) surprise(what string, err error) {
-	a.record(checker.Event{Client: a.number, Kind: checker.Surprise, Text: what + ": " + err.Error()})
+// recordSurprise records an error that the recipe must not return.
+func (a *actor) recordSurprise(what string, err error) {
+	a.recordEvent(checker.Event{Client: a.number, Kind: checker.Surprise, Text: what + ": " + err.Error()})
 }
 
-// expects reports whether a recipe may return err in this schedule, to a caller with ctx. Others are surprises.
-func (a *actor) expects(ctx context.Context, err error) bool {
+// isExpected reports whether a recipe may return err in this schedule, to a caller with ctx. Others are surprises.
+func (a *actor) isExpected(ctx context.Context, err error) bool {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return true
@@ -185,13 +185,13 @@ func (a *actor) expects(ctx context.Context, err error) bool {
 	return false
 }
 
-// expectsOfWrite does the same for a queue or a counter, whose receipts an operator may have deleted.
-func (a *actor) expectsOfWrite(ctx context.Context, err error) bool {
-	return a.hasDeleted() || a.expects(ctx, err)
+// isExpectedOfWrite does the same for a queue or a counter, whose receipts an operator may have deleted.
+func (a *actor) isExpectedOfWrite(ctx context.Context, err error) bool {
+	return a.hasDeleted() || a.isExpected(ctx, err)
 }
 
-// outcome returns the outcome of a write.
-func outcome(err error) checker.Outcome {
+// outcomeOf returns the outcome of a write.
+func outcomeOf(err error) checker.Outcome {
 	switch {
 	case err == nil:
 		return checker.Acked

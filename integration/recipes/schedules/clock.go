@@ -24,8 +24,8 @@ func (c *clock) read() time.Duration {
 	return time.Duration(c.rate*float64(time.Since(c.began))) + c.stepped + 1
 }
 
-// step sets the clock forward: a suspend in which the client's timers stood still.
-func (c *clock) step(d time.Duration) {
+// stepForward sets the clock forward: a suspend in which the client's timers stood still.
+func (c *clock) stepForward(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stepped += d

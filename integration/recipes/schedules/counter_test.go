@@ -21,7 +21,7 @@ func counterRecipe(name string, noReceipts bool) recipe {
 			}
 		},
 		finish: func(w *world) error {
-			return w.insist(func() error {
+			return w.retryConnection(func() error {
 				n, err := counter(w.operator).Get(w.ctx)
 				w.history.Totals[path] = n
 				return err
@@ -32,8 +32,8 @@ func counterRecipe(name string, noReceipts bool) recipe {
 
 // add adds a random number to a counter. It reports whether that was carried out.
 func (a *actor) add(counter func(*client.Client) *shared.Counter, path string) bool {
-	a.step()
-	c := a.client()
+	a.waitWhilePaused()
+	c := a.liveClient()
 	if c == nil {
 		return false
 	}
@@ -41,9 +41,9 @@ func (a *actor) add(counter func(*client.Client) *shared.Counter, path string) b
 	defer cancel()
 	n := 1 + a.rng.Int64N(1000)
 	_, err := counter(c).Add(ctx, n)
-	a.record(event{Client: a.number, Kind: checker.Add, Subject: path, N: n, Outcome: outcome(err)})
-	if err != nil && !a.expectsOfWrite(ctx, err) && !client.MayHaveHappened(err) && !errors.Is(err, shared.ErrContended) {
-		a.surprise("add", err)
+	a.recordEvent(event{Client: a.number, Kind: checker.Add, Subject: path, N: n, Outcome: outcomeOf(err)})
+	if err != nil && !a.isExpectedOfWrite(ctx, err) && !client.MayHaveHappened(err) && !errors.Is(err, shared.ErrContended) {
+		a.recordSurprise("add", err)
 	}
 	return err == nil
 }

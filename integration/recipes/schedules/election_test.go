@@ -47,7 +47,7 @@ func electionRecipe(name string, handOver bool) recipe {
 			if err != nil {
 				return acquired{}, err
 			}
-			got, err := one(path, true, l.Right, nil)
+			got, err := oneSubject(path, true, l.Right, nil)
 			got.right = handingOver{l, to}
 			return got, err
 		}}

@@ -69,8 +69,8 @@ func (p plan) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// has reports whether the plan has a fault of one of the kinds.
-func (p plan) has(kinds ...faultKind) bool {
+// hasKind reports whether the plan has a fault of one of the kinds.
+func (p plan) hasKind(kinds ...faultKind) bool {
 	return slices.ContainsFunc(p, func(f fault) bool { return slices.Contains(kinds, f.kind) })
 }
 

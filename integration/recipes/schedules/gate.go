@@ -38,8 +38,8 @@ func (g *gate) open() {
 	g.opened = nil
 }
 
-// pass waits until the gate is open, or until ctx or stop ends. It reports whether the gate is open.
-func (g *gate) pass(ctx context.Context, stop <-chan struct{}) bool {
+// waitOpen waits until the gate is open, or until ctx or stop ends. It reports whether the gate is open.
+func (g *gate) waitOpen(ctx context.Context, stop <-chan struct{}) bool {
 	for {
 		g.mu.Lock()
 		opened := g.opened
@@ -57,8 +57,8 @@ func (g *gate) pass(ctx context.Context, stop <-chan struct{}) bool {
 	}
 }
 
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
+// sleepFor waits for d, or until ctx ends.
+func sleepFor(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

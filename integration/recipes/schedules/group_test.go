@@ -21,7 +21,7 @@ func presenceRecipe() recipe {
 		play: func(a *actor, final bool) {
 			for began := time.Now(); !a.join(path, final) && final; {
 				if time.Since(began) > checker.Bound || a.ctx.Err() != nil {
-					a.surprise("final round", errNoRight)
+					a.recordSurprise("final round", errNoRight)
 					return
 				}
 			}
@@ -37,11 +37,11 @@ func (w *world) listMembers(path string) error {
 		return err
 	}
 	for _, m := range before {
-		if err := w.insist(func() error { return w.operator.Delete(w.ctx, path+"/"+m.ID, client.AnyVersion) }); err != nil {
+		if err := w.retryConnection(func() error { return w.operator.Delete(w.ctx, path+"/"+m.ID, client.AnyVersion) }); err != nil {
 			return err
 		}
 	}
-	for began := time.Now(); ; sleep(w.ctx, samplePause) {
+	for began := time.Now(); ; sleepFor(w.ctx, samplePause) {
 		now, err := w.members(path)
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func (w *world) listMembers(path string) error {
 		}
 		for _, m := range now {
 			number, _ := strconv.Atoi(strings.TrimPrefix(m.ID, "m"))
-			w.record(event{Client: number, Kind: checker.Listed, Subject: path})
+			w.recordEvent(event{Client: number, Kind: checker.Listed, Subject: path})
 		}
 		return nil
 	}
@@ -59,7 +59,7 @@ func (w *world) listMembers(path string) error {
 
 // members returns the members of a group.
 func (w *world) members(path string) (members []group.Member, err error) {
-	err = w.insist(func() error {
+	err = w.retryConnection(func() error {
 		members, err = group.Members(w.ctx, w.operator, path)
 		return err
 	})
@@ -68,8 +68,8 @@ func (w *world) members(path string) (members []group.Member, err error) {
 
 // join joins a group, and leaves it unless the round is the final one.
 func (a *actor) join(path string, final bool) bool {
-	a.step()
-	c := a.client()
+	a.waitWhilePaused()
+	c := a.liveClient()
 	if c == nil {
 		return false
 	}
@@ -78,21 +78,21 @@ func (a *actor) join(path string, final bool) bool {
 	id := fmt.Sprintf("m%d", a.number)
 	p, err := group.Join(ctx, c, path, id, nil)
 	if err != nil {
-		if !a.expects(ctx, err) {
-			a.surprise("join", err)
+		if !a.isExpected(ctx, err) {
+			a.recordSurprise("join", err)
 		}
 		return false
 	}
 	if final {
-		a.record(event{Client: a.number, Kind: checker.Present, Subject: path})
+		a.recordEvent(event{Client: a.number, Kind: checker.Present, Subject: path})
 		return true
 	}
-	a.work(5 * workPause)
-	if err := p.Set(ctx, []byte("set")); err != nil && !a.expects(ctx, err) {
-		a.surprise("set", err)
+	a.workFor(5 * workPause)
+	if err := p.Set(ctx, []byte("set")); err != nil && !a.isExpected(ctx, err) {
+		a.recordSurprise("set", err)
 	}
-	if err := p.Leave(a.ctx); err != nil && !a.expects(a.ctx, err) {
-		a.surprise("leave", err)
+	if err := p.Leave(a.ctx); err != nil && !a.isExpected(a.ctx, err) {
+		a.recordSurprise("leave", err)
 	}
 	return true
 }
@@ -118,7 +118,7 @@ func partitionRecipe() recipe {
 			}
 			for began := time.Now(); !a.share(path, checker.Bound, a.shared); {
 				if time.Since(began) > checker.Bound || a.ctx.Err() != nil {
-					a.surprise("final round", errNoRight)
+					a.recordSurprise("final round", errNoRight)
 					return
 				}
 			}
@@ -130,8 +130,8 @@ func partitionOf(path string, n int) string { return fmt.Sprintf("%s/%d", path, 
 
 // share takes part in the group for a time. With done, it reports whether all partitions had an owner.
 func (a *actor) share(path string, most time.Duration, done *claims) bool {
-	a.step()
-	c := a.client()
+	a.waitWhilePaused()
+	c := a.liveClient()
 	if c == nil {
 		return false
 	}
@@ -158,19 +158,19 @@ func (a *actor) share(path string, most time.Duration, done *claims) bool {
 		<-work.Done()
 		return nil
 	})
-	if !a.expects(ctx, err) && !errors.Is(err, context.Canceled) {
-		a.surprise("share", err)
+	if !a.isExpected(ctx, err) && !errors.Is(err, context.Canceled) {
+		a.recordSurprise("share", err)
 	}
 	return done == nil || done.isFull()
 }
 
 // own works with a partition. Several goroutines of a client do that.
 func (a *actor) own(ctx context.Context, path string, p group.Partition, session client.SessionID) {
-	got, _ := one(partitionOf(path, p.Number), true, p.Right, nil)
-	grants := a.hold(got, session)
+	got, _ := oneSubject(partitionOf(path, p.Number), true, p.Right, nil)
+	grants := a.recordGrants(got, session)
 	for range 2 {
-		a.guard(ctx, got, grants)
-		sleep(ctx, workPause)
-		a.step()
+		a.guardWrite(ctx, got, grants)
+		sleepFor(ctx, workPause)
+		a.waitWhilePaused()
 	}
 }

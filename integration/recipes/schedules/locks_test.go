@@ -23,7 +23,7 @@ func rightRecipe(name string, limit int, subjects []string, choose func(a *actor
 func mutex(path string, cfg lock.Config) acquire {
 	return acquire{[]string{path}, func(ctx context.Context, c *client.Client) (acquired, error) {
 		r, err := lock.NewMutex(c, path, cfg).Lock(ctx)
-		return one(path, true, r, err)
+		return oneSubject(path, true, r, err)
 	}}
 }
 
@@ -49,7 +49,7 @@ func readWriteRecipe() recipe {
 	return rightRecipe("read-write", 0, []string{path}, func(a *actor) acquire {
 		do := func(ctx context.Context, c *client.Client) (acquired, error) {
 			r, err := lock.NewRWMutex(c, path, lock.Config{}).RLock(ctx)
-			return one(path, false, r, err)
+			return oneSubject(path, false, r, err)
 		}
 		switch a.rng.IntN(5) {
 		case 0, 1:
@@ -58,7 +58,7 @@ func readWriteRecipe() recipe {
 				if err != nil {
 					return acquired{}, err
 				}
-				return one(path, true, w.Right, nil)
+				return oneSubject(path, true, w.Right, nil)
 			}
 		case 2:
 			do = func(ctx context.Context, c *client.Client) (acquired, error) { return a.downgrade(ctx, c, path) }
@@ -73,12 +73,12 @@ func (a *actor) downgrade(ctx context.Context, c *client.Client, path string) (a
 	if err != nil {
 		return acquired{}, err
 	}
-	a.work(workPause)
+	a.workFor(workPause)
 	r, err := w.Downgrade(ctx)
 	if err != nil {
 		_ = w.Release(a.ctx) // the error of Downgrade is the one to report
 	}
-	return one(path, false, r, err)
+	return oneSubject(path, false, r, err)
 }
 
 // permits is the number of clients that hold the semaphore at a time.
@@ -93,7 +93,7 @@ func semaphoreRecipe() recipe {
 				return acquired{}, err
 			}
 			r, err := s.Acquire(ctx)
-			return one(path, false, r, err)
+			return oneSubject(path, false, r, err)
 		}}
 	})
 }
@@ -134,7 +134,7 @@ func revocableRecipe() recipe {
 			if err != nil {
 				return acquired{}, err
 			}
-			got, err := one(path, true, r.Right, nil)
+			got, err := oneSubject(path, true, r.Right, nil)
 			got.revoked = r.Revoked()
 			return got, err
 		}}

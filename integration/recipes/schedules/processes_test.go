@@ -62,7 +62,7 @@ var errNoLeader = errors.New("no server leads")
 // leader returns the member that leads or is alone, or nil. The lock is held.
 func (p *processes) leader() *process.Member {
 	for _, m := range p.members {
-		if mode := m.Mode(); m.Process.Running() && (mode == "leader" || mode == "standalone") {
+		if mode := m.Mode(); m.Process.IsRunning() && (mode == "leader" || mode == "standalone") {
 			return m
 		}
 	}
@@ -182,5 +182,5 @@ func playReal(t *testing.T, s *processes, r recipe, seed uint64, clients int, p 
 		t.Fatal(err)
 	}
 	w := newWorld(t.Context(), s, seed, clients, slices.Clone(p))
-	report(t, w, w.run(r))
+	report(t, w, w.runSchedule(r))
 }

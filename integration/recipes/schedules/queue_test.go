@@ -35,26 +35,26 @@ func queueRecipe() recipe {
 }
 
 func (a *actor) putElement(path string) {
-	a.step()
-	c := a.client()
+	a.waitWhilePaused()
+	c := a.liveClient()
 	if c == nil {
 		return
 	}
 	ctx, cancel := a.waitContext(patience)
 	defer cancel()
 	text := fmt.Sprintf("%d-%d", a.number, a.nextWrite())
-	a.record(event{Client: a.number, Kind: checker.Put, Subject: path, Text: text, Outcome: checker.Unknown}) // it may be taken before the reply
+	a.recordEvent(event{Client: a.number, Kind: checker.Put, Subject: path, Text: text, Outcome: checker.Unknown}) // it may be taken before the reply
 	_, err := queue.New(c, path, queue.Config{}).Put(ctx, []byte(text))
-	a.record(event{Client: a.number, Kind: checker.Put, Subject: path, Text: text, Outcome: outcome(err)})
-	if err != nil && outcome(err) == checker.Refused && !a.expectsOfWrite(ctx, err) {
-		a.surprise("put", err)
+	a.recordEvent(event{Client: a.number, Kind: checker.Put, Subject: path, Text: text, Outcome: outcomeOf(err)})
+	if err != nil && outcomeOf(err) == checker.Refused && !a.isExpectedOfWrite(ctx, err) {
+		a.recordSurprise("put", err)
 	}
 }
 
 // takeElement takes an element, works, and is done with it, or gives it back. It reports whether it got one.
 func (a *actor) takeElement(path string, most time.Duration) bool {
-	a.step()
-	c := a.client()
+	a.waitWhilePaused()
+	c := a.liveClient()
 	if c == nil {
 		return false
 	}
@@ -62,24 +62,24 @@ func (a *actor) takeElement(path string, most time.Duration) bool {
 	defer cancel()
 	e, err := queue.New(c, path, queue.Config{}).Take(ctx)
 	if err != nil {
-		if !a.expectsOfWrite(ctx, err) {
-			a.surprise("take", err)
+		if !a.isExpectedOfWrite(ctx, err) {
+			a.recordSurprise("take", err)
 		}
 		return !a.isOver(ctx)
 	}
 	text := string(e.Data)
-	a.record(event{Client: a.number, Kind: checker.Take, Subject: path, Text: text})
-	a.work(workPause)
+	a.recordEvent(event{Client: a.number, Kind: checker.Take, Subject: path, Text: text})
+	a.workFor(workPause)
 	if !a.isCalm() && a.rng.IntN(4) == 0 {
 		_ = e.Release(a.ctx) // the element is given again in any case
 		return true
 	}
 	_, err = e.Done(a.ctx)
-	a.record(event{Client: a.number, Kind: checker.Done, Subject: path, Text: text, Outcome: outcome(err)})
+	a.recordEvent(event{Client: a.number, Kind: checker.Done, Subject: path, Text: text, Outcome: outcomeOf(err)})
 	if err != nil {
 		_ = e.Release(a.ctx)
-		if outcome(err) == checker.Refused && !a.expectsOfWrite(a.ctx, err) && !errors.Is(err, client.ErrSuspended) {
-			a.surprise("done", err)
+		if outcomeOf(err) == checker.Refused && !a.isExpectedOfWrite(a.ctx, err) && !errors.Is(err, client.ErrSuspended) {
+			a.recordSurprise("done", err)
 		}
 	}
 	return true
@@ -90,7 +90,7 @@ func (a *actor) isOver(ctx context.Context) bool { return ctx.Err() != nil || a.
 
 // readQueue reads the elements that are left, of which there must be none.
 func (w *world) readQueue(path string) error {
-	return w.insist(func() error {
+	return w.retryConnection(func() error {
 		names, _, err := w.operator.Children(w.ctx, path)
 		if errors.Is(err, client.ErrNoNode) {
 			return nil
@@ -99,7 +99,7 @@ func (w *world) readQueue(path string) error {
 			if !strings.HasPrefix(name, "queue-") {
 				continue
 			}
-			w.record(event{Kind: checker.Surprise, Subject: path, Text: "no client took " + name})
+			w.recordEvent(event{Kind: checker.Surprise, Subject: path, Text: "no client took " + name})
 		}
 		return err
 	})

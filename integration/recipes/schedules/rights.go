@@ -32,8 +32,8 @@ type acquire struct {
 	do   func(ctx context.Context, c *client.Client) (acquired, error)
 }
 
-// one returns a right with one subject.
-func one(subject string, exclusive bool, r *client.Right, err error) (acquired, error) {
+// oneSubject returns a right with one subject.
+func oneSubject(subject string, exclusive bool, r *client.Right, err error) (acquired, error) {
 	if err != nil {
 		return acquired{}, err
 	}
@@ -47,7 +47,7 @@ func one(subject string, exclusive bool, r *client.Right, err error) (acquired, 
 func (a *actor) playRight(choose func() acquire, final bool) {
 	for began := time.Now(); !a.tryRight(choose(), final) && final; {
 		if time.Since(began) > checker.Bound || a.ctx.Err() != nil {
-			a.surprise("final round", errNoRight)
+			a.recordSurprise("final round", errNoRight)
 			return
 		}
 	}
@@ -60,8 +60,8 @@ const impatience = 5
 
 // tryRight does that once. It reports whether the client had the right until its release.
 func (a *actor) tryRight(how acquire, final bool) bool {
-	a.step()
-	c := a.client()
+	a.waitWhilePaused()
+	c := a.liveClient()
 	if c == nil {
 		return false
 	}
@@ -72,54 +72,54 @@ func (a *actor) tryRight(how acquire, final bool) bool {
 	ctx, cancel := a.waitContext(wait)
 	defer cancel()
 	for _, subject := range how.want {
-		a.record(event{Client: a.number, Kind: checker.Want, Subject: subject})
+		a.recordEvent(event{Client: a.number, Kind: checker.Want, Subject: subject})
 	}
 	got, err := how.do(ctx, c)
 	if err != nil {
-		a.failed(ctx, how.want, err)
+		a.recordFailure(ctx, how.want, err)
 		return false
 	}
 	session, _ := c.Session()
-	grants := a.hold(got, session)
-	ended := a.write(got, grants)
+	grants := a.recordGrants(got, session)
+	ended := a.writeGuarded(got, grants)
 	for _, g := range grants {
-		a.record(event{Client: a.number, Kind: checker.Release, Subject: g.subject, Token: g.Token})
+		a.recordEvent(event{Client: a.number, Kind: checker.Release, Subject: g.subject, Token: g.Token})
 	}
 	releaseCtx, stop := context.WithTimeout(a.ctx, time.Minute)
 	defer stop()
-	if err := got.Release(releaseCtx); err != nil && !a.expects(releaseCtx, err) {
-		a.surprise("release", err)
+	if err := got.Release(releaseCtx); err != nil && !a.isExpected(releaseCtx, err) {
+		a.recordSurprise("release", err)
 	}
-	a.released(grants)
+	a.noteReleased(grants)
 	return !ended
 }
 
-// failed records that a client did not get its right.
-func (a *actor) failed(ctx context.Context, want []string, err error) {
+// recordFailure records that a client did not get its right.
+func (a *actor) recordFailure(ctx context.Context, want []string, err error) {
 	if a.c.State().State.IsFinal() {
-		a.record(event{Client: a.number, Kind: checker.Vanished})
+		a.recordEvent(event{Client: a.number, Kind: checker.Vanished})
 	}
 	for _, subject := range want {
-		a.record(event{Client: a.number, Kind: checker.Fail, Subject: subject, Text: err.Error()})
+		a.recordEvent(event{Client: a.number, Kind: checker.Fail, Subject: subject, Text: err.Error()})
 	}
 	isRemoved := a.removed != nil && errors.Is(err, a.removed) && a.hasDeleted()
-	if !a.expects(ctx, err) && !isRemoved {
-		a.surprise("acquire", err)
+	if !a.isExpected(ctx, err) && !isRemoved {
+		a.recordSurprise("acquire", err)
 	}
 }
 
-// hold records the right.
-func (a *actor) hold(got acquired, session client.SessionID) []*grant {
+// recordGrants records the right.
+func (a *actor) recordGrants(got acquired, session client.SessionID) []*grant {
 	var grants []*grant
 	for subject, token := range got.tokens {
 		g := &grant{
 			Holder:  checker.Holder{Client: a.number, Token: int64(token), Exclusive: got.exclusive},
 			subject: subject, held: got.Held, session: session,
 		}
-		a.granted(g, got.nodes[subject])
+		a.recordGrant(g, got.nodes[subject])
 		grants = append(grants, g)
 	}
-	a.sample()
+	a.sampleHolders()
 	return grants
 }
 
@@ -129,11 +129,11 @@ const (
 	workPause  = 200 * time.Millisecond
 )
 
-// write makes some writes under the right's guard. It reports whether the right has ended before.
-func (a *actor) write(got acquired, grants []*grant) (ended bool) {
+// writeGuarded makes some writes under the right's guard. It reports whether the right has ended before.
+func (a *actor) writeGuarded(got acquired, grants []*grant) (ended bool) {
 	for range 1 + a.rng.IntN(mostWrites) {
-		a.work(workPause)
-		if a.guard(a.ctx, got, grants) {
+		a.workFor(workPause)
+		if a.guardWrite(a.ctx, got, grants) {
 			return true
 		}
 		select {
@@ -145,8 +145,8 @@ func (a *actor) write(got acquired, grants []*grant) (ended bool) {
 	return false
 }
 
-// guard makes one write under the right's guard. It reports whether the right has ended. Several goroutines may call it.
-func (a *actor) guard(ctx context.Context, got acquired, grants []*grant) (ended bool) {
+// guardWrite makes one write under the right's guard. It reports whether the right has ended. Several goroutines may call it.
+func (a *actor) guardWrite(ctx context.Context, got acquired, grants []*grant) (ended bool) {
 	number := a.nextWrite()
 	var ops []client.Operation
 	ids := make([]string, len(grants))
@@ -157,13 +157,13 @@ func (a *actor) guard(ctx context.Context, got acquired, grants []*grant) (ended
 	}
 	_, err := got.Guard(ctx, ops...)
 	for i, g := range grants {
-		a.record(event{
+		a.recordEvent(event{
 			Client: a.number, Kind: checker.Write, Subject: g.subject, Token: g.Token, Exclusive: g.Exclusive, Text: ids[i],
-			Outcome: outcome(err),
+			Outcome: outcomeOf(err),
 		})
 	}
-	if err != nil && outcome(err) != checker.Unknown && !errors.Is(err, client.ErrSuspended) && !a.expects(ctx, err) {
-		a.surprise("guard", err)
+	if err != nil && outcomeOf(err) != checker.Unknown && !errors.Is(err, client.ErrSuspended) && !a.isExpected(ctx, err) {
+		a.recordSurprise("guard", err)
 	}
 	return errors.Is(err, client.ErrNotHeld) || errors.Is(err, client.ErrExpired)
 }

@@ -183,7 +183,7 @@ func playVirtual(t *testing.T, r recipe, seed uint64, clients, members int, p pl
 	synctest.Test(t, func(t *testing.T) {
 		e := rollcalltest.StartEnsembleWith(t, members, rollcalltest.Config{Pipes: true})
 		w = newWorld(t.Context(), virtual{e}, seed, clients, slices.Clone(p))
-		report(t, w, w.run(r))
+		report(t, w, w.runSchedule(r))
 	})
 	return w
 }

@@ -78,7 +78,7 @@ func (w *wire) Close() error {
 
 // Write implements net.Conn. It passes on whole frames.
 func (w *wire) Write(b []byte) (int, error) {
-	if !w.paused.pass(context.Background(), w.closed) {
+	if !w.paused.waitOpen(context.Background(), w.closed) {
 		return 0, net.ErrClosed
 	}
 	w.out = append(w.out, b...)
@@ -90,15 +90,15 @@ func (w *wire) Write(b []byte) (int, error) {
 		if len(w.out) < n {
 			return len(b), nil
 		}
-		if err := w.send(w.out[:n]); err != nil {
+		if err := w.sendFrame(w.out[:n]); err != nil {
 			return 0, err
 		}
 		w.out = w.out[n:]
 	}
 }
 
-// send judges a frame, and passes it on. The frame begins with its length.
-func (w *wire) send(frame []byte) error {
+// sendFrame judges a frame, and passes it on. The frame begins with its length.
+func (w *wire) sendFrame(frame []byte) error {
 	w.mu.Lock()
 	lost := w.lost
 	w.count++
@@ -121,8 +121,8 @@ func (w *wire) send(frame []byte) error {
 		w.waits[xid] = v
 	}
 	w.mu.Unlock()
-	w.pause(v.late)
-	if !w.paused.pass(context.Background(), w.closed) {
+	w.pauseFor(v.late)
+	if !w.paused.waitOpen(context.Background(), w.closed) {
 		return net.ErrClosed
 	}
 	_, err := w.Conn.Write(frame)
@@ -161,7 +161,7 @@ func (w *wire) Read(b []byte) (int, error) {
 		w.ready = frame
 	}
 	for _, g := range []*gate{w.paused, w.slow} {
-		if !g.pass(context.Background(), w.closed) {
+		if !g.waitOpen(context.Background(), w.closed) {
 			return 0, net.ErrClosed
 		}
 	}
@@ -170,8 +170,8 @@ func (w *wire) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// pause waits for d, or until the wire is closed.
-func (w *wire) pause(d time.Duration) {
+// pauseFor waits for d, or until the wire is closed.
+func (w *wire) pauseFor(d time.Duration) {
 	if d <= 0 {
 		return
 	}
@@ -190,7 +190,7 @@ func (w *wire) nextFrame() ([]byte, error) {
 		return nil, err
 	}
 	v := w.verdictOn(body)
-	w.pause(v.delay)
+	w.pauseFor(v.delay)
 	if v.loseReply {
 		_ = w.Close()
 		return nil, errBroken

@@ -67,8 +67,8 @@ type grant struct {
 	held    func() bool
 }
 
-// released notes that a client has released rights: they are not held from now on.
-func (w *world) released(grants []*grant) {
+// noteReleased notes that a client has released rights: they are not held from now on.
+func (w *world) noteReleased(grants []*grant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, g := range grants {
@@ -91,16 +91,16 @@ func newWorld(ctx context.Context, s servers, seed uint64, clients int, p plan) 
 	return w
 }
 
-// record adds an event to the history.
-func (w *world) record(e checker.Event) {
+// recordEvent adds an event to the history.
+func (w *world) recordEvent(e checker.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e.At = time.Since(w.began)
 	w.history.Events = append(w.history.Events, e)
 }
 
-// planned returns the faults at a request, and forgets them. The caller calls background.Done when it has made them happen.
-func (w *world) planned(client, request int) plan {
+// takePlanned returns the faults at a request, and forgets them. The caller calls background.Done when it has made them happen.
+func (w *world) takePlanned(client, request int) plan {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var now plan
@@ -120,7 +120,7 @@ func (w *world) planned(client, request int) plan {
 func (w *world) hasDeleted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return plan(w.struck).has(deleteNode, lateDelete)
+	return plan(w.struck).hasKind(deleteNode, lateDelete)
 }
 
 // nextWrite returns the number of the next guarded write.
@@ -141,9 +141,9 @@ func (w *world) isCalm() bool {
 	}
 }
 
-// granted records a right that a client got, and has it sampled from now on.
-func (w *world) granted(g *grant, node string) {
-	w.record(checker.Event{
+// recordGrant records a right that a client got, and has it sampled from now on.
+func (w *world) recordGrant(g *grant, node string) {
+	w.recordEvent(checker.Event{
 		Client: g.Client, Kind: checker.Hold, Subject: g.subject, Token: g.Token, Exclusive: g.Exclusive, Node: node,
 		Session: int64(g.session),
 	})
@@ -152,9 +152,9 @@ func (w *world) granted(g *grant, node string) {
 	w.grants = append(w.grants, g)
 }
 
-// holders returns the clients that hold a right at the moment.
-func (w *world) holders(subject string) (found []checker.Holder) {
-	for _, g := range w.snapshot() {
+// currentHolders returns the clients that hold a right at the moment.
+func (w *world) currentHolders(subject string) (found []checker.Holder) {
+	for _, g := range w.currentGrants() {
 		if g.subject == subject && g.held() {
 			found = append(found, g.Holder)
 		}
@@ -162,8 +162,8 @@ func (w *world) holders(subject string) (found []checker.Holder) {
 	return found
 }
 
-// snapshot returns all grants as they are now.
-func (w *world) snapshot() []grant {
+// currentGrants returns all grants as they are now.
+func (w *world) currentGrants() []grant {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	grants := make([]grant, len(w.grants))
@@ -173,11 +173,11 @@ func (w *world) snapshot() []grant {
 	return grants
 }
 
-// sample records which clients hold rights at this moment. A client that holds its right before and after others are
+// sampleHolders records which clients hold rights at this moment. A client that holds its right before and after others are
 // asked holds it in between, because a right that has ended does not begin again.
-func (w *world) sample() {
+func (w *world) sampleHolders() {
 	holders := map[string][]grant{}
-	for _, g := range w.snapshot() {
+	for _, g := range w.currentGrants() {
 		if g.held() {
 			holders[g.subject] = append(holders[g.subject], g)
 		}
@@ -190,12 +190,12 @@ func (w *world) sample() {
 		for _, g := range held {
 			e.Holders = append(e.Holders, g.Holder)
 		}
-		w.record(e)
+		w.recordEvent(e)
 	}
 }
 
-// run plays the schedule: each client plays, faults happen, and then all clients finish without them.
-func (w *world) run(r recipe) error {
+// runSchedule plays the schedule: each client plays, faults happen, and then all clients finish without them.
+func (w *world) runSchedule(r recipe) error {
 	ctx, cancel := context.WithTimeout(w.ctx, scheduleEnd)
 	defer cancel()
 	w.ctx, w.removed, w.patient = ctx, r.removed, r.patient
@@ -208,16 +208,16 @@ func (w *world) run(r recipe) error {
 		return err
 	}
 	defer w.operator.Abandon()
-	if err := w.prepare(r); err != nil {
+	if err := w.createParents(r); err != nil {
 		return err
 	}
 	w.began = time.Now()
-	stop := w.sampler()
+	stop := w.startSampler()
 	var rounds, all sync.WaitGroup
 	for _, a := range w.actors {
 		rounds.Add(1)
 		all.Go(func() {
-			w.play(a, r, rounds.Done)
+			w.playClient(a, r, rounds.Done)
 		})
 	}
 	if err := w.becomeCalm(&rounds); err != nil {
@@ -225,7 +225,7 @@ func (w *world) run(r recipe) error {
 	}
 	all.Wait()
 	stop()
-	err = w.finish(r)
+	err = w.readFinalState(r)
 	for _, a := range w.actors {
 		if a.c != nil {
 			a.c.Abandon()
@@ -234,16 +234,16 @@ func (w *world) run(r recipe) error {
 	return err
 }
 
-// play is the life of a client.
-func (w *world) play(a *actor, r recipe, roundsDone func()) {
+// playClient is the life of a client.
+func (w *world) playClient(a *actor, r recipe, roundsDone func()) {
 	func() {
 		defer roundsDone()
 		for range r.rounds {
-			if a.client() == nil {
+			if a.liveClient() == nil {
 				return
 			}
 			r.play(a, false)
-			a.work(roundPause)
+			a.workFor(roundPause)
 		}
 	}()
 	select {
@@ -256,14 +256,14 @@ func (w *world) play(a *actor, r recipe, roundsDone func()) {
 // roundPause is the longest pause between two rounds of a client.
 const roundPause = 200 * time.Millisecond
 
-// sampler samples until stop is called.
-func (w *world) sampler() (stop func()) {
+// startSampler samples until stop is called.
+func (w *world) startSampler() (stop func()) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
 		for ctx.Err() == nil {
-			w.sample()
-			sleep(ctx, samplePause)
+			w.sampleHolders()
+			sleepFor(ctx, samplePause)
 		}
 	})
 	return func() {
@@ -294,17 +294,17 @@ func (w *world) becomeCalm(rounds *sync.WaitGroup) error {
 		return err
 	}
 	for _, a := range w.actors {
-		if !a.paused.pass(w.ctx, nil) || !a.slow.pass(w.ctx, nil) {
+		if !a.paused.waitOpen(w.ctx, nil) || !a.slow.waitOpen(w.ctx, nil) {
 			return w.ctx.Err()
 		}
 	}
-	w.record(checker.Event{Kind: checker.Calm})
+	w.recordEvent(checker.Event{Kind: checker.Calm})
 	close(w.calm)
 	return nil
 }
 
-// prepare creates the parent nodes of the logs.
-func (w *world) prepare(r recipe) error {
+// createParents creates the parent nodes of the logs.
+func (w *world) createParents(r recipe) error {
 	for _, path := range []string{root, logs} {
 		if _, _, err := w.operator.Create(w.ctx, path, nil, client.Persistent); err != nil {
 			return err
@@ -325,8 +325,8 @@ func (w *world) prepare(r recipe) error {
 // logOf returns the path of the log of the guarded writes of a subject.
 func logOf(subject string) string { return logs + "/" + strings.ReplaceAll(subject[1:], "/", "-") }
 
-// insist calls do until it does not fail for want of a connection.
-func (w *world) insist(do func() error) error {
+// retryConnection calls do until it does not fail for want of a connection.
+func (w *world) retryConnection(do func() error) error {
 	for {
 		err := do()
 		if !errors.Is(err, client.ErrConnectionLost) && !errors.Is(err, client.ErrSuspended) {
@@ -338,12 +338,12 @@ func (w *world) insist(do func() error) error {
 	}
 }
 
-// finish reads what the servers have in the end.
-func (w *world) finish(r recipe) error {
+// readFinalState reads what the servers have in the end.
+func (w *world) readFinalState(r recipe) error {
 	if w.operator.State().State.IsFinal() {
 		return fmt.Errorf("the operator's session: %w", w.operator.State().Err)
 	}
-	if err := w.insist(func() error { return w.operator.Sync(w.ctx) }); err != nil {
+	if err := w.retryConnection(func() error { return w.operator.Sync(w.ctx) }); err != nil {
 		return err
 	}
 	for _, subject := range r.subjects {
@@ -367,7 +367,7 @@ func (w *world) finish(r recipe) error {
 // readLog returns the guarded writes of a subject in the servers' order.
 func (w *world) readLog(subject string) ([]checker.Written, error) {
 	var names []string
-	if err := w.insist(func() (err error) {
+	if err := w.retryConnection(func() (err error) {
 		names, _, err = w.operator.Children(w.ctx, logOf(subject))
 		return err
 	}); err != nil || len(names) == 0 {
@@ -379,7 +379,7 @@ func (w *world) readLog(subject string) ([]checker.Written, error) {
 		reads[i] = client.GetOp(logOf(subject) + "/" + name)
 	}
 	var results []client.Result
-	if err := w.insist(func() (err error) {
+	if err := w.retryConnection(func() (err error) {
 		results, err = w.operator.Multi(w.ctx, reads...)
 		return err
 	}); err != nil {
@@ -402,8 +402,8 @@ const entryFormat = "%d %t %s"
 
 // awaitEmpty waits until no ephemeral node is left below root, and records those that do not go.
 func (w *world) awaitEmpty() error {
-	for began := time.Now(); ; sleep(w.ctx, 5*samplePause) {
-		left, err := w.ephemerals(root)
+	for began := time.Now(); ; sleepFor(w.ctx, 5*samplePause) {
+		left, err := w.ephemeralsBelow(root)
 		if err != nil {
 			return err
 		}
@@ -414,10 +414,10 @@ func (w *world) awaitEmpty() error {
 	}
 }
 
-// ephemerals returns the paths of the ephemeral nodes below a node, sorted.
-func (w *world) ephemerals(path string) ([]string, error) {
+// ephemeralsBelow returns the paths of the ephemeral nodes below a node, sorted.
+func (w *world) ephemeralsBelow(path string) ([]string, error) {
 	var names []string
-	err := w.insist(func() (err error) {
+	err := w.retryConnection(func() (err error) {
 		names, _, err = w.operator.Children(w.ctx, path)
 		return err
 	})
@@ -433,7 +433,7 @@ func (w *world) ephemerals(path string) ([]string, error) {
 		child := path + "/" + name
 		var stat client.Stat
 		var exists bool
-		if err := w.insist(func() (err error) {
+		if err := w.retryConnection(func() (err error) {
 			stat, exists, err = w.operator.Exists(w.ctx, child)
 			return err
 		}); err != nil {
@@ -444,7 +444,7 @@ func (w *world) ephemerals(path string) ([]string, error) {
 		case stat.Owner != 0:
 			found = append(found, child)
 		default:
-			below, err := w.ephemerals(child)
+			below, err := w.ephemeralsBelow(child)
 			if err != nil {
 				return nil, err
 			}

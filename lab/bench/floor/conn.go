@@ -136,7 +136,7 @@ func (c *conn) frameReady() bool {
 func (c *conn) passOn() bool {
 	open := true
 	if len(c.ends) > 0 {
-		open = c.leader.submit(c, c.writes, c.ends)
+		open = c.leader.submitWrites(c, c.writes, c.ends)
 		c.writes, c.ends = c.writes[:0], c.ends[:0]
 	}
 	c.flush()

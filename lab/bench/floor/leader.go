@@ -114,9 +114,9 @@ func (l *leader) acceptAll(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// submit adds the writes of a connection to the pending batch. It waits while the batch has no room, and reports
+// submitWrites adds the writes of a connection to the pending batch. It waits while the batch has no room, and reports
 // whether the leader still serves.
-func (l *leader) submit(c *conn, frames []byte, ends []int) bool {
+func (l *leader) submitWrites(c *conn, frames []byte, ends []int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.pending.writes) > 0 && len(l.pending.frame)+len(frames) > maxPendingBytes && !l.closed {
@@ -129,9 +129,9 @@ func (l *leader) submit(c *conn, frames []byte, ends []int) bool {
 	return !l.closed
 }
 
-// take returns the pending batch as soon as it has a write, and puts an empty one in its place. It returns nil when
+// takeBatch returns the pending batch as soon as it has a write, and puts an empty one in its place. It returns nil when
 // the leader is closed.
-func (l *leader) take(empty *batch) *batch {
+func (l *leader) takeBatch(empty *batch) *batch {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.pending.writes) == 0 && !l.closed {
@@ -151,14 +151,14 @@ func (l *leader) commitAll(ctx context.Context) error {
 	spare := newBatch()
 	var answered []*conn
 	for n := 1; ; n++ {
-		b := l.take(spare)
+		b := l.takeBatch(spare)
 		if b == nil {
 			return nil
 		}
-		if err := l.commit(ctx, b, n); err != nil {
+		if err := l.commitBatch(ctx, b, n); err != nil {
 			return orNil(ctx, err)
 		}
-		answered = l.apply(b, answered[:0])
+		answered = l.applyBatch(b, answered[:0])
 		for _, c := range answered {
 			c.flush()
 		}
@@ -167,8 +167,8 @@ func (l *leader) commitAll(ctx context.Context) error {
 	}
 }
 
-// commit returns when a majority has batch n on the disk.
-func (l *leader) commit(ctx context.Context, b *batch, n int) error {
+// commitBatch returns when a majority has batch n on the disk.
+func (l *leader) commitBatch(ctx context.Context, b *batch, n int) error {
 	jute.EndFrame(b.frame, 0)
 	if err := l.followers.send(b.frame); err != nil {
 		return err
@@ -179,8 +179,8 @@ func (l *leader) commit(ctx context.Context, b *batch, n int) error {
 	return l.followers.await(ctx, n)
 }
 
-// apply applies a batch and queues its replies. It appends each connection that has some to list.
-func (l *leader) apply(b *batch, list []*conn) []*conn {
+// applyBatch applies a batch and queues its replies. It appends each connection that has some to list.
+func (l *leader) applyBatch(b *batch, list []*conn) []*conn {
 	l.nodes.beginBatch()
 	for _, w := range b.writes {
 		w.conn.applyWrite(b.frame[w.from:w.to])

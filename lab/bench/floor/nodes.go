@@ -93,11 +93,11 @@ func (s *nodes) appendRead(b, request []byte) ([]byte, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	b, r := s.beginReply(b, request)
-	b, code := s.read(b, opOf(request), &r.rest)
+	b, code := s.readNode(b, opOf(request), &r.rest)
 	return r.finish(b, code)
 }
 
-func (s *nodes) read(b []byte, op jute.Op, d *jute.Decoder) ([]byte, jute.Code) {
+func (s *nodes) readNode(b []byte, op jute.Op, d *jute.Decoder) ([]byte, jute.Code) {
 	switch op {
 	case jute.OpPing:
 		return b, jute.OK
@@ -132,16 +132,16 @@ func (s *nodes) appendWrite(b, request []byte) ([]byte, bool) {
 	defer s.mu.Unlock()
 	s.zxid++
 	b, r := s.beginReply(b, request)
-	b, code := s.write(b, opOf(request), &r.rest)
+	b, code := s.writeNode(b, opOf(request), &r.rest)
 	return r.finish(b, code)
 }
 
-func (s *nodes) write(b []byte, op jute.Op, d *jute.Decoder) ([]byte, jute.Code) {
+func (s *nodes) writeNode(b []byte, op jute.Op, d *jute.Decoder) ([]byte, jute.Code) {
 	switch s.op.Op = op; op {
 	case jute.OpCloseSession:
 		return b, jute.OK
 	case jute.OpMulti:
-		return s.multi(b, d.Rest())
+		return s.applyMulti(b, d.Rest())
 	case jute.OpCreate, jute.OpCreate2:
 		s.op.Create.Decode(d)
 	case jute.OpSetData:
@@ -152,15 +152,15 @@ func (s *nodes) write(b []byte, op jute.Op, d *jute.Decoder) ([]byte, jute.Code)
 	if d.Err() != nil {
 		return b, jute.MarshallingError
 	}
-	return s.apply(b, &s.op)
+	return s.applyOperation(b, &s.op)
 }
 
-// multi applies the operations of a multi until one fails, and appends their results.
-func (s *nodes) multi(b, body []byte) ([]byte, jute.Code) {
+// applyMulti applies the operations of a multi until one fails, and appends their results.
+func (s *nodes) applyMulti(b, body []byte) ([]byte, jute.Code) {
 	begin, done, failed := len(b), 0, jute.OK
 	whole := jute.EachMultiOp(body, func(op *jute.MultiOp) bool {
 		b = jute.MultiHeader{Type: op.Op}.Append(b)
-		b, failed = s.apply(b, op)
+		b, failed = s.applyOperation(b, op)
 		done++
 		return failed == jute.OK
 	})
@@ -183,13 +183,13 @@ func (s *nodes) multi(b, body []byte) ([]byte, jute.Code) {
 	return jute.AppendMultiEnd(b), jute.OK
 }
 
-// apply applies an operation and appends the record of its result.
-func (s *nodes) apply(b []byte, op *jute.MultiOp) ([]byte, jute.Code) {
+// applyOperation applies an operation and appends the record of its result.
+func (s *nodes) applyOperation(b []byte, op *jute.MultiOp) ([]byte, jute.Code) {
 	switch op.Op {
 	case jute.OpCreate, jute.OpCreate2:
-		return s.create(b, op)
+		return s.createNode(b, op)
 	case jute.OpDelete:
-		return b, s.remove(op.Delete.Path)
+		return b, s.removeNode(op.Delete.Path)
 	case jute.OpSetData:
 		n := s.byPath[string(op.SetData.Path)]
 		if n == nil {
@@ -203,7 +203,7 @@ func (s *nodes) apply(b []byte, op *jute.MultiOp) ([]byte, jute.Code) {
 	return b, jute.Unimplemented
 }
 
-func (s *nodes) create(b []byte, op *jute.MultiOp) ([]byte, jute.Code) {
+func (s *nodes) createNode(b []byte, op *jute.MultiOp) ([]byte, jute.Code) {
 	path := op.Create.Path
 	slash := bytes.LastIndexByte(path, '/')
 	switch {
@@ -231,7 +231,7 @@ func (s *nodes) create(b []byte, op *jute.MultiOp) ([]byte, jute.Code) {
 	return b, jute.OK
 }
 
-func (s *nodes) remove(path []byte) jute.Code {
+func (s *nodes) removeNode(path []byte) jute.Code {
 	n := s.byPath[string(path)]
 	switch {
 	case n == nil:
