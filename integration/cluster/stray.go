@@ -100,7 +100,9 @@ func (s *strayFault) snapLeader() {
 func (s *strayFault) awaitInstall() {
 	installs := s.e.Disk(s.played.Hit).Installs()
 	s.e.startMember(s.played.Hit)
-	s.awaitThen(func() bool { return s.e.Disk(s.played.Hit).Installs() > installs && s.e.Disk(s.played.Hit).LastIndex() == 0 }, s.divergeLogs)
+	s.awaitThen(func() bool {
+		return s.e.Disk(s.played.Hit).Installs() > installs && s.e.Disk(s.played.Hit).LastIndex() == 0
+	}, s.divergeLogs)
 }
 
 // divergeLogs makes all other disks hang, lets an entry pass, and cuts the power when the member has stored it.
