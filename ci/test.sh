@@ -45,26 +45,26 @@ waiting="./integration/clients ./integration/drills"
 processes="./integration/kills ./integration/moves ./integration/trials ./integration/power ./integration/differential ./integration/proxy ./integration/recipes/others ./integration/deploy"
 
 # costs are long tests of what requests and files cost, and of random logs. They run in one goroutine: there can be no race.
-costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMemory|ChildrenCostTheirBytes|EntryTooLong|RandomLogs|SortedAgainstMap|SortedByRanges|RandomWatches'
-# lists are long tests of what pages and metrics list, and of random sums. The race detector sees them in the nightly form.
-lists='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|CountersFallOnlyAtARestart|SlowSums|LongLists|OtherDigestAlg|AutoRebalance|MostEntriesFitInMessagePack|TouchMapJoinsTouches'
+costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMemory|ListsCostTheirBytes|EntryTooLong|RandomLogs|SortedAgainstMap|SortedByRanges|RandomWatches'
+# long are tests with whole ensembles that take the race detector long, and tests of lists. It sees them in the nightly form.
+long='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|SlowSums|LongLists|OtherDigestAlg|AutoRebalance|MostEntriesFitInMessagePack|TouchMapJoinsTouches'
 random='^Test(Long|Changing|Joining)?Schedules$'
 beside-short() {
   part schedules gotest -short -run '^TestSchedules$' ./integration
   part virtual gotest -short ./integration/cases $recipes
 }
 beside-rest() {
-  part race gotest -race -short -skip "^Test($costs|$lists)$" $(served)
+  part race gotest -race -short -skip "^Test($costs|$long)$" $(served)
   part virtual gotest $virtual
   ROLLCALL_SCHEDULES=3 part raced-schedules gotest -race -run "$random" ./integration
   GOGC=400 part tools ci/lint.sh tools
   GOGC=400 part lint ci/lint.sh
-  part systems go run ./ci/typecheck cmd/rollcall linux/arm64 darwin/arm64 freebsd/amd64
+  part systems systems
   for name in tools/figures integration/observing tools/chart; do part "${name////-}" module "$name"; done
   part tools-of-ci gotest $(go list ./... | grep -E "$tools")
 }
 module() { cd "$1" && gotest ./...; }
-
+systems() { go run ./ci/typecheck cmd/rollcall linux/arm64 darwin/arm64 freebsd/amd64 && go run ./ci/typecheck lab/bench/floor darwin/arm64; }
 case ${1:-short} in
   short)
     beside beside-short

@@ -103,8 +103,8 @@ var flagsOf = map[string]string{
 
 // flagsElsewhere are the commands of which the pages only name the flags. Other pages describe those that matter: bench.md, drills.md,
 // proxy.md, nodes.md, configuration.md, testing.md, moving-in.md, restoring.md and security.md.
-var flagsElsewhere = strings.Fields(`bench bench-compare drill drill-heal proxy serve shell test-server config-check import export recover backup-restore certs hash
-	ls get stat create set acl sync tree du watch dump load rm`)
+var flagsElsewhere = strings.Fields(`bench bench-compare drill drill-heal proxy shell test-server config-check export recover backup-restore hash
+	ls get stat set acl sync tree du watch dump load rm`)
 
 var (
 	flagsOfHelp    = regexp.MustCompile(`(?m)^ {2,6}-(?:.*\n {8})*.*\n`) // a flag, with the lines that continue its text

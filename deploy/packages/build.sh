@@ -95,7 +95,7 @@ for target in $targets; do
   binary "$target" "$directory/rollcall"
   go -C tools/pinned run ./inventory -version "$version" -sbom "$out/$name.cdx.json" -licences "$directory/LICENSES.txt" "$directory/rollcall"
   cp -r "$work/docs/." deploy/packages/zoo.cfg LICENSE CHANGELOG.md "$directory/"
-  cp --parents README.md docs/*.md docs/{commands,guide,performance,recipes}/*.md deploy/alerts.yml deploy/grafana/rollcall.json "$directory/"
+  cp --parents README.md docs/*.md docs/{commands,guide,performance,recipes}/*.md docs/performance/*.csv deploy/alerts.yml deploy/grafana/rollcall.json "$directory/"
   [ "$os" != linux ] || cp deploy/systemd/rollcall.service deploy/systemd/rollcall.sysusers "$directory/"
   tarball "$name"
   [ "$os" != linux ] || { linux "$arch" "$directory"; image "$arch" "$directory"; }

@@ -102,7 +102,7 @@ launch() {
       -cp "/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar$netty" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
       org.apache.zookeeper.server.quorum.QuorumPeerMain "$cfg" ;;
     Floor)
-      [ -x "$WORK/floor" ] || go build -trimpath -o "$WORK/floor" ./lab/bench/floor || return
+      [ -x "$WORK/floor" ] || CGO_ENABLED=0 go build -trimpath -o "$WORK/floor" ./lab/bench/floor || return
       set -- "$WORK/floor" --member "$i" --peers "$(peers "$n")" --data "$WORK/$i"
       [ "$i" != 1 ] || set -- "$@" --client "127.0.0.1:$((first + 1))" ;;
   esac

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"go/ast"
 	"go/token"
 	"slices"
@@ -52,10 +53,10 @@ var uncheckedErrors = &analysis.Analyzer{
 	Run: func(pass *analysis.Pass) (any, error) {
 		for _, found := range pass.ResultOf[errcheck.Analyzer].(errcheck.Result).UncheckedErrors {
 			isTest := strings.HasSuffix(found.Pos.Filename, "_test.go")
-			if isTest && strings.HasSuffix(found.FuncName, "Close") {
+			if isTest && strings.HasSuffix(found.FuncName, ".Close") {
 				continue
 			}
-			pass.Reportf(position(pass, found.Pos), "the error of %s is not checked", found.FuncName)
+			pass.Reportf(position(pass, found.Pos), "the error of %s is not checked", cmp.Or(found.FuncName, "a function value"))
 		}
 		return nil, nil
 	},
