@@ -143,6 +143,7 @@ func TestOldAttachAfterTheHeal(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = first.Close()
+		time.Sleep(tick / 20) // for the member to see the end of the connection
 		c := resume(t, e, b, session)
 		between(e.Network.EndHang, a, leader)
 		time.Sleep(2 * tick) // for the old attach to arrive
