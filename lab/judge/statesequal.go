@@ -5,7 +5,7 @@ import "fmt"
 var statesEqual = judgeRule{
 	name:    "states-equal",
 	promise: "Members have the same state at the same place of the log: their digests and the ends of sessions that they have applied.",
-	page:    "docs/damage.md#when-a-member's-state-differs",
+	page:    "docs/damage.md#when-a-members-state-differs",
 	judge:   judgeStates,
 }
 
