@@ -41,9 +41,9 @@ func newListCommand[T any](w IOStreams, l rowList[T]) *listCommand[T] {
 // register adds the flags of all lists to cmd, and the end of its long text.
 func (f *listCommand[T]) register(cmd *cobra.Command) *cobra.Command {
 	cmd.GroupID, cmd.Args = InspectGroup, RangeArgs(0, 0, "flags only")
-	cmd.Long += fmt.Sprintf(" RATE and BYTES are requests and bytes per second over the last minute. Without --sort it prints the rows "+
-		"as they arrive. With --sort it holds up to %d %s in memory, or few more than N with --limit N. It sorts by one of %s. "+
-		"With --watch it prints the list again and again, and the column CHANGED says what is new in a row.",
+	cmd.Long += fmt.Sprintf(" RATE and BYTES are requests and bytes per second over the last minute. It sorts by one of %[3]s. With --sort "+
+		"and no --limit it holds up to %[1]d %[2]s in memory. With --watch it prints the list again and again, and the column "+
+		"CHANGED says what is new in a row.",
 		maxSorted, f.noun, strings.Join(f.sortKeys(), ", "))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.watch {

@@ -72,8 +72,8 @@ func newSnapshot(w IOStreams) *cobra.Command {
 		Long: "Makes the member of this machine write a snapshot of its state to its disk, and waits until it is there. A " +
 			"member does that by itself, too (snapCount). After a snapshot, a start of the member applies less of the log, " +
 			"and the member removes the log that the snapshot replaces. It rejects the " +
-			"request while it writes a snapshot, and if its disk may have no room for the state once more, so a snapshot frees " +
-			"no full disk. A snapshot is no backup: rollcall backup save makes one. " +
+			"request while it writes a snapshot, and if its disk may have no room for the state once more. A snapshot is no " +
+			"backup: rollcall backup save makes one. " +
 			"It needs an administrator's credentials.",
 		Example: "  rollcall snapshot --token-file /etc/rollcall/token",
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -246,7 +246,7 @@ func (k *membersCommand) registerRun(cmd *cobra.Command,
 
 func (k *membersCommand) registerForce(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&k.force, "force", false,
-		"skip this check; the leader still rejects a list if it reaches no majority of the list's voters")
+		"go on even if few voters would be alive; the leader still rejects a list if it reaches no majority of its voters")
 	return cmd
 }
 

@@ -24,7 +24,7 @@ func (k *membersCommand) completeServerCommand(cmd *cobra.Command,
 		"ID LINE":  "the id of a server and its new line",
 	}
 	cmd.Args = RangeArgs(len(arguments), len(arguments), names[strings.Join(arguments, " ")])
-	cmd.Long += " It needs an administrator's credentials, on the machine of a member. It can be stopped and run again."
+	cmd.Long += " It needs an administrator's credentials on a member's machine, and can be stopped and run again."
 	cmd.Example = "  rollcall members " + cmd.Name() + " --token-file /etc/rollcall/token " + cmd.Example
 	return k.registerForce(k.registerRun(cmd, func(ctx context.Context, args []string) (err error) {
 		var id uint32

@@ -18,7 +18,7 @@ func newMembersLead(w IOStreams) *cobra.Command {
 		Use: "lead [flags] ID", Short: "hand leadership over to a member", Args: RangeArgs(1, 1, "the id of a member"),
 		Long: "Hands leadership over to a member, and waits until it leads. Clients keep their sessions; writes wait " +
 			"meanwhile. The " +
-			"member must vote and have caught up. It needs an administrator's credentials, on the machine of a member.",
+			"member must vote and have caught up. It needs an administrator's credentials on a member's machine.",
 		Example: "  rollcall members lead --token-file /etc/rollcall/token 2",
 	}, func(ctx context.Context, args []string) error {
 		id, err := parseServerID(args[0])
@@ -48,7 +48,7 @@ func newMembersDrain(w IOStreams) *cobra.Command {
 		Args: RangeArgs(1, 1, "the id of a member"),
 		Long: "Does what rollcall drain does, for the member with that id. Then the command checks that the ensemble can do " +
 			"without the member, and says that it is safe to stop it. It fails if no majority would be alive without the " +
-			"member, unless --force is given. It needs an administrator's credentials, on the machine of a member.",
+			"member, unless --force is given. It needs an administrator's credentials on a member's machine.",
 		Example: "  rollcall members drain --token-file /etc/rollcall/token --over 30s 3",
 	}, func(ctx context.Context, args []string) error {
 		id, err := parseServerID(args[0])
@@ -103,12 +103,10 @@ func newMembersRebalance(w IOStreams) *cobra.Command {
 		Use: "rebalance [flags]", Short: "move clients, so that all members have about as many",
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Moves clients from the members with more than their share to the others, with the same sessions. These members " +
-			"close the connections that are open longest. A round takes at most five seconds, and two seconds later all " +
-			"clients are counted again. The command ends when no member has more than 5 % above its share, or when three " +
-			"rounds in a row have not helped, because clients that know the address of one member alone come back to it. " +
-			"Use it after a rolling restart, when the last member has few clients. Members that are drained, join or do not " +
-			"reply have no share. If a member does not reply, or fewer than two take clients, the command ends with 1. It " +
-			"needs an administrator's credentials, on the machine of a member.",
+			"close the connections that are open longest, for at most five seconds. Two seconds later all clients are counted " +
+			"again. The command ends when no member has more than 5 % above its share, or when three rounds in a row have not " +
+			"helped. Use it after a rolling restart, when the last member has few clients. If a member does not reply, or " +
+			"fewer than two take clients, the command ends with 1. It needs an administrator's credentials on a member's machine.",
 		Example: "  rollcall members rebalance --token-file /etc/rollcall/token --rate 20",
 	}, func(ctx context.Context, _ []string) error {
 		var done api.Rebalanced

@@ -59,9 +59,8 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 		Long: "Reads a configuration as rollcall serve does, with the same flags, and starts nothing. It shows every key: " +
 			"the value, the default, the origin of the value, " +
 			"and whether the key is unknown or without effect, or the value dangerous or refused. It also reads the files " +
-			"that keys name: secrets, passwords, keys and certificates. A certificate that " +
-			"expires within 30 days is a warning, and so are ports for members without authentication. The exit status is 1 " +
-			"if a member would not start with it.",
+			"that keys name, and warns of a certificate that expires within 30 days. The exit status is 1 if a member would " +
+			"not start.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := config.Check(configFileArg(args), w.Env, flags)
 			if r.FilesKnown {

@@ -166,8 +166,7 @@ func newDrillHeal(w cli.IOStreams) *cobra.Command {
 	out := cli.NewOutput(w)
 	cmd := &cobra.Command{
 		Use: "heal [flags]", Short: "repair what a drill left broken when it crashed", Args: cli.RangeArgs(0, 0, "flags only"),
-		Long: "Repairs what the journal says is broken, the last fault first: members are continued and started, networks and disks " +
-			"healed, processes and namespaces of the drill's own members removed. With --hosts, it also removes the nodes that drills left " +
+		Long: "Repairs what the journal says is broken, the last fault first. With --hosts, it also removes the nodes that drills left " +
 			"in that ensemble. It can be repeated.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			healed, err := healDrills(cmd.Context(), &state, hosts)

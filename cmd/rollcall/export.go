@@ -34,10 +34,8 @@ func newExport(w cli.IOStreams) *cobra.Command {
 			"must be empty or missing, is then a dataDir for each server. " +
 			"Stop all members first and take the one whose data go furthest. With --backup, it writes the state in a backup " +
 			"instead, and the members may run. " +
-			"Sessions that were opened in ZooKeeper keep their clients. Sessions that were opened in Rollcall do not, " +
-			"because ZooKeeper " +
-			"computes passwords from ids: their clients get new sessions. docs/moving-in.md has the steps. No other user may " +
-			"write in OUTDIR or replace it.",
+			"Clients of sessions that were opened in ZooKeeper keep them, and others get new sessions. " +
+			"docs/moving-in.md has the steps. No other user may write in OUTDIR or replace it.",
 		Example: "  rollcall export --config /etc/rollcall/zoo.cfg /srv/back\n  rollcall export --backup ensemble.backup " +
 			"/srv/back",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -37,8 +37,8 @@ func newImport(w cli.IOStreams) *cobra.Command {
 			"the server that ZooKeeper would elect. If something takes connections at the clients' port or at a port of the " +
 			"server list, nothing is imported. Run it on the machine of one " +
 			"member, with its zoo.cfg and copies of the directories of the other servers. The other members start with " +
-			"empty directories and copy its state. Nothing in a DATADIR " +
-			"changes. With --check, nothing is written at all, and ZooKeeper may still run if the directories are copies. " +
+			"empty directories and copy its state. With --check, nothing is written, and ZooKeeper may still run if the " +
+			"directories are copies. " +
 			"docs/moving-in.md has the steps.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if i.configFile != "" {

@@ -50,9 +50,8 @@ func (f *proxyFlags) newCommand(w cli.IOStreams) *cobra.Command {
 		Use: "proxy [flags] COMMAND...", Short: "find out whether a program survives a fault at each of its requests",
 		GroupID: cli.ToolsGroup, Args: cli.RangeArgs(1, -1, "the program's command line, after --"),
 		Long: "Runs a program through a proxy between it and an ensemble, records its requests, and runs it again with a " +
-			"fault at every request. The program must judge itself: exit status 0 means that it survived. Tests in any " +
-			"language fit. The program finds the ensemble in the environment variable " + proxy.ConnectVariable + ", and in " +
-			"place of " + proxy.ConnectWord + " in its arguments. The exit status of this command is 1 if the program " +
+			"fault at every request. The program must judge itself: exit status 0 means that it survived. It finds " +
+			"the ensemble in the environment variable " + proxy.ConnectVariable + ", and in place of " + proxy.ConnectWord + " in its arguments. The exit status of this command is 1 if the program " +
 			"broke, or if no fault happened.\n\nFaults:\n\n" + strings.Join(faults, "\n") + "\n\n" +
 			"Without --hosts each run has new servers in memory: three if it may move, and one otherwise. With --hosts each run has a new node of its " +
 			"own, as a chroot in the connect string. docs/proxy.md explains the report.",
