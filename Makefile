@@ -33,7 +33,7 @@ bench: ## the benchmarks of all packages, with up to a million sessions, nodes a
 	go test -run '^$$' -bench . -benchmem -timeout 1h ./... rollcall/client/... rollcall/zk/...
 compare: build ## writes docs/performance.md, docs/performance/details.md and docs/sizing.md: this Rollcall, ZooKeeper 3.8 and the floor, by turns; an hour on a quiet machine
 	lab/bench/compare.sh
-growth: build ## writes the curves in docs/performance.md, and docs/sizing.md; 40 minutes on a quiet machine
+growth: build ## writes the curves in docs/performance/details.md, and docs/sizing.md; 40 minutes on a quiet machine
 	lab/bench/growth.sh
 lint: ## gofumpt, go vet, errcheck, errorlint, ineffassign, staticcheck, and whether generated code is up to date
 	ci/lint.sh
