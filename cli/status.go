@@ -267,10 +267,10 @@ func problemText(m memberRow) string {
 		problems = append(problems, "short of memory: it rejects writes that add data")
 	}
 	if shareReached(m.DataUsed, m.DataQuota) {
-		problems = append(problems, "the data quota is nearly used up")
+		problems = append(problems, "the data quota is nearly used up: "+shareText(m.DataUsed, m.DataQuota))
 	}
 	if shareReached(m.MemoryUsed, m.MemoryLimit) && !m.NoMemory {
-		problems = append(problems, "the memory limit is nearly reached")
+		problems = append(problems, "the memory limit is nearly reached: "+shareText(m.MemoryUsed, m.MemoryLimit))
 	}
 	if m.IsDrained && m.NotServing == "" {
 		problems = append(problems, "drained: it takes no clients")

@@ -27,6 +27,7 @@ func TestConsole(t *testing.T) {
 		{"Sessions", testSessions},
 		{"Kill", testKill},
 		{"Removals", testRemovals},
+		{"Slow", testSlow},
 		{"Nodes", testNodes},
 		{"HostileStrings", testHostileStrings},
 		{"Keyboard", testKeyboard},

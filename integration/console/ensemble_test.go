@@ -21,9 +21,12 @@ type ensemble struct {
 // superLines make the user super with the password "secret".
 const superLines = "DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=\n"
 
+// slowLines make nearly every write a slow request.
+const slowLines = "slowWriteThreshold=1\n"
+
 func startEnsemble(t *testing.T) *ensemble {
 	t.Helper()
-	return &ensemble{process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: time.Second, Lines: process.AnyHTTP + superLines}), t}
+	return &ensemble{process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: time.Second, Lines: process.AnyHTTP + superLines + slowLines}), t}
 }
 
 // console returns the address of a member's console.

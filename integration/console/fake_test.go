@@ -35,6 +35,8 @@ type fake struct {
 	gone    int                 // the first sessions, which have ended
 	text    string              // of every node
 	names   []string            // of the nodes below /
+	terms   uint64              // that recoveries have added
+	slow    []api.SlowRequest   // newest first
 	hold    func(*http.Request) // is called before a node is shown; nil: nothing
 	asked   []url.Values        // by the requests for sessions
 }
@@ -84,6 +86,8 @@ func newFake(t *testing.T, n int) *fake {
 		}
 		reply(w, api.List[api.End]{Items: all, Silent: []api.Silence{}})
 	})
+	mux.HandleFunc("GET /v1/slow", f.listSlow)
+	mux.HandleFunc("GET /v1/slow/{request}", f.oneSlow)
 	mux.HandleFunc("GET /v1/buckets", func(w http.ResponseWriter, r *http.Request) { reply(w, f.buckets()) })
 	mux.HandleFunc("GET /v1/nodes", f.node)
 	mux.HandleFunc("GET /v1/events", f.events)
@@ -126,11 +130,13 @@ func (f *fake) set(change func()) {
 }
 
 func (f *fake) ends() []api.End {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var ends []api.End
 	for i, reason := range []string{"killed", "expired", "closed", "expired", "closed"} {
 		e := api.End{
 			ID: fmt.Sprintf("0x1a1f8066301000%d", i), State: "ended", EndedAt: time.Now().Add(-time.Duration(20+i*95) * time.Second), Reason: reason,
-			Address: fmt.Sprintf("10.0.0.%d:4711%d", i+3, i), MemberID: uint32(i%3 + 1), LeaderID: 2, Term: 7, Zxid: "0x70000012f", SilentMs: 350, TimeoutMs: 10000, EphemeralCount: i,
+			Address: fmt.Sprintf("10.0.0.%d:4711%d", i+3, i), MemberID: uint32(i%3 + 1), LeaderID: 2, Term: f.terms + 7, Zxid: "0x70000012f", SilentMs: 350, TimeoutMs: 10000, EphemeralCount: i,
 			Number: uint64(900 - i),
 		}
 		if reason == "killed" {
@@ -163,7 +169,7 @@ func (f *fake) status() api.List[api.Member] {
 		lag := uint64(id % 2)
 		n := len(f.sessions) / 3
 		m := api.Member{
-			MemberID: id, Role: "follower", LeaderID: 2, Term: 7, ClientAddress: fmt.Sprintf("10.0.0.%d:2181", id), Lag: &lag, Sessions: n, Connections: n + 1,
+			MemberID: id, Role: "follower", LeaderID: 2, Term: f.terms + 7, ClientAddress: fmt.Sprintf("10.0.0.%d:2181", id), Lag: &lag, Sessions: n, Connections: n + 1,
 			DigestVerdict: "agrees", DigestIndex: 120_000, AppliedIndex: 120_331, CommittedIndex: 120_331, Zxid: "0x700000f2a", DataBytes: 81 << 20, LogBytes: 12 << 20,
 			Version: "0.1.0-dev", Started: f.begun, ClockMs: int64(id)*3 - 6, SnapshotIndex: 100_000,
 		}
@@ -286,8 +292,11 @@ func (f *fake) events(w http.ResponseWriter, r *http.Request) {
 		text, _ := json.Marshal(v)
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", name, text)
 	}
+	f.mu.Lock()
+	terms := f.terms
+	f.mu.Unlock()
 	for term := range uint64(2) {
-		send("leader", api.LeaderEvent{At: f.begun.Add(time.Duration(term) * 10 * time.Minute), LeaderID: uint32(1 + term), Term: 6 + term, Cause: []string{"started", "silent"}[term], FormerID: uint32(term), SilentMs: 1200 * int64(term)})
+		send("leader", api.LeaderEvent{At: f.begun.Add(time.Duration(term) * 10 * time.Minute), LeaderID: uint32(1 + term), Term: terms + 6 + term, Cause: []string{"started", "silent"}[term], FormerID: uint32(term), SilentMs: 1200 * int64(term)})
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()

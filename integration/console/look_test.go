@@ -13,7 +13,7 @@ import (
 )
 
 // tabs are the addresses of the page's tabs.
-var tabs = []string{"#/overview", "#/sessions", "#/ends", "#/nodes"}
+var tabs = []string{"#/overview", "#/sessions", "#/ends", "#/slow", "#/nodes"}
 
 // Everything is reached without a mouse: past the head by the link that skips it, from tab to tab, from row to
 // row, into a dialog and out of it, where the focus goes back to the row.
@@ -81,34 +81,21 @@ func testPhone(t *testing.T, e *ensemble) {
 	create(t, c, "/"+strings.Repeat("long", 60), strings.Repeat("data", 100), client.Ephemeral)
 	p := newTab(t, e.console(e.Members[0]), "")
 	p.size(phoneWidth, phoneHeight)
-	fits := func(what string) {
-		t.Helper()
-		if wide := eval[int](p, `document.documentElement.scrollWidth`); wide > phoneWidth {
-			t.Errorf("%s is %d pixels wide", what, wide)
-		}
-		small := `[...document.querySelectorAll('a[href], button, select, input, summary, [role=treeitem] > .label, [aria-expanded] > .label > .turn')].filter((e) => {
-			const box = e.getBoundingClientRect();
-			return e.checkVisibility() && (box.height < 24 || box.width < 24);
-		}).map((e) => e.outerHTML)`
-		if found := eval[[]string](p, small); len(found) > 0 {
-			t.Errorf("%s: too small to touch: %q", what, found)
-		}
-	}
 	for _, path := range tabs {
 		eval[string](p, fmt.Sprintf(`location.hash = %q`, path))
 		p.wait(fmt.Sprintf(`!document.getElementById(%q).hidden`, path[2:]))
 		switch path {
 		case "#/sessions":
 			p.wait(row("#sessions", idOf(c)))
-			fits(path)
+			p.fits(path)
 			p.click("#sessions .name", idOf(c))
 			p.shows("dialog .paths", "longlong")
-			fits("a session")
+			p.fits("a session")
 			p.press(kb.Escape)
 			p.wait(`!document.querySelector('dialog')`)
 			p.click("#sign", "Sign in")
 			p.shows("dialog", "Password of super") // this ensemble has no token
-			fits("the sign-in")
+			p.fits("the sign-in")
 			p.press(kb.Escape)
 			p.wait(`!document.querySelector('dialog')`)
 		case "#/nodes":
@@ -116,7 +103,22 @@ func testPhone(t *testing.T, e *ensemble) {
 		case "#/overview":
 			p.wait(row("#ensemble", "member 3"))
 		}
-		fits(path)
+		p.fits(path)
+	}
+}
+
+// fits fails the test if something is wider than a phone's screen, or too small to touch.
+func (p *tab) fits(what string) {
+	p.t.Helper()
+	if wide := eval[int](p, `document.documentElement.scrollWidth`); wide > phoneWidth {
+		p.t.Errorf("%s is %d pixels wide", what, wide)
+	}
+	small := `[...document.querySelectorAll('a[href], button, select, input, summary, [role=treeitem] > .label, [aria-expanded] > .label > .turn')].filter((e) => {
+		const box = e.getBoundingClientRect();
+		return e.checkVisibility() && (box.height < 24 || box.width < 24);
+	}).map((e) => e.outerHTML)`
+	if found := eval[[]string](p, small); len(found) > 0 {
+		p.t.Errorf("%s: too small to touch: %q", what, found)
 	}
 }
 

@@ -45,7 +45,7 @@ var mediaTypes = map[string]string{
 type tab struct{ Name, Title string }
 
 // tabs are the views in order. assets/main.js has the script of each.
-var tabs = []tab{{"overview", "Overview"}, {"sessions", "Sessions"}, {"ends", "Ends"}, {"nodes", "Nodes"}}
+var tabs = []tab{{"overview", "Overview"}, {"sessions", "Sessions"}, {"ends", "Ends"}, {"slow", "Slow"}, {"nodes", "Nodes"}}
 
 // endLists are the lists of the tab "ends", which shows one of them.
 var endLists = []string{"ends", "removals"}

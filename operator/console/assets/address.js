@@ -1,6 +1,6 @@
 // The page's address: #/TAB or #/TAB/REST, and ?KIND=ID behind it while a window is open over the page.
 
-const addressPattern = /^#\/([a-z]+)(?:\/(.*?))?(?:\?(member|session|end|removal)=([^?]*))?$/s;
+const addressPattern = /^#\/([a-z]+)(?:\/(.*?))?(?:\?(member|session|end|removal|slow)=([^?]*))?$/s;
 
 // readAddress returns the parts of the browser's address. Missing parts are "".
 export function readAddress() {

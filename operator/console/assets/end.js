@@ -3,7 +3,7 @@
 import { getJSON } from './requests.js';
 import { openRefreshingDialog } from './current.js';
 import { factList, updateFacts } from './dom.js';
-import { formatCount, formatDuration, formatTime, timeSince, unknownValue, visibleText } from './format.js';
+import { formatCount, formatDuration, formatTerm, formatTime, timeSince, unknownValue, visibleText } from './format.js';
 import { registerWindow } from './windows.js';
 
 // latestEnd resolves to the last end of a session, or to null if none is retained.
@@ -17,7 +17,7 @@ export const endFacts = (e) => [
   ['By', visibleText(e.by) || null],
   ['Address', e.address || unknownValue, 'code'],
   ['Member', e.member ? `member ${e.member}` : unknownValue],
-  ['Leader', `member ${e.leader}, term ${formatCount(e.term)}`],
+  ['Leader', `member ${e.leader}, term ${formatTerm(e.term)}`],
   ['Zxid', e.zxid, 'code'],
   ['Not heard for', formatDuration(e.silent_ms)],
   ['Timeout', formatDuration(e.timeout_ms)],

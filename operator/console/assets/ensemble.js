@@ -3,7 +3,7 @@
 import { getJSON } from './requests.js';
 import { openRefreshingDialog } from './current.js';
 import { $, badge, factList, h, updateFacts } from './dom.js';
-import { formatBytes, formatCount, formatDuration, formatTime, timeSince, unknownValue } from './format.js';
+import { formatBytes, formatCount, formatDuration, formatTerm, formatTime, timeSince, unknownValue } from './format.js';
 import { consoleLink } from './peers.js';
 import { Table } from './table.js';
 import { registerWindow, visitWindow } from './windows.js';
@@ -23,7 +23,7 @@ export function start() {
     columns: [
       { title: 'Member', cell: (m) => `member ${m.member}` },
       { title: 'Role', cell: roleCell },
-      { title: 'Term', kind: 'number', cell: (m) => formatCount(m.term) },
+      { title: 'Term', kind: 'number', cell: (m) => formatTerm(m.term) },
       { title: 'Lag', kind: 'number', cell: lagCell },
       { title: 'Sessions', kind: 'number', cell: (m) => formatCount(m.sessions) },
       { title: 'Connections', kind: 'number', cell: (m) => formatCount(m.connections) },
@@ -101,7 +101,7 @@ function memberFacts(m) {
   }
   return [
     ['Role', m.role || 'serves nobody'],
-    ['Leader', m.leader === 0 ? 'knows none' : `member ${m.leader}, term ${formatCount(m.term)}`],
+    ['Leader', m.leader === 0 ? 'knows none' : `member ${m.leader}, term ${formatTerm(m.term)}`],
     ['Damaged', m.damaged || null, 'bad'],
     ['Hangs', m.stalled || null, 'bad'],
     ['Exposed', m.exposed || null, 'warn'],

@@ -19,6 +19,16 @@ export const unknownValue = '–';
 // formatCount returns a whole number with separators.
 export const formatCount = (n) => (n == null ? unknownValue : numberFormat.format(n));
 
+// recoveryTerms is the number that `rollcall recover` adds to the term. No ensemble holds as many elections.
+const recoveryTerms = 65_536;
+
+// formatTerm returns the terms that elections began, and apart from them the recoveries, such as 6+recovery.
+export function formatTerm(term) {
+  const recoveries = Math.floor(term / recoveryTerms);
+  const elected = formatCount(term == null ? term : term % recoveryTerms);
+  return recoveries > 1 ? `${elected}+${formatCount(recoveries)} recoveries` : recoveries === 1 ? `${elected}+recovery` : elected;
+}
+
 export const countNoun = (n, one, many = `${one}s`) => `${formatCount(n)} ${n === 1 ? one : many}`;
 
 // shortNumber returns a number in at most four characters, such as 9.8k or 120k.
@@ -69,7 +79,7 @@ export function formatDuration(ms) {
 }
 
 // formatMicros formats microseconds.
-export const formatMicros = (us) => (us < 1000 ? `${Math.round(us)} µs` : `${threeDigits(us / 1000)} ms`);
+export const formatMicros = (us) => (us < 1000 ? `${Math.round(us)} µs` : us < 999_500 ? `${threeDigits(us / 1000)} ms` : `${threeDigits(us / 1e6)} s`);
 
 // timeSince returns the age of an RFC 3339 time.
 export function timeSince(at) {

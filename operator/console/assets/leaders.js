@@ -1,7 +1,7 @@
 // The changes of the leader.
 
 import { $, setText } from './dom.js';
-import { formatCount, formatDuration, formatTime, unknownValue } from './format.js';
+import { formatDuration, formatTerm, formatTime, unknownValue } from './format.js';
 import { Table } from './table.js';
 
 const maxChanges = 5;
@@ -17,7 +17,7 @@ export function start() {
     columns: [
       { title: 'Leader', cell: (c) => `member ${c.leader}` },
       { title: 'Since', cell: (c) => formatTime(c.at) },
-      { title: 'Term', kind: 'number', cell: (c) => formatCount(c.term) },
+      { title: 'Term', kind: 'number', cell: (c) => formatTerm(c.term) },
       { title: 'Led for', kind: 'number', cell: (c) => ledFor(c, changes) },
       { title: 'Cause', cell: causeText },
     ],
@@ -72,5 +72,5 @@ function leaderSentence(changes, status) {
     return status.items.some((m) => m.role === 'standalone') ? 'The only member leads.' : 'No member that answers leads.';
   }
   const change = changes.find((c) => c.term === leader.term);
-  return `Member ${leader.member} ${change ? `has led since ${formatTime(change.at)}` : 'leads'}, in term ${formatCount(leader.term)}.`;
+  return `Member ${leader.member} ${change ? `has led since ${formatTime(change.at)}` : 'leads'}, in term ${formatTerm(leader.term)}.`;
 }

@@ -8,6 +8,7 @@ import * as nodes from './nodes.js';
 import * as session from './session.js';
 import * as sessions from './sessions.js';
 import * as signin from './signin.js';
+import * as slow from './slow.js';
 import * as tiles from './tiles.js';
 import { currentPageAddress, pageAddress, readAddress, setCurrentPage } from './address.js';
 import { caller } from './credentials.js';
@@ -28,6 +29,7 @@ const pageParts = {
   leaders: { tab: 'overview', ...leaders.start() },
   ends: { tab: 'ends', ...ends.start() },
   sessions: { tab: 'sessions', ...sessions.start() },
+  slow: { tab: 'slow', ...slow.start() },
   nodes: { tab: 'nodes', ...nodes.start() },
 };
 session.start();

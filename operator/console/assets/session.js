@@ -50,7 +50,7 @@ function openSession(id) {
       }
       const { end, session, paths } = value;
       $('.buttons', body).hidden = !!end;
-      updateFacts($('dl', body), end ? [['State', 'ended'], ...endRows(end)] : sessionFacts(session));
+      updateFacts($('dl', body), [...(end ? [['State', 'ended'], ...endRows(end)] : sessionFacts(session)), slowFact(id)]);
       setContent($('.paths', body), end ? h('div') : paths);
     },
   });
@@ -95,6 +95,8 @@ function sessionFacts(s) {
     ['Not known', s.silent?.length > 0 ? s.silent.map((one) => `member ${one.member}: ${one.reason}`).join(', ') : null],
   ];
 }
+
+const slowFact = (id) => ['Slow requests', h('a', { href: pageAddress('slow', id) }, 'those of the last hour')];
 
 // killSession kills the session if the user confirms it. The session's window stays, and shows the end.
 async function killSession(id) {

@@ -1,6 +1,7 @@
 // The numbers at the top of the overview, with their courses.
 
-import { $ } from './dom.js';
+import { pageAddress } from './address.js';
+import { $, h } from './dom.js';
 import { memberRows } from './ensemble.js';
 import { countNoun, formatCount, formatMicros, shortNumber } from './format.js';
 import { Spark } from './spark.js';
@@ -10,6 +11,7 @@ export function start() {
   const sessions = new Spark('Sessions', formatCount);
   const requests = new Spark('Requests per second', shortNumber, 'this member');
   const latency = new Spark('Latency', formatMicros, 'this member');
+  latency.element.append(h('a', { href: pageAddress('slow') }, 'Slow requests'));
   const connections = new Spark('Connections', formatCount);
   $('#tiles').append(...[sessions, connections, requests, latency].map((s) => s.element));
   return {
