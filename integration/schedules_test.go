@@ -62,7 +62,7 @@ type totals struct {
 	leaders, leaderLost, faults, resent, dropped, moves, installs, acknowledged, unknown, exits, quiet atomic.Uint64
 	missed                                                                                             atomic.Uint64 // faults that hit no member
 	delays                                                                                             atomic.Uint64 // see cluster.Ensemble.LinkChanges
-	outruns                                                                                            atomic.Uint64 // see cluster.Ensemble.Outruns
+	outruns                                                                                            atomic.Uint64 // see cluster.Ensemble.OutrunCount
 	dark                                                                                               darkTotals
 	full, rotten, unread, flips, drained                                                               atomic.Uint64 // ends of members by full disks and by failed reads of logs and snapshots, flipped bits, and connections that drained members closed
 	expelled, restored, readers                                                                        atomic.Uint64 // see operated_test.go

@@ -28,7 +28,7 @@ const (
 	Orphan  Kind = "orphan"  // once: Who loses its forwarding connections, from which the others still read By later
 	Lag     Kind = "lag"     // the log does not reach Who, and what Who forwards is sent again
 	Stall   Kind = "stall"   // Who's disk hangs
-	Outrun  Kind = "outrun"  // Who and those crash whose disks have an entry that Who's lacks, and Who comes back first; see Ensemble.Outruns
+	Outrun  Kind = "outrun"  // Who and those crash whose disks have an entry that Who's lacks, and Who comes back first; see Ensemble.OutrunCount
 	Snap    Kind = "snap"    // once: Who takes a snapshot, and keeps N entries of the log before it. The ensemble needs Options.HTTP
 	Fail    Kind = "fail"    // once: the N-th write of Who's disk from now on fails; Who is restarted
 	Step    Kind = "step"    // Who's wall clock is set forward or back by By; once, or set right again after For
