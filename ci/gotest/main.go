@@ -39,25 +39,8 @@ func main() {
 	}
 }
 
-// compilerGOGC lets the compiler's heap grow to five times what it uses. go build crypto/tls with an empty cache took 50 s of
-// processor time with it, and 65 s without it.
-const compilerGOGC = "GOGC=400"
-
-// compile compiles the tests of the packages in args into go's cache, so that the compiler has compilerGOGC and the tests have
-// not. What it cannot compile, go test reports.
-func compile(args []string) {
-	list := []string{"list", "-e", "-export", "-test"}
-	if slices.Contains(args, "-race") {
-		list = append(list, "-race")
-	}
-	cmd := exec.Command("go", append(list, slices.DeleteFunc(slices.Clone(args), isNoPackage)...)...)
-	cmd.Env = append(os.Environ(), compilerGOGC)
-	_ = cmd.Run()
-}
-
 // goTest runs go test -json and passes what it prints to read. It returns an error if go test fails.
 func goTest(args []string, read func(io.Reader)) error {
-	compile(args)
 	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -90,12 +73,9 @@ func (r *report) run(test func(args []string, read func(io.Reader)) error, args 
 
 // withoutPackages returns the arguments that are flags, or values of flags.
 func withoutPackages(args []string) []string {
-	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !isNoPackage(arg) })
-}
-
-// isNoPackage reports whether an argument is a flag, or the value of one.
-func isNoPackage(arg string) bool {
-	return arg != "work" && !strings.HasPrefix(arg, "./") && !strings.HasPrefix(arg, "rollcall/")
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return arg == "work" || strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "rollcall/")
+	})
 }
 
 // event is a line of go test -json.
