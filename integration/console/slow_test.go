@@ -72,8 +72,12 @@ func newSlowFake(t *testing.T) *fake {
 			{Stage: "disk", MemberID: 1, TookUs: 1_410_000, Text: "the disk of member 1"},
 		},
 		Causes: []api.SlowCause{
-			{Cause: "paused", MemberID: 3, TookUs: 90_000}, {Cause: "no leader", MemberID: 2, TookUs: 80_000}, {Cause: "snapshot", MemberID: 1, TookUs: 70_000},
-			{Cause: "backup", MemberID: 1, TookUs: 60_000}, {Cause: "slow sync", MemberID: 1, TookUs: 50_000}, {Cause: "unknown", MemberID: 2, TookUs: 40_000},
+			{Cause: "paused", MemberID: 3, TookUs: 90_000},
+			{Cause: "no leader", MemberID: 2, TookUs: 80_000},
+			{Cause: "snapshot", MemberID: 1, TookUs: 70_000},
+			{Cause: "backup", MemberID: 1, TookUs: 60_000},
+			{Cause: "slow sync", MemberID: 1, TookUs: 50_000},
+			{Cause: "unknown", MemberID: 2, TookUs: 40_000},
 		},
 	})
 	for i := range 150 {
