@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -26,6 +27,9 @@ It is only for measuring: it loses all nodes when it ends. Member 1 is always th
 
 func main() {
 	cfg, err := parseFlags(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		os.Exit(usageStatus)
@@ -42,8 +46,9 @@ func main() {
 // parseFlags returns the configuration in a command line, or an error that names the flag that is wrong.
 func parseFlags(args []string, stderr io.Writer) (cfg Config, err error) {
 	flags := flag.NewFlagSet("floor", flag.ContinueOnError)
-	flags.SetOutput(stderr)
+	flags.SetOutput(io.Discard) // main prints the error
 	flags.Usage = func() {
+		flags.SetOutput(stderr)
 		fmt.Fprint(stderr, usage, "\nFlags:\n")
 		flags.PrintDefaults()
 	}
