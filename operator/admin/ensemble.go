@@ -87,7 +87,7 @@ func (e *ensembleAPI) routes() []endpoint {
 		{
 			method: "GET", path: "/v1/removals", access: readAccess, readsEnsemble: true, content: showsPaths, longReply: true,
 			responseBody: api.List[api.Removal]{}, parameters: []string{"path", "limit", "from"},
-			help: "what removed a node, or any node, newest first", replyJSON: e.listRemovals,
+			help: "the causes of removals of nodes, newest first; path selects one node", replyJSON: e.listRemovals,
 		},
 		{
 			method: "GET", path: "/v1/slow", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
