@@ -100,20 +100,7 @@ func shortAllowed(allowed string) string {
 	case serverlist.HostSyntax:
 		return "an address"
 	}
-	allowed = strings.ReplaceAll(allowed, " to 2147483647", " or more")
-	allowed = strings.NewReplacer(
-		" (ms)", " ms",
-		" (bytes)", " bytes",
-		", or -1 for the default", ", or -1",
-		"; bytes, or with K, M, G or T after the number", "",
-		"words with commas between them", "with commas",
-		", with commas between them", ", with commas",
-		", or both with a comma between them", "",
-		", with decimals", "",
-		"the class of ", "",
-		"<", `\<`,
-	).Replace(allowed)
-	return allowed
+	return strings.NewReplacer(" (ms)", " ms", " (bytes)", " bytes", "<", `\<`).Replace(allowed)
 }
 
 func refusedRows() []string {
