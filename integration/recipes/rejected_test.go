@@ -174,9 +174,20 @@ func (q *rejectedRequest) isBackground() bool {
 	case jute.OpDelete, jute.OpCheckWatches, jute.OpRemoveWatches:
 		return true
 	case jute.OpExists:
-		return q.watches && ownNode.MatchString(q.path[strings.LastIndexByte(q.path, '/')+1:])
+		return q.watches && q.isOfOwnNode()
 	}
 	return false
+}
+
+// isOfOwnNode reports whether the request is about a node that the call has created for itself.
+func (q *rejectedRequest) isOfOwnNode() bool {
+	return ownNode.MatchString(q.path[strings.LastIndexByte(q.path, '/')+1:])
+}
+
+// findsOutInBackground reports whether a release finds out with the request whether its node is gone already: it syncs and
+// reads the node, in the background, if the event of the node came before the release.
+func (q *rejectedRequest) findsOutInBackground() bool {
+	return q.op == jute.OpSync || q.op == jute.OpExists && q.isOfOwnNode()
 }
 
 // maxRejected limits the requests of a call that are rejected, one in each run. No call of the tables sends more.
@@ -255,7 +266,9 @@ func (r rejection) play(s *scene, j *rejecter) (happened bool) {
 	switch {
 	case rejected == nil:
 		return false
-	case rejected.isBackground() && !r.waitsForNode(rejected), (r.release || r.blocked) && rejected.op == jute.OpSync:
+	case rejected.isBackground() && !r.waitsForNode(rejected),
+		r.release && rejected.findsOutInBackground(),
+		r.blocked && rejected.op == jute.OpSync:
 		return true
 	case !errors.Is(err, client.ErrNoAuth):
 		s.t.Errorf("%v of %q was rejected, and the error is %v", rejected.op, rejected.path, err)
