@@ -29,7 +29,7 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// filesOfTree returns the paths of all files except those below testdata and below hidden directories.
+// filesOfTree returns the paths of all files except those below testdata and below hidden directories other than .github.
 func filesOfTree(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -37,7 +37,7 @@ func filesOfTree(t *testing.T) map[string]bool {
 		switch name := d.Name(); {
 		case err != nil:
 			return err
-		case d.IsDir() && (name == "testdata" || path != "." && strings.HasPrefix(name, ".")):
+		case d.IsDir() && (name == "testdata" || path != "." && name != ".github" && strings.HasPrefix(name, ".")):
 			return filepath.SkipDir
 		case !d.IsDir():
 			found[path] = true
