@@ -6,8 +6,9 @@ import (
 	"fmt"
 )
 
-// ErrNumbersUsedUp says that a parent has given all numbers of its sequential names. They end at 2147483647, and begin at 0
-// in another parent. The servers of ZooKeeper give negative numbers then, and no error.
+// ErrNumbersUsedUp says that a parent has given all numbers of its sequential names. They end at 2147483647, unless the
+// servers of Rollcall are configured to go on (longSequentialNames), and begin at 0 in another parent. The servers of
+// ZooKeeper may give negative numbers then, and no error.
 var ErrNumbersUsedUp = errors.New("all numbers of sequential names below the parent are used up")
 
 // lastNumber ends the last sequential name below a parent.

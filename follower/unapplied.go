@@ -130,8 +130,10 @@ func (u *unapplied) entryFinished(index uint64) {
 // never blocks.
 func (u *unapplied) indexToAwait(path []byte) uint64 {
 	index := u.slot(path).Load()
-	if prefix := sequentialPrefix(path); prefix != nil { // a sequential create names the prefix
-		index = max(index, u.slot(prefix).Load())
+	for _, digits := range jute.SequenceLengths { // a sequential create names the prefix
+		if prefix := sequentialPrefix(path, digits); prefix != nil {
+			index = max(index, u.slot(prefix).Load())
+		}
 	}
 	if index <= max(u.appliedIndex.Load(), u.skipThrough.Load()) || u.usualTime.Load() > int64(u.longestWait) {
 		return 0
@@ -139,19 +141,14 @@ func (u *unapplied) indexToAwait(path []byte) uint64 {
 	return index
 }
 
-// sequenceDigits is the length of the number that a sequential create appends.
-const sequenceDigits = 10
-
-// sequentialPrefix returns the path without the number of a sequential node, or nil if it has none.
-func sequentialPrefix(path []byte) []byte {
-	n := len(path) - sequenceDigits
+// sequentialPrefix returns the path without the number of a sequential node, or nil if no number of so many digits ends it.
+func sequentialPrefix(path []byte, digits int) []byte {
+	n := len(path) - digits
 	if n < 1 {
 		return nil
 	}
-	for _, c := range path[n:] {
-		if c < '0' || c > '9' {
-			return nil
-		}
+	if _, ok := jute.ParseSequence(path[n:]); !ok {
+		return nil
 	}
 	return path[:n]
 }

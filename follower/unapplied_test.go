@@ -43,8 +43,8 @@ func TestPathsOfEntries(t *testing.T) {
 		{
 			"sequential", jute.OpCreate,
 			jute.CreateRequest{Path: path("/a/lock-"), Flags: jute.EphemeralSequential},
-			[]string{"/a", "/a/lock-0000000007"},
-			[]string{"/a/lock-000000007", "/a/lock-000000000x", "/a/lock-0000000007-"},
+			[]string{"/a", "/a/lock-0000000007", "/a/lock-8999999999", "/a/lock-9000000009000000000"},
+			[]string{"/a/lock-000000007", "/a/lock-000000000x", "/a/lock-0000000007-", "/a/lock-0000000009000000000"},
 		},
 		{"sequential without a name", jute.OpCreate, jute.CreateRequest{Path: path("/a/"), Flags: jute.PersistentSequential}, []string{"/a", "/a/0000000007"}, nil},
 		{"delete", jute.OpDelete, jute.DeleteRequest{Path: path("/a/b")}, []string{"/a", "/a/b"}, []string{"/"}},

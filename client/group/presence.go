@@ -20,7 +20,7 @@ var ErrNotEphemeral = errors.New("the node is not ephemeral")
 type PresenceConfig struct {
 	Data       []byte
 	ACL        []client.ACL // nil: everyone has every permission
-	Sequential bool         // a random id of 20 digits and the servers' number of 10 are appended to the path
+	Sequential bool         // a random id of 20 digits and the servers' number are appended to the path
 }
 
 // Presence is an ephemeral node that is created again after each deletion. See the package's comment. It is safe for

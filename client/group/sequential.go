@@ -14,15 +14,13 @@ import (
 	"rollcall/client/internal/nodepath"
 	"rollcall/client/internal/reconnect"
 	"rollcall/client/recipe"
+	"rollcall/zk/jute"
 )
 
 // The names of sequential nodes end with the id of their Presence and the servers' number. Both are digits, because
 // readers of serversets in Twitter's commons recognise a member by the digits after member_. The id distinguishes a
 // node from all others of the session: a name with the same prefix may be that of a lock.
-const (
-	idLength     = 20 // a random number of 64 bits
-	numberLength = 10
-)
+const idLength = 20 // a random number of 64 bits
 
 // newID returns a random id.
 func newID() string {
@@ -34,11 +32,13 @@ func newID() string {
 // idIn returns the id in the path of a sequential node with the Presence's prefix. ok is false for any other path.
 func (p *Presence) idIn(path string) (id string, ok bool) {
 	digits, ok := strings.CutPrefix(path, p.prefix)
-	isDigit := func(r rune) bool { return r >= '0' && r <= '9' }
-	if !ok || len(digits) != idLength+numberLength || strings.TrimLeftFunc(digits, isDigit) != "" {
+	if !ok || len(digits) < idLength {
 		return "", false
 	}
-	return digits[:idLength], true
+	id, number := digits[:idLength], digits[idLength:]
+	isDigit := func(r rune) bool { return r >= '0' && r <= '9' }
+	_, ok = jute.ParseSequence(number)
+	return id, ok && strings.TrimLeftFunc(id, isDigit) == ""
 }
 
 // chooseID sets the id of a sequential node: that of a node that a predecessor has left in the session, or a new one.

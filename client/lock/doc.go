@@ -56,5 +56,6 @@
 //
 // A parent and its missing ancestors are created as containers. Servers delete a container some time after its last
 // child has left. The servers number at most 2^31 - 1 contenders under a parent. If the parent is never empty for so
-// long, the calls return ErrNumbersUsedUp, and do not let two clients hold the lock.
+// long, the calls return ErrNumbersUsedUp, and do not let two clients hold the lock, unless the servers of Rollcall are
+// configured to go on (longSequentialNames).
 package lock

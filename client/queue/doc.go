@@ -44,6 +44,7 @@
 // is taken, with the same name, and the containers line and receipts, which only this package uses. Takers of Curator
 // must have the same lock path. Each take sets an element's data to the same data, so its version counts the attempts.
 //
-// The servers number at most 2^31 elements under a parent. After that, the order is lost. Delete the parent before
-// that, when it is empty: the numbers then begin at 0 again.
+// The servers number at most 2^31 elements under a parent. After that, the order is lost, unless the servers of Rollcall
+// are configured to go on (longSequentialNames). Delete the parent before that, when it is empty: the numbers then begin
+// at 0 again.
 package queue

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
+	"rollcall/zk/jute"
 )
 
 // ErrNoPriorities means that an element has a priority, but the Queue has none: see Config.Priorities.
@@ -33,7 +34,8 @@ func (q *Queue) PutWithPriority(ctx context.Context, data []byte, priority int32
 	if q.cfg.ACL != nil {
 		mode = mode.WithACL(q.cfg.ACL...)
 	}
-	create := client.CreateOp(q.pathOf(namePrefixOf(priority, q.cfg.Priorities)), encodeItem(data), mode)
+	prefix := namePrefixOf(priority, q.cfg.Priorities)
+	create := client.CreateOp(q.pathOf(prefix), encodeItem(data), mode)
 	err = reconnect.RetryWithParent(ctx, q.c, q.parent, func() error {
 		outcome, err := q.receipts.Do(ctx, create)
 		switch {
@@ -43,7 +45,7 @@ func (q *Queue) PutWithPriority(ctx context.Context, data []byte, priority int32
 			path = outcome.Results[0].Path
 			return nil
 		}
-		path, _ = q.findCreated(ctx, outcome.Zxid) // the element is put, whether it is found or not
+		path, _ = q.findCreated(ctx, prefix, outcome.Zxid) // the element is put, whether it is found or not
 		return nil
 	})
 	return path, wrapError("put into", q.parent, err)
@@ -55,20 +57,20 @@ type numberedName struct {
 	number int64
 }
 
-// numberLength is the number of digits that a server appends to a name.
-const numberLength = 10
-
-// findCreated returns the path of the element that was created at zxid, or "" if it does not exist any more. The
-// sequence numbers grow with the zxid, so findCreated reads about 20 of a million elements.
-func (q *Queue) findCreated(ctx context.Context, zxid client.Zxid) (path string, err error) {
+// findCreated returns the path of the element that was created at zxid, or "" if it does not exist any more. prefix is its
+// name without the number. The numbers grow with the zxid, so findCreated reads about 20 of a million elements.
+func (q *Queue) findCreated(ctx context.Context, prefix string, zxid client.Zxid) (path string, err error) {
 	names, err := q.childrenOf(ctx, q.parent)
 	if err != nil {
 		return "", err
 	}
 	elements := make([]numberedName, 0, len(names))
 	for _, name := range names {
-		digits := name[max(0, len(name)-numberLength):]
-		if number, err := strconv.ParseInt(digits, 10, 64); err == nil {
+		digits, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		if number, ok := jute.ParseSequence(digits); ok {
 			elements = append(elements, numberedName{name, number})
 		}
 	}

@@ -3,11 +3,11 @@ package view
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"rollcall/operator/api"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // MaxOwnedChildren is the number of ephemeral children that api.Owner lists: enough for those who wait for a lock.
@@ -20,29 +20,11 @@ const (
 	TurnUnknown = ""      // the names are of no lock that Rollcall knows
 )
 
-// numberLength is the number of digits that servers append to the names of sequential nodes.
-const numberLength = 10
-
-// splitNumber splits the name of a sequential node into the text before the number, and the number. ok is false if
-// there is no number. Servers give negative numbers after math.MaxInt32, and locks do not work from then on, so these
-// are not numbers here.
-func splitNumber(name string) (before string, number int32, ok bool) {
-	at := len(name) - numberLength
-	if at < 0 {
-		return name, 0, false
-	}
-	parsed, err := strconv.ParseUint(name[at:], 10, 31)
-	if err != nil {
-		return name, 0, false
-	}
-	return name[:at], int32(parsed), true
-}
-
 // CompareInLine orders the names of children as locks and elections do: by the servers' numbers. Names without a number
 // come last.
 func CompareInLine(a, b string) int {
-	_, m, aNumbered := splitNumber(a)
-	_, n, bNumbered := splitNumber(b)
+	_, m, aNumbered := jute.SplitSequence(a)
+	_, n, bNumbered := jute.SplitSequence(b)
 	switch {
 	case aNumbered && bNumbered:
 		return cmp.Or(cmp.Compare(m, n), strings.Compare(a, b))
@@ -82,10 +64,10 @@ func markTurns(children []api.OwnedChild) {
 // first writer in line. A writer that became a reader as well has two nodes of one number.
 func (k lockKind) turns(children []api.OwnedChild) []string {
 	var turns []string
-	var first int32
+	var first int64
 	onlyReaders := true
 	for i, child := range children {
-		before, number, numbered := splitNumber(child.Name)
+		before, number, numbered := jute.SplitSequence(child.Name)
 		isReader := k.shared != "" && strings.HasSuffix(before, k.shared)
 		if !numbered || !isReader && !strings.HasSuffix(before, k.exclusive) {
 			return nil

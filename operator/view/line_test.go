@@ -28,6 +28,7 @@ func TestChildrenInLine(t *testing.T) {
 		}},
 		{"kazoo's writer before readers", []string{c + "__lock__0000000001 holds", c + "__rlock__0000000002 waits", c + "__rlock__0000000003 waits"}},
 		{"a writer that reads as well", []string{"_c_" + b + "-__WRIT__0000000001 holds", "_c_" + a + "-__READ__0000000001 holds", "_c_" + b + "-__READ__0000000002 waits"}},
+		{"numbers after 2147483647", []string{"lock-2147483646 holds", "lock-2147483648 waits", "lock-8999999999 waits", "lock-9000000009000000000 waits", "lock-9000000009000000001 waits"}},
 		{"leases of a semaphore", []string{"_c_" + b + "-lease-0000000001 ", "_c_" + a + "-lease-0000000002 "}},
 		{"a mutex and a latch in one folder", []string{"_c_" + b + "-lock-0000000001 ", "_c_" + a + "-latch-0000000002 "}},
 		{"members of a group", []string{"host-1 ", "host-2 "}},

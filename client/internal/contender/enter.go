@@ -35,7 +35,7 @@ func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error
 // right must be holder's right. If it is not held any more, the error is client.ErrNotHeld.
 func EnterBeside(ctx context.Context, holder *Contender, right *client.Right, cfg Config) (*Contender, error) {
 	x := &Contender{c: holder.c, cfg: cfg, id: cfg.Layout.newID(), token: holder.token}
-	number := holder.name.Text[len(holder.name.Text)-numberLength:]
+	number := holder.name.Text[len(holder.cfg.Layout.namePrefix(holder.name.ID, holder.name.Kind)):]
 	path := cfg.PathOf(cfg.Layout.namePrefix(x.id, cfg.Kind) + number)
 	op := client.CreateOp(path, cfg.Data, cfg.withACL(client.Ephemeral))
 	err := x.createNode(ctx, func() (string, client.Stat, error) {

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"rollcall/zk/jute"
 )
 
 // Layout describes the names of the contenders under a parent. Two programs exclude each other only if they use the same
@@ -28,7 +30,7 @@ const (
 	Writer
 )
 
-// These are the layouts. An id is a random UUID, with or without its dashes; <n> is the server's number of ten digits.
+// These are the layouts. An id is a random UUID, with or without its dashes; <n> is the server's number.
 var (
 	// CuratorLock has the names _c_<id>-lock-<n>: Curator's InterProcessMutex and LeaderSelector, go-zookeeper/zk's Lock.
 	CuratorLock = curatorLayout("Curator's mutex", "lock-")
@@ -66,11 +68,8 @@ type Name struct {
 	Text   string // the whole name
 	ID     string // the protection id
 	Kind   Kind
-	Number int32 // the server's
+	Number int64 // the server's, as jute.ParseSequence returns it; a negative one is ZooKeeper's
 }
-
-// numberLength is the number of digits of a server's number.
-const numberLength = 10
 
 // Parse splits the name of a contender into its parts. ok is false if the name is not one of this layout.
 func (l Layout) Parse(text string) (name Name, ok bool) {
@@ -85,31 +84,24 @@ func (l Layout) Parse(text string) (name Name, ok bool) {
 	}
 	for kind, label := range l.kindLabels {
 		digits, found := strings.CutPrefix(rest, label)
-		if !found || len(strings.TrimPrefix(digits, "-")) != numberLength {
+		if !found {
 			continue
 		}
-		number, ok := parseNumber(digits)
-		return Name{Text: text, ID: id, Kind: Kind(kind), Number: number}, ok
+		if number, ok := parseNumber(digits); ok {
+			return Name{Text: text, ID: id, Kind: Kind(kind), Number: number}, true
+		}
 	}
 	return Name{}, false
 }
 
-// parseNumber parses decimal digits, which a minus sign may precede. ok is false if text has other characters, or the
-// number does not fit into 32 bits. It takes a third of the time of strconv.ParseInt.
-func parseNumber(text string) (number int32, ok bool) {
-	digits := strings.TrimPrefix(text, "-")
-	sum := int64(0)
-	for i := range len(digits) {
-		digit := digits[i] - '0'
-		if digit > 9 {
-			return 0, false
-		}
-		sum = 10*sum + int64(digit)
+// parseNumber parses the number of a server, which is negative if text begins with a minus sign.
+func parseNumber(text string) (number int64, ok bool) {
+	digits, negative := strings.CutPrefix(text, "-")
+	number, ok = jute.ParseSequence(digits)
+	if negative {
+		return -number, ok && -number >= math.MinInt32
 	}
-	if len(digits) < len(text) {
-		sum = -sum
-	}
-	return int32(sum), sum == int64(int32(sum))
+	return number, ok
 }
 
 // The lengths of a protection id without its dashes, and with them.
@@ -204,5 +196,6 @@ func compareNames(a, b Name) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Text, b.Text))
 }
 
-// isNumberUsedUp reports whether the servers may assign the number, or a smaller one, to a later contender.
-func (n Name) isNumberUsedUp() bool { return n.Number < 0 || n.Number == math.MaxInt32 }
+// isNumberUsedUp reports whether the servers may assign the number, or a smaller one, to a later contender. Servers that
+// assign higher numbers leave out MaxZooKeeperSequence.
+func (n Name) isNumberUsedUp() bool { return n.Number < 0 || n.Number == jute.MaxZooKeeperSequence }

@@ -23,6 +23,10 @@ func TestParse(t *testing.T) {
 		{CuratorLock, "_c_" + uuid + "-lock-0000000001", Name{ID: uuid, Number: 1}},
 		{CuratorLock, "_c_" + plain + "-lock-0000000012", Name{ID: plain, Number: 12}}, // of go-zookeeper/zk
 		{CuratorLock, "_c_" + uuid + "-lock--2147483648", Name{ID: uuid, Number: -1 << 31}},
+		{CuratorLock, "_c_" + uuid + "-lock-2147483648", Name{ID: uuid, Number: 1 << 31}},
+		{CuratorLock, "_c_" + uuid + "-lock-8999999999", Name{ID: uuid, Number: 8_999_999_999}},
+		{CuratorLock, "_c_" + uuid + "-lock-9000000009000000000", Name{ID: uuid, Number: 9_000_000_009_000_000_000}},
+		{KazooReadWrite, plain + "__rlock__9000000009000000001", Name{ID: plain, Kind: Reader, Number: 9_000_000_009_000_000_001}},
 		{CuratorReadWrite, "_c_" + uuid + "-__READ__0000000003", Name{ID: uuid, Kind: Reader, Number: 3}},
 		{CuratorReadWrite, "_c_" + uuid + "-__WRIT__2147483647", Name{ID: uuid, Kind: Writer, Number: 1<<31 - 1}},
 		{CuratorLatch, "_c_" + uuid + "-latch-0000000000", Name{ID: uuid}},
@@ -52,7 +56,10 @@ func TestParseForeign(t *testing.T) {
 		{CuratorLock, "_c_" + uuid + "-lock-"},
 		{CuratorLock, "_c_" + uuid + "-lock-+000000001"},
 		{CuratorLock, "_c_" + uuid + "-lock--0000000001x"},
-		{CuratorLock, "_c_" + uuid + "-lock-9999999999"}, // no int32
+		{CuratorLock, "_c_" + uuid + "-lock-9999999999"},  // such a number has 19 digits
+		{CuratorLock, "_c_" + uuid + "-lock--2147483649"}, // no int32
+		{CuratorLock, "_c_" + uuid + "-lock--9000000009000000000"},
+		{CuratorLock, "_c_" + uuid + "-lock-0000000009000000000"},
 		{CuratorLock, "_c_" + uuid + "-latch-0000000001"},
 		{CuratorLock, "_c_" + uuid[1:] + "g-lock-0000000001"},
 		{CuratorLock, plain + "__lock__0000000001"},

@@ -70,6 +70,20 @@ func TestAheadOf(t *testing.T) {
 	}
 }
 
+// Numbers after 2147483647 are in order, also beside shorter ones.
+func TestAheadOfLongNumbers(t *testing.T) {
+	var list []string
+	for i, number := range []string{"0000000009", "2147483646", "2147483648", "8999999999", "9000000009000000000", "9000000009000000001"} {
+		list = append(list, CuratorReadWrite.namePrefix(fmt.Sprintf("%08x%s", 9-i, uuid[8:]), Writer)+number)
+	}
+	for i, own := range list {
+		got, err := contenderNamed(t, own).positionAmong(t.Context(), list, Exclusive)
+		if err != nil || got.ahead != i || i > 0 && got.predecessor.Text != list[i-1] {
+			t.Errorf("%s: %d are ahead, the last is %q, %v", own, got.ahead, got.predecessor.Text, err)
+		}
+	}
+}
+
 // A contender gets no turn under a parent with foreign nodes, with used up numbers, or without the contender's own node.
 func TestAheadOfErrors(t *testing.T) {
 	list := contendersOf("www")
