@@ -65,6 +65,9 @@ type ExportResult struct {
 	OrphanNodes        int `json:"ended"`           // nodes of sessions that have ended; they were left out
 	// nodes with a time to live, for which ZooKeeper needs extendedTypesEnabled
 	TTLs int `json:"ttls"`
+	// nodes below which ZooKeeper has no sequential names left
+	UsedUpParents int    `json:"used_up_parents"`
+	UsedUpParent  string `json:"used_up_parent"` // the first of them; "": there are none
 }
 
 // ImportResult is printed by rollcall import -o json.

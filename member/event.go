@@ -75,7 +75,7 @@ func (e Event) LogValue() slog.Value {
 	case EventQuotaWarning:
 		return slog.GroupValue(slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit))
 	case EventNamesWarning, EventNamesEnded:
-		return slog.GroupValue(slog.String("path", e.Names.Path), slog.Int64("created", int64(e.Names.Created)), slog.Int64("most", znode.MaxCreated))
+		return slog.GroupValue(slog.String("path", e.Names.Path), slog.Int64("created", e.Names.Created), slog.Int64("most", znode.MaxCreated))
 	}
 	attrs := []slog.Attr{
 		slog.Any("session", e.Session), slog.Uint64("member", uint64(e.Member)),

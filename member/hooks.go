@@ -128,7 +128,7 @@ func (h hooks) EntryFinished(index uint64) {
 	h.m.follower.EntryFinished(index)
 	if h.m.terms.sessionTable != nil {
 		h.m.applyProgress.quotaWarnings.reportQuotaShare(h.m.state.DataUsed(), int64(h.m.state.Term().DataQuota))
-		h.m.applyProgress.quotaWarnings.reportNames(h.m.state.MostCreated())
+		h.m.applyProgress.quotaWarnings.reportNames(h.m.state.MostCreated(), h.m.state.Term().LongNames)
 	}
 	h.m.cfg.Hooks.EntryFinished(index)
 }

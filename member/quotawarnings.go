@@ -42,10 +42,14 @@ func (w *quotaWarnings) reportOveruse(q znode.ExceededQuota) {
 // resetReported makes a new leader report the data quota and the names again.
 func (w *quotaWarnings) resetReported() { w.sharesReached, w.namesReached, w.namesEnded = 0, 0, false }
 
-// reportNames reports that a parent has used up a share of the numbers of its sequential names, and when it has used up all.
-func (w *quotaWarnings) reportNames(parent znode.ChildCount) {
-	ended := parent.Created == znode.MaxCreated
-	reached := sharesReached(w.namesReached, int64(parent.Created), znode.MaxCreated)
+// reportNames reports that a parent has used up a share of the numbers of its sequential names, and when it has used up
+// all. With longNames, the numbers go on, and the reports end with the last share.
+func (w *quotaWarnings) reportNames(parent znode.ChildCount, longNames bool) {
+	if parent.Created > znode.MaxCreated {
+		return
+	}
+	ended := parent.Created == znode.MaxCreated && !longNames
+	reached := sharesReached(w.namesReached, parent.Created, znode.MaxCreated)
 	switch {
 	case ended && !w.namesEnded:
 		w.events.enqueueOrDrop(Event{Kind: EventNamesEnded, Member: w.self, Names: parent})

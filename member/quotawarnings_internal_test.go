@@ -49,24 +49,29 @@ func TestNamesWarnings(t *testing.T) {
 	w := quotaWarnings{events: newEventQueue(), self: 1}
 	for _, step := range []struct {
 		newTerm bool
-		created int32
+		created int64
+		long    bool
 		want    EventKind
 	}{
-		{false, 1, ""},
-		{false, 1717986917, ""},
-		{false, 1717986918, EventNamesWarning},
-		{false, 1717986919, ""},
-		{false, 2040109465, EventNamesWarning},
-		{false, znode.MaxCreated - 1, ""},
-		{false, znode.MaxCreated, EventNamesEnded},
-		{false, znode.MaxCreated, ""},
-		{true, znode.MaxCreated, EventNamesEnded},
-		{false, 3, ""}, // the parent was deleted
+		{false, 1, false, ""},
+		{false, 1717986917, false, ""},
+		{false, 1717986918, false, EventNamesWarning},
+		{false, 1717986919, false, ""},
+		{false, 2040109465, false, EventNamesWarning},
+		{false, znode.MaxCreated - 1, false, ""},
+		{false, znode.MaxCreated, false, EventNamesEnded},
+		{false, znode.MaxCreated, false, ""},
+		{true, znode.MaxCreated, false, EventNamesEnded},
+		{false, 3, false, ""}, // the parent was deleted
+		{true, znode.MaxCreated - 1, true, EventNamesWarning},
+		{false, znode.MaxCreated, true, ""},
+		{false, znode.MaxCreated + 1, true, ""},
+		{true, znode.MaxCreated + 1, false, ""},
 	} {
 		if step.newTerm {
 			w.resetReported()
 		}
-		w.reportNames(znode.ChildCount{Path: "/q", Created: step.created})
+		w.reportNames(znode.ChildCount{Path: "/q", Created: step.created}, step.long)
 		var got EventKind
 		for len(w.events.queued) > 0 {
 			e := <-w.events.queued

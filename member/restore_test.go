@@ -19,7 +19,7 @@ import (
 func formerImage(t *testing.T, ephemerals int) []byte {
 	t.Helper()
 	const first, second = 3<<56 + 1, 9<<56 + 8
-	nodes := []znode.ImageNode{{Path: "/"}, {Path: "/app", CreateCount: int32(ephemerals) + 1}}
+	nodes := []znode.ImageNode{{Path: "/"}, {Path: "/app", CreateCount: int64(ephemerals) + 1}}
 	for i := range ephemerals {
 		nodes = append(nodes, znode.ImageNode{Path: fmt.Sprintf("/app/e%05d", i), OwnerSession: second, Data: []byte("xy")})
 	}

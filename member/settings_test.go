@@ -79,6 +79,7 @@ var reaches = map[string]string{
 	"Rules.SASL":            "start.Sasl",
 	"Rules.DataQuota":       "start.DataQuota",
 	"Rules.Reconfig":        "start.Reconfig",
+	"Rules.LongNames":       "start.LongNames",
 	"CommandWhitelist":      "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
 	"Slow.Request":          "", // TestSlowStages, with a tick whose tenth is longer

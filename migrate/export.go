@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path"
@@ -20,6 +21,10 @@ type Losses struct {
 	NativeEphemerals int // nodes of such sessions
 	EndedNodes       int // nodes left by sessions that have ended; they do not carry over
 	TTLs             int // ZooKeeper removes these when it starts, unless extendedTypesEnabled is set there
+	// UsedUpParents is the number of nodes below which sequential names have passed the last number of ZooKeeper, and
+	// UsedUpParent the first of them. ZooKeeper gives that last number again there, or fails.
+	UsedUpParents int
+	UsedUpParent  string
 }
 
 // ToZooKeeper converts the state of an image to ZooKeeper's. term is the last one that the member knows; ZooKeeper's
@@ -78,7 +83,11 @@ func (b *exporter) addNode(n znode.ImageNode) error {
 	to := datadir.Node{
 		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime,
 		Mtime:   n.Mtime,
-		Version: n.Version, Aversion: n.Aversion, Creates: n.CreateCount,
+		Version: n.Version, Aversion: n.Aversion, Creates: int32(min(n.CreateCount, jute.MaxZooKeeperSequence)),
+	}
+	if n.CreateCount > jute.MaxZooKeeperSequence {
+		b.losses.UsedUpParents++
+		b.losses.UsedUpParent = cmp.Or(b.losses.UsedUpParent, n.Path)
 	}
 	switch {
 	case n.OwnerSession != 0:

@@ -59,7 +59,7 @@ func (p *ImportPlan) imageNode(n *datadir.Node) znode.ImageNode {
 	to := znode.ImageNode{
 		Path: n.Path, Data: n.Data, ACL: n.ACL, Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime,
 		Mtime:   n.Mtime,
-		Version: n.Version, Aversion: n.Aversion, CreateCount: n.Creates,
+		Version: n.Version, Aversion: n.Aversion, CreateCount: int64(n.Creates),
 	}
 	switch p.state.Kind(n) {
 	case datadir.Ephemeral:

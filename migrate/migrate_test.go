@@ -271,7 +271,7 @@ func TestExamineRefuses(t *testing.T) {
 func TestBackCounts(t *testing.T) {
 	p, _ := image(t, sample(t))
 	h := p.ImageHead()
-	h.Members, h.UnsweptCount, h.SessionCount, h.NodeCount = []znode.MemberProgress{{ID: 1, HighestSession: first + 2}}, 1, 2, 7
+	h.Members, h.UnsweptCount, h.SessionCount, h.NodeCount = []znode.MemberProgress{{ID: 1, HighestSession: first + 2}}, 1, 2, 9
 	var b bytes.Buffer
 	w, err := znode.NewImageWriter(&b, h)
 	if err != nil {
@@ -280,11 +280,15 @@ func TestBackCounts(t *testing.T) {
 	node := func(path string, owner jute.SessionID) znode.ImageNode {
 		return znode.ImageNode{Path: path, ACL: jute.OpenACL, OwnerSession: owner}
 	}
+	created := func(path string, n int64) znode.ImageNode {
+		return znode.ImageNode{Path: path, ACL: jute.OpenACL, CreateCount: n}
+	}
 	for _, err := range []error{
 		w.WriteSession(znode.Session{ID: first, Timeout: time.Second, Password: datadir.SessionPassword(first)}),
 		w.WriteSession(znode.Session{ID: first + 1, Timeout: time.Second, Password: [16]byte{1}}),
 		w.WriteUnswept(first + 2),
 		w.WriteNode(node("/", 0)), w.WriteNode(node("/born", first+1)), w.WriteNode(node("/ended", first+2)), w.WriteNode(node("/kept", first)),
+		w.WriteNode(created("/long", 1<<31)), w.WriteNode(created("/longer", jute.MaxSequence)),
 		w.WriteNode(node("/zookeeper", 0)), w.WriteNode(node("/zookeeper/config", 0)), w.WriteNode(node("/zookeeper/quota", 0)),
 	} {
 		if err != nil {
@@ -296,8 +300,11 @@ func TestBackCounts(t *testing.T) {
 	}
 	there := b.Bytes()
 	s, losses, err := ToZooKeeper(bytes.NewReader(there), 9)
-	if want := (Losses{Nodes: 6, Sessions: 2, NativeSessions: 1, NativeEphemerals: 1, EndedNodes: 1}); err != nil || losses != want || s.Get("/ended") != nil {
+	if want := (Losses{Nodes: 8, Sessions: 2, NativeSessions: 1, NativeEphemerals: 1, EndedNodes: 1, UsedUpParents: 2, UsedUpParent: "/long"}); err != nil || losses != want || s.Get("/ended") != nil {
 		t.Fatalf("%+v, %v; want %+v", losses, err, want)
+	}
+	if long, longer := s.Get("/long").Creates, s.Get("/longer").Creates; long != 1<<31-1 || longer != 1<<31-1 {
+		t.Errorf("ZooKeeper counts %d and %d creates", long, longer)
 	}
 	// Who watched the children of the root hears that one is gone, and epochs go on after the last term.
 	if s.Zxid != h.Zxid+1 || s.Get("/").Pzxid != s.Zxid || s.Get("/kept").Pzxid != 0 || s.Epoch != 9 {

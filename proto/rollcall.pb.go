@@ -523,6 +523,7 @@ type TermStart struct {
 	ServerList    *ServerList            `protobuf:"bytes,9,opt,name=server_list,json=serverList,proto3" json:"server_list,omitempty"` // if the state has no server list or its data were recovered
 	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                     // clients may change the list
 	Cause         *LeaderCause           `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`                            // for reports only: it is no part of the state; absent: unknown
+	LongNames     bool                   `protobuf:"varint,12,opt,name=long_names,json=longNames,proto3" json:"long_names,omitempty"`  // the numbers of sequential names may pass 2147483647
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -632,6 +633,13 @@ func (x *TermStart) GetCause() *LeaderCause {
 		return x.Cause
 	}
 	return nil
+}
+
+func (x *TermStart) GetLongNames() bool {
+	if x != nil {
+		return x.LongNames
+	}
+	return false
 }
 
 // LeaderCause describes what ended the leader before, as far as the new leader knows.
@@ -5972,7 +5980,7 @@ const file_rollcall_proto_rawDesc = "" +
 	" \x01(\rR\baclBytes\"2\n" +
 	"\bIdentity\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xe3\x02\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x82\x03\n" +
 	"\tTermStart\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\rR\x06leader\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x19\n" +
@@ -5987,7 +5995,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"serverList\x12\x1a\n" +
 	"\breconfig\x18\n" +
 	" \x01(\bR\breconfig\x12.\n" +
-	"\x05cause\x18\v \x01(\v2\x18.rollcall.v1.LeaderCauseR\x05cause\"\x88\x01\n" +
+	"\x05cause\x18\v \x01(\v2\x18.rollcall.v1.LeaderCauseR\x05cause\x12\x1d\n" +
+	"\n" +
+	"long_names\x18\f \x01(\bR\tlongNames\"\x88\x01\n" +
 	"\vLeaderCause\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x120\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1c.rollcall.v1.LeaderCauseKindR\x04kind\x12\x16\n" +

@@ -270,13 +270,18 @@ func (b *blockReader) getUint64() uint64 {
 	return binary.BigEndian.Uint64(p[:])
 }
 
-func (b *blockReader) getBool() bool {
+func (b *blockReader) getByte() byte {
 	var p [1]byte
 	b.getBytes(p[:])
-	if p[0] > 1 {
-		b.failCorrupt("%d is neither true nor false", p[0])
+	return p[0]
+}
+
+func (b *blockReader) getBool() bool {
+	v := b.getByte()
+	if v > 1 {
+		b.failCorrupt("%d is neither true nor false", v)
 	}
-	return p[0] == 1
+	return v == 1
 }
 
 // getBytes fills p, or clears it after an error.

@@ -78,7 +78,7 @@ func (c *replicatedState) Digest() uint64 {
 		DigestVersion, c.lastIndex, uint64(c.zxid), uint64(c.timeMs), c.term.Term, c.term.Nonce,
 		uint64(c.term.Leader), c.term.Index, boolField(c.term.SkipACL), boolField(c.term.TTLNodes),
 		boolField(c.term.EnforceQuota), boolField(c.term.X509), boolField(c.term.SASL), c.term.DataQuota,
-		boolField(c.term.Reconfig),
+		uint64(c.term.flags()),
 	)
 	p = c.serverList.appendTo(p)
 	p = appendFields(p, uint64(c.nodeCount), c.nodeHashSum, uint64(c.sessions.length), c.sessionHashSum)
@@ -116,7 +116,7 @@ func (n *node) hashWithData(data uint64, version int32) uint64 {
 	p := appendFields(room[:0],
 		xxhash.Sum64String(n.path), data, uint64(n.czxid), uint64(n.mzxid), uint64(n.lastChildZxid()),
 		uint64(n.ctime), uint64(n.mtime), uint64(life.owner), uint64(life.ttlMs), boolField(life.isContainer),
-		n.acl.hash, uint64(uint32(version)), uint64(uint32(n.aversion)), uint64(uint32(n.numCreated())),
+		n.acl.hash, uint64(uint32(version)), uint64(uint32(n.aversion)), uint64(n.numCreated()),
 	)
 	return xxhash.Sum64(p)
 }

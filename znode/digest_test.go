@@ -42,6 +42,8 @@ var uncovered = map[string]string{
 	"node.nodeExtra":                  "by its fields",
 	"nodeExtra.descendants":           "derived",
 	"nodeExtra.children":              "derived: the children have paths",
+	"nodeExtra.kind":                  "by the lifetime; TestDigestTellsStatesApart changes it",
+	"nodeExtra.ownerOrTTL":            "by the lifetime; TestDigestTellsStatesApart changes it",
 	"replicatedState.tree":            "by its nodes",
 	"tree.root":                       "the nodes, by their hashes, in nodeHashSum",
 	"tree.byPath":                     "derived: the same nodes",
@@ -162,10 +164,16 @@ func changed(t *testing.T, name string, v reflect.Value) (values []reflect.Value
 		other.SetString(v.String() + "x")
 	case reflect.Bool:
 		other.SetBool(!v.Bool())
-	case reflect.Int, reflect.Int32, reflect.Int64:
+	case reflect.Int, reflect.Int32:
 		other.SetInt(v.Int() + 1)
-	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint32:
 		other.SetUint(v.Uint() + 1)
+	case reflect.Int64:
+		other.SetInt(v.Int() + 1)
+		return []reflect.Value{other, reflect.ValueOf(v.Int() + 1<<32).Convert(v.Type())}
+	case reflect.Uint64:
+		other.SetUint(v.Uint() + 1)
+		return []reflect.Value{other, reflect.ValueOf(v.Uint() + 1<<32).Convert(v.Type())}
 	default:
 		t.Fatalf("%s: this test cannot change a %s", name, v.Type())
 	}
@@ -210,6 +218,13 @@ func TestDigestTellsStatesApart(t *testing.T) {
 				continue
 			}
 			note(name+" of "+path, s)
+		}
+		for _, life := range []lifetime{{owner: 5}, {owner: 6}, {isContainer: true}, {ttlMs: 5}, {ttlMs: 6}} {
+			s := restored(t, whole)
+			x := s.beginEdit(s.gen.Load(), s.nodeAt(path))
+			x.setLifetime(life)
+			s.addHash(x)
+			note(fmt.Sprintf("%+v of %s", life, path), s)
 		}
 	}
 	for session := range w.s().Sessions(0) {

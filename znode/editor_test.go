@@ -17,7 +17,7 @@ func TestEditorRollsBack(t *testing.T) {
 	e := treeEditor{tree: &nodes, gen: &gen}
 	add := func(path string) {
 		parent := e.linkAndEditParent(&node{gen: gen.Load(), path: path, data: packData([]byte("data")), nodeExtra: &lists.worldList(jute.PermAll).sharedExtra})
-		parent.countCreate()
+		parent.countCreate(parent.nextNumber(false))
 		nodes.addHash(parent)
 	}
 	set := func(path, data string) {

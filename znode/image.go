@@ -38,7 +38,7 @@ type ImageNode struct {
 	Czxid, Mzxid, Pzxid int64
 	Ctime, Mtime        int64 // ms since 1970
 	Version, Aversion   int32
-	CreateCount         int32 // children ever created: the next sequential number
+	CreateCount         int64 // children ever created: the next sequential number
 	OwnerSession        jute.SessionID
 	Container           bool
 	TTLMs               int64

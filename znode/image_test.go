@@ -87,7 +87,7 @@ func TestImageNodes(t *testing.T) {
 			st := have.stat()
 			stat := jute.Stat{
 				Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime, Version: n.Version, Aversion: n.Aversion,
-				Cversion: 2*n.CreateCount - st.NumChildren, EphemeralOwner: n.OwnerSession, DataLength: int32(len(n.Data)), NumChildren: st.NumChildren,
+				Cversion: int32(2*n.CreateCount) - st.NumChildren, EphemeralOwner: n.OwnerSession, DataLength: int32(len(n.Data)), NumChildren: st.NumChildren,
 			}
 			life := have.lifetime()
 			if stat != st || !bytes.Equal(n.Data, have.data.bytes()) || (n.Data == nil) != have.data.isNull() || n.Container != life.isContainer || n.TTLMs != life.ttlMs {

@@ -98,7 +98,7 @@ func checkTree(t testing.TB, s *State) {
 			}
 		}
 		st := n.stat()
-		if st.NumChildren != count || st.Cversion != 2*n.numCreated()-count {
+		if st.NumChildren != count || st.Cversion != int32(2*n.numCreated())-count {
 			t.Errorf("%s: %+v with %d children", n.path, st, count)
 		}
 		return true

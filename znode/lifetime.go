@@ -19,33 +19,57 @@ type lifetime struct {
 	isContainer bool
 }
 
+// lifetimeKind says which field of a lifetime is set. The values are those of snapshots.
+type lifetimeKind uint8
+
+const (
+	kindPlain lifetimeKind = iota
+	kindEphemeral
+	kindContainer
+	kindTTL
+)
+
+// encoded returns the kind, and the owner or the time to live. Two fields for these would make nodeExtra 80 bytes long
+// and not 64.
+func (l lifetime) encoded() (kind lifetimeKind, ownerOrTTL int64) {
+	switch {
+	case l.owner != 0:
+		return kindEphemeral, int64(l.owner)
+	case l.isContainer:
+		return kindContainer, 0
+	case l.ttlMs != 0:
+		return kindTTL, l.ttlMs
+	}
+	return kindPlain, 0
+}
+
 func (n *node) lifetime() lifetime {
 	if n.sharesExtra() {
 		return lifetime{}
 	}
-	return lifetime{owner: n.owner, ttlMs: n.reapRule.ttlMs(), isContainer: n.reapRule == reapEmptyContainer}
+	switch n.kind {
+	case kindEphemeral:
+		return lifetime{owner: jute.SessionID(n.ownerOrTTL)}
+	case kindContainer:
+		return lifetime{isContainer: true}
+	case kindTTL:
+		return lifetime{ttlMs: n.ownerOrTTL}
+	}
+	return lifetime{}
 }
 
 // setLifetime requires n to be of the present generation.
 func (n *node) setLifetime(l lifetime) {
 	if l != (lifetime{}) || !n.sharesExtra() {
 		f := n.ensureOwnExtra()
-		f.owner, f.reapRule = l.owner, reapRule(l.ttlMs)
-		if l.isContainer {
-			f.reapRule = reapEmptyContainer
-		}
+		f.kind, f.ownerOrTTL = l.encoded()
 	}
 }
 
-// ttlMs returns the time to live, or 0 if there is none.
-func (r reapRule) ttlMs() int64 {
-	if r == reapEmptyContainer {
-		return 0
-	}
-	return int64(r)
+// mayBeReaped reports whether the reaper removes n at some time, if it has no children.
+func (n *node) mayBeReaped() bool {
+	return !n.sharesExtra() && (n.kind == kindContainer || n.kind == kindTTL)
 }
-
-func (n *node) hasReapRule() bool { return !n.sharesExtra() && n.reapRule != 0 }
 
 // ReapCandidate is a node without children that the reaper may remove, now or later. The zero value comes
 // before all candidates.
@@ -77,10 +101,10 @@ func (c ReapCandidate) compare(d ReapCandidate) int {
 // reapCandidate returns false if n is no candidate.
 func (n *node) reapCandidate() (ReapCandidate, bool) {
 	switch {
-	case !n.hasReapRule() || n.children.length > 0:
+	case !n.mayBeReaped() || n.children.length > 0:
 		return ReapCandidate{}, false
-	case n.reapRule.ttlMs() != 0:
-		return ReapCandidate{Path: n.path, reason: reapExpired, dueMs: addSaturating(n.mtime, n.reapRule.ttlMs())}, true
+	case n.kind == kindTTL:
+		return ReapCandidate{Path: n.path, reason: reapExpired, dueMs: addSaturating(n.mtime, n.ownerOrTTL)}, true
 	case n.createCount > 0:
 		return ReapCandidate{Path: n.path, reason: reapEmptied}, true
 	}
@@ -98,7 +122,7 @@ func addSaturating(from, ms int64) int64 {
 // changeAndReindex runs change on n, which is of generation gen, and updates n's place among the candidates.
 // This costs two changes of a sorted map for a container or a node with a TTL, and one comparison for others.
 func (t *tree) changeAndReindex(gen uint64, n *node, change func()) {
-	if !n.hasReapRule() {
+	if !n.mayBeReaped() {
 		change()
 		return
 	}

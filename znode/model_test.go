@@ -66,8 +66,11 @@ type modelNode struct {
 	ctime   int64
 	mtime   int64
 	version int32
-	creates int
+	creates int64
 }
+
+// modelCreated is how many children the root has had when the random logs begin: the numbers end soon, without LongNames.
+const modelCreated = MaxCreated - 3
 
 // modelRemovals is how many nodes an entry of the random logs may remove with sessions. It is
 // small, so that sessions end in steps.
@@ -87,6 +90,10 @@ func newStepping() *State {
 func (s *State) narrow() {
 	s.allow(modelRemovals)
 	s.runningTxn.sessionEndLimit = modelEnds
+	root := s.beginEdit(s.gen.Load(), s.root)
+	root.ensureOwnExtra().createCount = modelCreated
+	s.addHash(root)
+	s.noteCreated(root)
 }
 
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
@@ -113,6 +120,7 @@ func newDrive(t *testing.T, rt *rapid.T) *drive {
 	for _, path := range builtinPaths {
 		d.model[path] = modelNode{list: textOf(jute.OpenACL)}
 	}
+	d.model[rootPath] = modelNode{list: textOf(jute.OpenACL), creates: modelCreated}
 	d.model[ConfigPath] = modelNode{list: textOf(aclOf(jute.PermRead, "world", "anyone"))}
 	for _, path := range builtinPaths {
 		if n := d.w.s().nodeAt(path); n.acl.text != d.model[path].list {
@@ -138,7 +146,7 @@ func (d *drive) IntN(n int) int {
 }
 
 func (d *drive) rules() Rules {
-	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0, SASL: d.IntN(2) == 0, Reconfig: d.IntN(2) == 0, DataQuota: uint64(d.IntN(2) * d.IntN(modelQuota))}
+	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0, SASL: d.IntN(2) == 0, Reconfig: d.IntN(2) == 0, DataQuota: uint64(d.IntN(2) * d.IntN(modelQuota)), LongNames: d.IntN(2) == 0}
 }
 
 // modelQuota bounds the quota of all data. The state of half of the logs is larger at times.
@@ -587,8 +595,12 @@ func (d *drive) create(k *client, op jute.MultiOp) (string, jute.Code) {
 	if !ok {
 		return "", jute.NoNode
 	}
+	number := parent.creates
+	if number == MaxCreated && d.w.rules.LongNames {
+		number++
+	}
 	if mode.IsSequential() {
-		path += fmt.Sprintf("%010d", parent.creates)
+		path += fmt.Sprintf("%010d", number)
 	}
 	if path != "/" && strings.HasSuffix(path, "/") {
 		return "", jute.BadArguments
@@ -614,7 +626,9 @@ func (d *drive) create(k *client, op jute.MultiOp) (string, jute.Code) {
 	case mode.IsEphemeral():
 		n.owner = k.id
 	}
-	parent.creates++
+	if number != MaxCreated {
+		parent.creates = number + 1
+	}
 	d.model[above], d.model[path] = parent, n
 	d.measure(path)
 	return path, jute.OK
@@ -751,7 +765,7 @@ func (d *drive) compare() {
 			d.w.t.Errorf("%s is missing", path)
 			continue
 		}
-		if string(n.data.bytes()) != m.data || n.data.version != m.version || n.lifetime() != m.lifetime || int(n.numCreated()) != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
+		if string(n.data.bytes()) != m.data || n.data.version != m.version || n.lifetime() != m.lifetime || n.numCreated() != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
 			d.w.t.Errorf("%s: %s, the model has %+v", path, n.describe(), m)
 		}
 		if (m.ttlMs != 0 && m.mtime+m.ttlMs <= d.w.now || m.isContainer && m.creates > 0) && !d.hasChildren(path) {

@@ -82,7 +82,7 @@ func (p *sectionWriter) writeHeadFields() {
 	}
 	p.putBool(h.Term.SASL)
 	p.putUint64(h.Term.DataQuota)
-	p.putBool(h.Term.Reconfig)
+	p.putBytes([]byte{h.Term.flags()})
 }
 
 // writeMembers writes the members that have announced themselves or opened sessions.
@@ -153,7 +153,7 @@ func (p *sectionWriter) writeNode(n *node) {
 	p.putUint64(uint64(n.mtime))
 	p.putUint32(uint32(version))
 	p.putUint32(uint32(n.aversion))
-	p.putUint32(uint32(n.numCreated()))
+	p.writeCreateCount(n.numCreated())
 	p.writeLifetime(n.lifetime())
 	number, known := p.listNumbers[n.acl]
 	if !known {
@@ -169,24 +169,20 @@ func (p *sectionWriter) writeNode(n *node) {
 	}
 }
 
-const (
-	kindPlain = iota
-	kindEphemeral
-	kindContainer
-	kindTTL
-)
+// longCount in the upper half of a count says that the lower half follows. A count up to MaxCreated has no upper half.
+const longCount = 1 << 31
+
+func (p *sectionWriter) writeCreateCount(n int64) {
+	if n > MaxCreated {
+		p.putUint32(longCount | uint32(n>>32))
+	}
+	p.putUint32(uint32(n))
+}
 
 func (p *sectionWriter) writeLifetime(l lifetime) {
-	switch {
-	case l.owner != 0:
-		p.putUint32(kindEphemeral)
-		p.putUint64(uint64(l.owner))
-	case l.isContainer:
-		p.putUint32(kindContainer)
-	case l.ttlMs != 0:
-		p.putUint32(kindTTL)
-		p.putUint64(uint64(l.ttlMs))
-	default:
-		p.putUint32(kindPlain)
+	kind, ownerOrTTL := l.encoded()
+	p.putUint32(uint32(kind))
+	if kind == kindEphemeral || kind == kindTTL {
+		p.putUint64(uint64(ownerOrTTL))
 	}
 }

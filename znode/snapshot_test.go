@@ -327,17 +327,17 @@ func spoilings() []spoiling {
 		}, "3 of the 4 nodes that are always there"},
 		{"no root", func(f *forged) { f.nodes = nil }, "0 of the 4 nodes that are always there"},
 		{"second root", func(f *forged) { f.nodes = append(f.nodes, f.nodes[0]) }, "out of order"},
-		{"ephemeral of nobody", func(f *forged) { f.at("/e").ensureOwnExtra().owner = 5 }, "owned by no session"},
-		{"ephemeral parent", func(f *forged) { f.at("/a").ensureOwnExtra().owner = first }, "ephemeral parent"},
-		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).ensureOwnExtra().owner = first }, "cannot end"},
-		{"container built-in", func(f *forged) { f.at(quotaPath).ensureOwnExtra().reapRule = reapEmptyContainer }, "cannot end"},
-		{"container root", func(f *forged) { f.at("/").ensureOwnExtra().reapRule = reapEmptyContainer }, "no parent"},
-		{"time to live below 0", func(f *forged) { f.at("/a").ensureOwnExtra().reapRule = -1 }, "of no kind"},
-		{"long time to live", func(f *forged) { f.at("/a").ensureOwnExtra().reapRule = jute.MaxTTL + 1 }, "of no kind"},
-		{"ephemeral root", func(f *forged) { f.at("/").ensureOwnExtra().owner = first }, "no parent"},
+		{"ephemeral of nobody", func(f *forged) { f.at("/e").setLifetime(lifetime{owner: 5}) }, "owned by no session"},
+		{"ephemeral parent", func(f *forged) { f.at("/a").setLifetime(lifetime{owner: first}) }, "ephemeral parent"},
+		{"ephemeral built-in", func(f *forged) { f.at(quotaPath).setLifetime(lifetime{owner: first}) }, "cannot end"},
+		{"container built-in", func(f *forged) { f.at(quotaPath).setLifetime(lifetime{isContainer: true}) }, "cannot end"},
+		{"container root", func(f *forged) { f.at("/").setLifetime(lifetime{isContainer: true}) }, "no parent"},
+		{"time to live below 0", func(f *forged) { f.at("/a").setLifetime(lifetime{ttlMs: -1}) }, "of no kind"},
+		{"long time to live", func(f *forged) { f.at("/a").setLifetime(lifetime{ttlMs: jute.MaxTTL + 1}) }, "of no kind"},
+		{"ephemeral root", func(f *forged) { f.at("/").setLifetime(lifetime{owner: first}) }, "no parent"},
 		{"count too large", func(f *forged) { f.more++ }, "impossible"},
 		{"count too small", func(f *forged) { f.more-- }, "left over"},
-		{"count of creates", func(f *forged) { f.at("/a").ensureOwnExtra().createCount = -1 }, "wrong count"},
+		{"count of creates", func(f *forged) { f.at("/a").ensureOwnExtra().createCount = jute.MaxSequence + 1 }, "wrong count"},
 		{"character in path", func(f *forged) { f.at("/e").path = "/e\x01" }, "out of order"},
 		{"relative path", func(f *forged) { f.at("/e").path = "e" }, "out of order"},
 		{"path twice", func(f *forged) { f.at("/null").path = "/large" }, "out of order"},
@@ -400,6 +400,42 @@ func (tt spoiling) forge(t *testing.T) *forged {
 	f.walkFrom(f.nodeAt(rootPath), func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
 	tt.spoil(f)
 	return f
+}
+
+// A count of creates takes four bytes up to MaxCreated, and eight after it. It has no other form.
+func TestCreateCountOnDisk(t *testing.T) {
+	write := func(do func(p *sectionWriter)) *snapshotBuilder {
+		t.Helper()
+		var out bytes.Buffer
+		p := &sectionWriter{blockWriter: newBlockWriter(&out), head: &ImageHead{}}
+		do(p)
+		if err := p.writeStreamEnd(); err != nil {
+			t.Fatal(err)
+		}
+		return &snapshotBuilder{blocks: newBlockReader(&out)}
+	}
+	for n, size := range map[int64]int{0: 4, 1: 4, MaxCreated: 4, MaxCreated + 1: 8, 1<<32 + 7: 8, jute.MaxSequence: 8} {
+		f := write(func(p *sectionWriter) {
+			before := len(p.block)
+			if p.writeCreateCount(n); len(p.block)-before != size {
+				t.Errorf("%d takes %d bytes", n, len(p.block)-before)
+			}
+		})
+		if got := f.readCreateCount(); got != n || f.blocks.checkStreamEnd() != nil {
+			t.Errorf("%d is read as %d, %v", n, got, f.blocks.err)
+		}
+	}
+	f := write(func(p *sectionWriter) { p.putUint32(longCount); p.putUint32(MaxCreated) })
+	if f.readCreateCount(); f.blocks.err == nil || !strings.Contains(f.blocks.err.Error(), wrongCreateCount) {
+		t.Errorf("a long form of a short count: %v", f.blocks.err)
+	}
+	f = write(func(p *sectionWriter) {
+		p.writeHeadFields()
+		p.block[len(p.block)-1] = 4
+	})
+	if f.readHead(); f.blocks.err == nil || !strings.Contains(f.blocks.err.Error(), "unknown rules 0x4") {
+		t.Errorf("unknown rules: %v", f.blocks.err)
+	}
 }
 
 // Restore rejects snapshots whose checksums are right but whose contents are not.

@@ -73,7 +73,10 @@ func (f *snapshotBuilder) readHead() {
 	h.Term = Term{Term: b.getUint64(), Nonce: b.getUint64(), Leader: b.getUint32(), Index: b.getUint64()}
 	h.Term.Rules = Rules{
 		SkipACL: b.getBool(), TTLNodes: b.getBool(), EnforceQuota: b.getBool(), X509: b.getBool(), SASL: b.getBool(),
-		DataQuota: b.getUint64(), Reconfig: b.getBool(),
+		DataQuota: b.getUint64(),
+	}
+	if flags := b.getByte(); !h.Term.setFlags(flags) {
+		b.failCorrupt("unknown rules %#x", flags)
 	}
 	for count := b.getUint32(); count > 0 && b.err == nil; count-- {
 		m := MemberProgress{
@@ -279,24 +282,40 @@ func (f *snapshotBuilder) readNode() (n *node, l lifetime, aversion int32) {
 	pzxid := int64(b.getUint64())
 	n.ctime, n.mtime = int64(b.getUint64()), int64(b.getUint64())
 	n.data.version, aversion = int32(b.getUint32()), int32(b.getUint32())
-	n.setChildHistory(pzxid, int32(b.getUint32()))
+	n.setChildHistory(pzxid, f.readCreateCount())
 	l = f.readLifetime()
 	n.setLifetime(l)
 	return n, l, aversion
+}
+
+// wrongCreateCount describes a node with a count that no parent can have, or that is not written as the writer does.
+const wrongCreateCount = "has a wrong count of children"
+
+func (f *snapshotBuilder) readCreateCount() int64 {
+	b := f.blocks
+	upper := b.getUint32()
+	if upper < longCount {
+		return int64(upper)
+	}
+	n := int64(upper-longCount)<<32 | int64(b.getUint32())
+	if n <= MaxCreated {
+		b.failCorrupt("a node %s", wrongCreateCount)
+	}
+	return n
 }
 
 func (f *snapshotBuilder) readLifetime() lifetime {
 	b := f.blocks
 	var l lifetime
 	sound := true
-	switch kind := b.getUint32(); kind {
-	case kindPlain:
-	case kindEphemeral:
+	switch b.getUint32() {
+	case uint32(kindPlain):
+	case uint32(kindEphemeral):
 		l.owner = jute.SessionID(b.getUint64())
 		sound = l.owner != 0
-	case kindContainer:
+	case uint32(kindContainer):
 		l.isContainer = true
-	case kindTTL:
+	case uint32(kindTTL):
 		l.ttlMs = int64(b.getUint64())
 		sound = l.ttlMs != 0
 	default:
@@ -382,8 +401,8 @@ func (f *snapshotBuilder) placementError(n *node, last string) string {
 		return "has no parent"
 	case parent.lifetime().owner != 0:
 		return "has an ephemeral parent"
-	case n.numCreated() < 0:
-		return "has a wrong count of children"
+	case n.numCreated() < 0 || n.numCreated() > jute.MaxSequence:
+		return wrongCreateCount
 	case n.lifetime() != (lifetime{}) && isBuiltin(n.path):
 		return "cannot end"
 	case n.path == ConfigPath && n.mzxid == 0 && (!n.data.isNull() || n.data.version != 0):

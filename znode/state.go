@@ -103,6 +103,31 @@ type Rules struct {
 	SASL         bool   // ACLs may name the users of SASL
 	DataQuota    uint64 // limit for the bytes of all paths and data; 0 if there is none
 	Reconfig     bool   // clients may change the list of servers
+	LongNames    bool   // the numbers of sequential names may pass MaxCreated; see nextNumber
+}
+
+// The bits of Rules.flags.
+const (
+	flagReconfig  = 1
+	flagLongNames = 2
+)
+
+// flags returns the rules that share a byte of snapshots and a field of the digest.
+func (r *Rules) flags() byte {
+	var flags byte
+	if r.Reconfig {
+		flags |= flagReconfig
+	}
+	if r.LongNames {
+		flags |= flagLongNames
+	}
+	return flags
+}
+
+// setFlags is the reverse of flags. It reports whether all flags are known.
+func (r *Rules) setFlags(flags byte) bool {
+	r.Reconfig, r.LongNames = flags&flagReconfig != 0, flags&flagLongNames != 0
+	return flags&^(flagReconfig|flagLongNames) == 0
 }
 
 // Result is the result of a transaction. It is valid during the call that passes it. Path, Data and Multi may

@@ -1,7 +1,6 @@
 package znode
 
 import (
-	"math"
 	"strings"
 
 	"rollcall/zk/jute"
@@ -23,13 +22,14 @@ type tree struct {
 	mostCreated    ChildCount
 }
 
-// MaxCreated is the number of children of one parent that get a number of their own in a sequential name. See countCreate.
-const MaxCreated = math.MaxInt32
+// MaxCreated is the number of children of one parent that get a number of their own in a sequential name, unless
+// Rules.LongNames is set. See nextNumber.
+const MaxCreated = jute.MaxZooKeeperSequence
 
 // ChildCount is a parent with the number of children that were ever created in it.
 type ChildCount struct {
 	Path    string
-	Created int32
+	Created int64
 }
 
 // MostCreated returns the parent in which the most children were ever created. After that parent was deleted, it is the next one in
@@ -63,11 +63,11 @@ type nodeExtra struct {
 	acl         *acl
 	descendants *descendantTotals // nil if nothing was ever below the node
 	children    sortedMap[nodeName, *node]
-	owner       jute.SessionID // of an ephemeral node
 	pzxid       int64
-	reapRule    reapRule
-	createCount int32 // children ever created: the next sequential number
+	createCount int64 // children ever created: the next sequential number
+	ownerOrTTL  int64 // the session of a kindEphemeral, or the time to live of a kindTTL, in ms; otherwise 0
 	aversion    int32 // number of times that acl was replaced
+	kind        lifetimeKind
 }
 
 // descendantTotals count everything below a node, so that the usage of a quota costs the same for any
@@ -76,13 +76,6 @@ type descendantTotals struct {
 	nodes int64
 	bytes int64 // of data
 }
-
-// reapRule is the time to live of a node without children, in ms after its last change. It is 0 if the reaper
-// never removes the node, and reapEmptyContainer if it does after the last child. Another field would make
-// nodeExtra 80 bytes long and not 64.
-type reapRule int64
-
-const reapEmptyContainer reapRule = math.MinInt64
 
 type nodeName string
 
@@ -381,7 +374,7 @@ func (n *node) setACL(list *acl, aversion int32) {
 }
 
 // setChildHistory requires that n has no nodeExtra yet.
-func (n *node) setChildHistory(pzxid int64, creates int32) {
+func (n *node) setChildHistory(pzxid, creates int64) {
 	if creates != 0 || pzxid != n.czxid {
 		f := n.ensureOwnExtra()
 		f.pzxid, f.createCount = pzxid, creates
@@ -415,7 +408,7 @@ func (n *node) numChildren() int32 {
 	return int32(n.children.length)
 }
 
-func (n *node) numCreated() int32 {
+func (n *node) numCreated() int64 {
 	if n.sharesExtra() {
 		return 0
 	}
@@ -430,20 +423,29 @@ func (n *node) lastChildZxid() int64 {
 	return n.pzxid
 }
 
-// countCreate stops at the largest number, as in ZooKeeper. Sequential creates after that find their name
-// taken.
-func (n *node) countCreate() {
-	if n.createCount < MaxCreated {
-		n.createCount++
+// nextNumber returns the number of n's next child: the count of those before it. Only with longNames does the count pass
+// MaxCreated. Without, it stays there, and that number may be given more than once, so it is skipped as soon as longNames
+// is set. A count that has passed MaxCreated goes on in any case.
+func (n *node) nextNumber(longNames bool) int64 {
+	if number := n.numCreated(); number != MaxCreated || !longNames {
+		return number
+	}
+	return MaxCreated + 1
+}
+
+// countCreate counts the create of a child with a number from nextNumber.
+func (n *node) countCreate(number int64) {
+	if number != MaxCreated {
+		n.createCount = number + 1
 	}
 }
 
-// stat returns n's Stat. Its cversion counts creates and deletes.
+// stat returns n's Stat. Its cversion counts creates and deletes, in 32 bits.
 func (n *node) stat() jute.Stat {
 	return jute.Stat{
 		Czxid: n.czxid, Mzxid: n.mzxid, Pzxid: n.lastChildZxid(),
 		Ctime: n.ctime, Mtime: n.mtime,
-		Version: n.data.version, Cversion: 2*n.numCreated() - n.numChildren(), Aversion: n.aversion,
+		Version: n.data.version, Cversion: int32(2*n.numCreated() - int64(n.numChildren())), Aversion: n.aversion,
 		EphemeralOwner: n.lifetime().owner,
 		DataLength:     int32(n.data.len()),
 		NumChildren:    n.numChildren(),

@@ -2,7 +2,6 @@ package znode
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 
 	"rollcall/proto"
@@ -82,8 +81,9 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 	case !t.clientMayAccess(parent.acl, jute.PermCreate):
 		return nil, jute.NoAuth
 	}
+	number := parent.nextNumber(t.state.term.LongNames)
 	if req.Flags.IsSequential() {
-		t.sequentialPath = fmt.Appendf(append(t.sequentialPath[:0], path...), "%010d", parent.numCreated())
+		t.sequentialPath = jute.AppendSequence(append(t.sequentialPath[:0], path...), number)
 		path = borrowString(t.sequentialPath)
 	}
 	switch {
@@ -104,7 +104,7 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 	}
 	n.setLifetime(l)
 	parent = t.editor.linkAndEditParent(n)
-	parent.countCreate()
+	parent.countCreate(number)
 	t.state.noteCreated(parent)
 	parent.pzxid = t.state.zxid
 	t.state.addHash(parent)

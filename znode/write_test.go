@@ -377,12 +377,22 @@ func TestBuiltinNodes(t *testing.T) {
 	}
 }
 
+// setCreated sets the number of children that were ever created in the node at path.
+func (w *world) setCreated(path string, n int64) {
+	for _, s := range w.states {
+		parent := s.beginEdit(s.gen.Load(), s.nodeAt(path))
+		parent.ensureOwnExtra().createCount = n
+		s.addHash(parent)
+		s.noteCreated(parent)
+	}
+}
+
 // The count of creates stays at the end of its range.
 func TestSequenceEnds(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
 	k.must(k.create("/q", 0))
-	w.s().beginEdit(w.s().gen.Load(), w.s().nodeAt("/q")).ensureOwnExtra().createCount = math.MaxInt32
+	w.setCreated("/q", math.MaxInt32)
 	if r := k.create("/q/n-", 2); r.Path != "/q/n-2147483647" {
 		t.Errorf("created %q, %v", r.Path, r.Code)
 	}
@@ -394,6 +404,71 @@ func TestSequenceEnds(t *testing.T) {
 	}
 	if got, want := w.s().MostCreated(), (ChildCount{"/q", MaxCreated}); got != want {
 		t.Errorf("most created: %+v, want %+v", got, want)
+	}
+}
+
+// With the rule LongNames, numbers go on after 2147483647. Only the term decides whether a count may pass it, and a count that has
+// passed goes on in any term. All states, those that were restored too, stay equal.
+func TestLongNames(t *testing.T) {
+	w := newWorld(t, New(Config{}))
+	k := w.connect()
+	k.must(k.create("/q", 0))
+	long := func(allowed bool) { w.rule(Rules{LongNames: allowed}) }
+	next := func(want string) {
+		t.Helper()
+		r := k.create("/q/n-", jute.PersistentSequential)
+		if got := strings.TrimPrefix(r.Path, "/q/n-"); got != want || (r.Code == jute.OK) != (want != "") || want == "" && r.Code != jute.NodeExists {
+			t.Errorf("created %q, %v, want %q", got, r.Code, want)
+		}
+	}
+	w.setCreated("/q", MaxCreated-1)
+	next("2147483646")
+	next("2147483647")
+	next("")
+	long(true)
+	next("2147483648")
+	long(false)
+	next("2147483649")
+	k.must(k.create("/q/other", 0))
+	next("2147483651")
+
+	w.setCreated("/q", 8_999_999_998)
+	next("8999999998")
+	next("8999999999")
+	multi := k.multi(
+		jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: []byte("/q/n-"), ACL: jute.OpenACL, Flags: jute.PersistentSequential}},
+		jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: []byte("/none"), Version: -1}},
+	)
+	if multi.Multi[1].Code != jute.NoNode {
+		t.Errorf("%+v", multi)
+	}
+	next("9000000009000000000") // the multi has given it back
+	next("9000000009000000001")
+	names := k.children("/q")
+	if !slices.IsSorted(names) || names[len(names)-2] != "n-9000000009000000001" {
+		t.Errorf("the names are %q", names)
+	}
+	if got, want := k.stat("/q").Cversion, int32(2*int64(9_000_000_002)-int64(len(names))); got != want {
+		t.Errorf("cversion %d, want %d", got, want)
+	}
+	if got, want := w.s().MostCreated(), (ChildCount{"/q", 9_000_000_002}); got != want {
+		t.Errorf("most created: %+v, want %+v", got, want)
+	}
+	again := restored(t, encode(t, w.s().Snapshot()))
+	for _, s := range []*State{w.states[1], again} {
+		if diff := Diff(w.s(), s); diff != "" {
+			t.Error(diff)
+		}
+	}
+
+	// A new leader of the rule skips the last number, which may have been given, and goes on.
+	k.must(k.create("/r", 0))
+	long(true)
+	w.setCreated("/r", MaxCreated-1)
+	for _, want := range []string{"2147483646", "2147483648"} {
+		if r := k.create("/r/", jute.EphemeralSequential); r.Path != "/r/"+want {
+			t.Errorf("created %q, %v, want %s", r.Path, r.Code, want)
+		}
 	}
 }
 

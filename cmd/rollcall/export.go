@@ -11,9 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli"
+	"rollcall/internal/screentext"
 	"rollcall/member"
 	"rollcall/migrate"
 	"rollcall/operator/backup"
+	"rollcall/zk/jute"
 )
 
 // exporter is one run of the command.
@@ -123,6 +125,7 @@ func (e *exporter) writeState(state io.WriterTo, done cli.ExportResult, into str
 	done.Into, done.Nodes, done.Sessions = into, l.Nodes, l.Sessions
 	done.RollcallSessions, done.RollcallEphemerals, done.OrphanNodes, done.TTLs = l.NativeSessions, l.NativeEphemerals,
 		l.EndedNodes, l.TTLs
+	done.UsedUpParents, done.UsedUpParent = l.UsedUpParents, l.UsedUpParent
 	return done, err
 }
 
@@ -158,6 +161,11 @@ func exportText(e cli.ExportResult) string {
 	}
 	if e.OrphanNodes > 0 {
 		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countNoun(e.OrphanNodes, "node"))
+	}
+	if e.UsedUpParents > 0 {
+		fmt.Fprintf(&b, "%s (the first is %s): the numbers of ZooKeeper end at %d. It gives that one again there, or fails. "+
+			"Let clients use other parents.\n", countNoun(e.UsedUpParents, "parent with longer sequential names"),
+			screentext.Escape(e.UsedUpParent), jute.MaxZooKeeperSequence)
 	}
 	b.WriteString("Copy the directory to each server's dataDir, add the server's myid, and start ZooKeeper.\n")
 	return b.String()

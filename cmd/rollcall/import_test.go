@@ -424,12 +424,13 @@ func TestImportTexts(t *testing.T) {
 	if got, want := reportText(report), "Read /d and /l: an empty tree and 1 transaction after it in 2 logs; 0 digests compared.\n  chosen: it is the best\n  note: odd\n  lost: one\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	got := exportText(cli.ExportResult{Into: "/out", Index: 9, Term: 4, Nodes: 2, Sessions: 3, RollcallSessions: 1, RollcallEphemerals: 2, OrphanNodes: 1, TTLs: 2})
+	got := exportText(cli.ExportResult{Into: "/out", Index: 9, Term: 4, Nodes: 2, Sessions: 3, RollcallSessions: 1, RollcallEphemerals: 2, OrphanNodes: 1, TTLs: 2, UsedUpParents: 2, UsedUpParent: "/q"})
 	want := `Wrote 2 nodes and 3 sessions, up to index 9 of term 4, into /out.
 No leader had confirmed the backup: the last writes may be missing.
 1 session opened in Rollcall, and 2 ephemeral nodes of theirs, will end: their clients get new sessions.
 2 nodes with a time to live: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.
 1 node of sessions that have ended were left out.
+2 parents with longer sequential names (the first is /q): the numbers of ZooKeeper end at 2147483647. It gives that one again there, or fails. Let clients use other parents.
 Copy the directory to each server's dataDir, add the server's myid, and start ZooKeeper.
 `
 	if got != want {

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -85,6 +87,37 @@ func PlantedDisk(t *testing.T, id uint32, s *znode.State) *simulated.Disk {
 			return err
 		},
 	})
+}
+
+// CountedDisk does the same with a state that has plain nodes below the root. created has the number of children that were
+// ever created below each of them. The nodes have no children.
+func CountedDisk(t *testing.T, id uint32, created map[string]int64) *simulated.Disk {
+	t.Helper()
+	const index = 2
+	nodes := []znode.ImageNode{{Path: "/", CreateCount: int64(len(created))}}
+	for path, n := range created {
+		nodes = append(nodes, znode.ImageNode{Path: path, Data: []byte{}, CreateCount: n})
+	}
+	for _, path := range []string{"/zookeeper", "/zookeeper/config", "/zookeeper/quota"} {
+		nodes = append(nodes, znode.ImageNode{Path: path})
+	}
+	slices.SortFunc(nodes, func(a, b znode.ImageNode) int { return strings.Compare(a.Path, b.Path) })
+	return seedDisk(t, member.SeedConfig{ID: id, Index: index, Term: 1, WriteImage: func(w io.Writer) error {
+		image, err := znode.NewImageWriter(w, znode.ImageHead{
+			Index: index, Zxid: 1 << 32, Term: znode.Term{Term: 1, Index: index}, NodeCount: uint64(len(nodes)),
+		})
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			n.ACL = jute.OpenACL
+			if err := image.WriteNode(n); err != nil {
+				return err
+			}
+		}
+		_, err = image.Close()
+		return err
+	}})
 }
 
 // RestoredDisk does the same with the state that a new ensemble gets from a backup.
