@@ -522,6 +522,11 @@ var mainKeys = []key{
 			" counts",
 	},
 	{
+		name: "longSequentialNames", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.LongNames }), def: "false",
+		doc: "Own. true: the numbers of [sequential names](runbooks.md#sequential-names-are-used-up) go on after 2147483647; " +
+			"the leader's value counts, from the beginning of its term",
+	},
+	{
 		name: jaasKey, kind: filePath(func(d *rawConfig) *string { return &d.loginKeys.jaasFile }), unset: "none",
 		doc: "JAAS file with the users who may [log in by SASL](security.md#passwords-and-sasl); also as `-D` in " +
 			"SERVER_JVMFLAGS. It is read again at SIGHUP",

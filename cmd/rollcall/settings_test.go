@@ -108,6 +108,7 @@ var settingCases = []settingCase{
 	{key: "extendedTypesEnabled", value: "true", want: "Rules.TTLNodes true"},
 	{key: "enforceQuota", value: "true", want: "Rules.EnforceQuota true"},
 	{key: "dataQuota", value: "3g", want: "Rules.DataQuota 3221225472"},
+	{key: "longSequentialNames", value: "true", want: "Rules.LongNames true"},
 	{key: "znode.container.checkIntervalMs", value: "1800", want: "Reaping.Interval 1.8s"},
 	{key: "znode.container.maxPerMinute", value: "19", want: "Reaping.PerMinute 19"},
 	{key: "znode.container.maxNeverUsedIntervalMs", value: "2100", want: "Reaping.NeverUsed 2.1s"},
