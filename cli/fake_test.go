@@ -205,7 +205,12 @@ func (f *fakeMember) mux() http.Handler {
 	handle("GET /v1/removals", func(r *http.Request) any {
 		return pageOf(r, slices.DeleteFunc(slices.Clone(f.removals), func(e api.Removal) bool { return r.FormValue("path") != "" && e.Path != r.FormValue("path") }))
 	})
-	handle("GET /v1/slow", func(r *http.Request) any { return pageOf(r, slowRequests) })
+	handle("GET /v1/slow", func(r *http.Request) any {
+		return pageOf(r, slices.DeleteFunc(slices.Clone(slowRequests), func(s api.SlowRequest) bool {
+			member, session, address := r.FormValue("member"), r.FormValue("session"), r.FormValue("address")
+			return member != "" && member != fmt.Sprint(s.MemberID) || session != "" && session != s.SessionID || address != "" && !strings.HasPrefix(s.Address, address)
+		}))
+	})
 	handle("GET /v1/slow/{id}", func(*http.Request) any { return slowRequests[0] })
 	mux.HandleFunc("GET /v1/backup", func(w http.ResponseWriter, r *http.Request) {
 		f.note(r)

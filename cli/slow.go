@@ -12,7 +12,8 @@ import (
 )
 
 func newSlow(w IOStreams) *cobra.Command {
-	a, limit, of := newAdminCommand(w), 20, ""
+	a, limit := newAdminCommand(w), 20
+	var of slowFilter
 	cmd := a.registerFlags(&cobra.Command{
 		Use: "slow [flags] [ID]", Short: "say where the time of slow requests went", GroupID: InspectGroup,
 		Args: RangeArgs(0, 1, "the id of a slow request"),
@@ -20,8 +21,12 @@ func newSlow(w IOStreams) *cobra.Command {
 			"the stage that took longest. With an ID it prints all stages of one request, on all members, and what else " +
 			"happened there meanwhile. Each member keeps the slow requests of its clients in memory, at most 8 of a second " +
 			"and 512 of an hour, the slowest ones. A restart forgets them.",
-		Example: "  rollcall slow\n  rollcall slow --member 2 --limit 0\n  rollcall slow 2-19a3f0c2b41",
+		Example: "  rollcall slow\n  rollcall slow --member 2 --limit 0\n  rollcall slow --session 0x1000012f99a0001\n  " +
+			"rollcall slow 2-19a3f0c2b41",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := of.check(len(args) == 1); err != nil {
+				return err
+			}
 			space, err := a.rootOnlySpace()
 			if err != nil {
 				return err
@@ -40,13 +45,30 @@ func newSlow(w IOStreams) *cobra.Command {
 				found = relative(found)
 				return printRow(a.Output, oneSlowColumns(w.Now(), found), found)
 			}
-			rows := listRows[api.SlowRequest](cmd.Context(), a, "slow", queryWithoutEmpty("member", of), limit)
+			rows := listRows[api.SlowRequest](cmd.Context(), a, "slow",
+				queryWithoutEmpty("member", of.member, "session", of.session, "address", of.address), limit)
 			return PrintRows(a.Output, slowColumns(w.Now()), mapRows(rows, relative))
 		},
 	})
-	cmd.Flags().StringVar(&of, "member", "", "only requests that the member with this `number` received")
+	cmd.Flags().StringVar(&of.member, "member", "", "only requests that the member with this `number` received")
+	cmd.Flags().StringVar(&of.session, "session", "", "only requests of the session with this `id`")
+	cmd.Flags().StringVar(&of.address, "address", "", "only requests of a client at this `address`, an IP with or without a port")
 	addIntFlag(cmd, &limit, "limit", "print the newest `N` only; 0: all", 0, noMaximum)
 	return cmd
+}
+
+// slowFilter selects slow requests. An empty field selects all.
+type slowFilter struct{ member, session, address string }
+
+// check returns an error if the session is no id, or the filter comes with the ID of one request.
+func (f slowFilter) check(ofOne bool) error {
+	switch {
+	case ofOne && f != slowFilter{}:
+		return usageErrorf("slow: an ID names one request; leave --member, --session and --address out")
+	case f.session != "":
+		return checkSessionID(f.session)
+	}
+	return nil
 }
 
 func slowColumns(now time.Time) []Column[api.SlowRequest] {

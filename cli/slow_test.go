@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 
 	"rollcall/operator/api"
@@ -19,6 +22,28 @@ func TestFormatSlowCause(t *testing.T) {
 	} {
 		if got := formatSlowCause(api.SlowCause{Cause: cause, MemberID: 2, TookUs: 1}); got != want {
 			t.Errorf("%s: %q; want %q", cause, got, want)
+		}
+	}
+}
+
+// The members select the requests of a member, a session or an address.
+func TestSlowFilters(t *testing.T) {
+	f := newFakeMember(t)
+	for line, want := range map[string]string{
+		"slow": "2-19a3f0c2b41 1-19a3f0c2a00", "slow --member 1": "1-19a3f0c2a00", "slow --session 0x2": "2-19a3f0c2b41",
+		"slow --address 10.0.0.7": "2-19a3f0c2b41", "slow --session 0x1 --address 10.0.0.7": "",
+	} {
+		out, _, err := f.execute(t, nil, append(strings.Fields(line), "-o", "json")...)
+		var rows []api.SlowRequest
+		if err = errors.Join(err, json.Unmarshal(out.Bytes(), &rows)); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range rows {
+			got = append(got, r.ID)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
 }

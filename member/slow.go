@@ -210,14 +210,15 @@ func readDelays(to *[stages.MaxMembers]stages.MemberDelay, rows []*proto.MemberD
 	}
 }
 
-// slowRows returns the slow requests of this member's clients, newest first.
+// slowRows returns the slow requests of this member's clients that a query selects, newest first.
 func (s *slowRequests) slowRows(q *proto.ViewSlow) *proto.SlowRows {
 	kept, notKept := s.recorder.Kept()
-	r, limit := &proto.SlowRows{NotKept: notKept}, rowLimit(q.Limit)
+	r, limit, want := &proto.SlowRows{NotKept: notKept}, rowLimit(q.Limit), view.NewClientFilter(string(q.Address))
 	for i := range kept {
 		one := &kept[i]
 		switch {
-		case q.Number != 0 && one.Number != q.Number || q.Before != 0 && one.Number >= q.Before:
+		case q.Number != 0 && one.Number != q.Number || q.Before != 0 && one.Number >= q.Before,
+			q.Session != 0 && uint64(one.Session) != q.Session || !want.Matches(one.Address):
 			continue
 		case len(r.Rows) == limit:
 			r.Next = r.Rows[limit-1].Number

@@ -417,6 +417,59 @@ func TestSlowClient(t *testing.T) {
 	})
 }
 
+// The members select the slow requests of a session or of an address, also page by page.
+func TestSlowFilters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startSlow(t, true)
+		clients := []*cluster.Client{s.client, s.Connect(20*time.Second, s.home), s.Connect(20*time.Second, s.other)}
+		s.Disk(s.leader).SetLatency(slowLength)
+		s.Disk(s.other).SetLatency(slowLength)
+		for range 2 {
+			for _, c := range clients {
+				if _, err := c.Do(jute.OpSetData, jute.SetDataRequest{Path: []byte("/node"), Version: -1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		s.Disk(s.leader).SetLatency(0)
+		s.Disk(s.other).SetLatency(0)
+		time.Sleep(time.Second)
+		list := func(f view.SlowFilter) (found []api.SlowRequest) {
+			for page := (view.Page{Limit: 1}); ; {
+				a, err := s.Member(s.other).View().SlowRequests(t.Context(), f, page)
+				if err != nil || len(a.Silent) > 0 {
+					t.Fatalf("%+v: silent %v, %v", f, a.Silent, err)
+				}
+				found = append(found, a.Items...)
+				if page.Cursor = a.NextCursor; page.Cursor == "" {
+					return found
+				}
+			}
+		}
+		addresses := map[string]bool{}
+		for _, c := range clients {
+			found := list(view.SlowFilter{Session: c.Session()})
+			if len(found) != 2 || found[0].SessionID != c.Session().String() || found[1].SessionID != found[0].SessionID {
+				t.Fatalf("of session %v: %+v", c.Session(), found)
+			}
+			address := found[0].Address
+			addresses[address] = true
+			if found = list(view.SlowFilter{Address: address}); len(found) != 2 || found[0].Address != address || found[1].Address != address {
+				t.Errorf("of %s: %+v", address, found)
+			}
+			if found = list(view.SlowFilter{Session: c.Session(), Address: "10.9.9.9"}); len(found) != 0 {
+				t.Errorf("of session %v at another address: %+v", c.Session(), found)
+			}
+			if found = list(view.SlowFilter{Session: c.Session(), Member: s.other}); (len(found) == 2) != (c == clients[2]) {
+				t.Errorf("of session %v on member %d: %+v", c.Session(), s.other, found)
+			}
+		}
+		if all := list(view.SlowFilter{}); len(addresses) != 3 || len(all) < 6 {
+			t.Errorf("%d requests of %v", len(all), addresses)
+		}
+	})
+}
+
 // With random faults, the sum of the stages of every slow request is its total.
 func TestSlowSums(t *testing.T) {
 	for seed := range uint64(6) {

@@ -5548,6 +5548,8 @@ type ViewSlow struct {
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // only this one; 0: all
 	Before        uint64                 `protobuf:"varint,2,opt,name=before,proto3" json:"before,omitempty"` // only those with lower numbers; 0: all
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Session       uint64                 `protobuf:"fixed64,4,opt,name=session,proto3" json:"session,omitempty"` // only those of this session; 0: all
+	Address       []byte                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`   // only those of clients at this host, or host:port; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5601,6 +5603,20 @@ func (x *ViewSlow) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *ViewSlow) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *ViewSlow) GetAddress() []byte {
+	if x != nil {
+		return x.Address
+	}
+	return nil
 }
 
 type SlowRows struct {
@@ -6417,11 +6433,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bCauseRow\x12,\n" +
 	"\x05cause\x18\x01 \x01(\x0e2\x16.rollcall.v1.SlowCauseR\x05cause\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x12R\x04from\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\x12R\x02to\"P\n" +
+	"\x02to\x18\x03 \x01(\x12R\x02to\"\x84\x01\n" +
 	"\bViewSlow\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
 	"\x06before\x18\x02 \x01(\x04R\x06before\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\rR\x05limit\"c\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
+	"\asession\x18\x04 \x01(\x06R\asession\x12\x18\n" +
+	"\aaddress\x18\x05 \x01(\fR\aaddress\"c\n" +
 	"\bSlowRows\x12(\n" +
 	"\x04rows\x18\x01 \x03(\v2\x14.rollcall.v1.SlowRowR\x04rows\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x19\n" +

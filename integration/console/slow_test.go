@@ -14,6 +14,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/operator/api"
+	"rollcall/operator/view"
 )
 
 // The list shows a slow write of a client of another member, with its path and where its time went.
@@ -40,10 +41,20 @@ func (f *fake) listSlow(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	limit, _ := strconv.Atoi(r.FormValue("limit"))
 	from, _ := strconv.Atoi(r.FormValue("from"))
-	begin := min(from, len(f.slow))
-	end := min(begin+limit, begin+fakeSlowPart, len(f.slow))
-	a := api.List[api.SlowRequest]{Items: append([]api.SlowRequest{}, f.slow[begin:end]...), Silent: []api.Silence{}}
-	if end < len(f.slow) {
+	session, address := r.FormValue("session"), r.FormValue("address")
+	if strings.HasPrefix(address, "my") {
+		w.WriteHeader(http.StatusBadRequest)
+		reply(w, api.Failure{Error: "must be an IP address"})
+		return
+	}
+	want := view.NewClientFilter(address)
+	rows := slices.DeleteFunc(slices.Clone(f.slow), func(s api.SlowRequest) bool {
+		return session != "" && session != s.SessionID || !want.Matches(s.Address)
+	})
+	begin := min(from, len(rows))
+	end := min(begin+limit, begin+fakeSlowPart, len(rows))
+	a := api.List[api.SlowRequest]{Items: append([]api.SlowRequest{}, rows[begin:end]...), Silent: []api.Silence{}}
+	if end < len(rows) {
 		a.NextCursor = strconv.Itoa(end)
 	}
 	reply(w, a)
@@ -121,6 +132,10 @@ func TestSlowRequests(t *testing.T) {
 	p.fill("#slow-about", "10.0.0.3")
 	p.press(kb.Enter)
 	p.shows("#slow .empty", "No slow request passes the filter.")
+	p.excused = []string{refused(400)}
+	p.fill("#slow-about", "myhost")
+	p.press(kb.Enter)
+	p.shows("#slow .note", "must be an IP address")
 	f.set(func() { f.slow = nil })
 	p.click("#slow button", "Clear")
 	p.shows("#slow .empty", "No request of the last hour took longer than its threshold.")

@@ -91,7 +91,7 @@ func (e *ensembleAPI) routes() []endpoint {
 		},
 		{
 			method: "GET", path: "/v1/slow", access: readAccess, readsEnsemble: true, content: showsState, longReply: true,
-			responseBody: api.List[api.SlowRequest]{}, parameters: []string{"member", "limit", "from"},
+			responseBody: api.List[api.SlowRequest]{}, parameters: []string{"member", "session", "address", "limit", "from"},
 			help:      "slow requests of the last hour, newest first",
 			replyJSON: e.listSlow,
 		},
@@ -231,7 +231,10 @@ func (e *ensembleAPI) listRemovals(q *query) (any, error) {
 }
 
 func (e *ensembleAPI) listSlow(q *query) (any, error) {
-	a, err := e.ops.SlowRequests(q.Context(), view.SlowFilter{Member: uint32(q.intParameter("member"))}, q.pageParameters())
+	f := view.SlowFilter{
+		Member: uint32(q.intParameter("member")), Session: q.sessionIDParameter("session"), Address: q.values.Get("address"),
+	}
+	a, err := e.ops.SlowRequests(q.Context(), f, q.pageParameters())
 	for i := range a.Items {
 		q.hidePath(&a.Items[i])
 	}

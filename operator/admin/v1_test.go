@@ -95,6 +95,8 @@ func TestV1Parameters(t *testing.T) {
 		{"removals", fakeOps{asked: "removals"}},
 		{"removals?path=/a&limit=1&from=b", fakeOps{asked: "removals", path: "/a", page: view.Page{Limit: 1, Cursor: "b"}}},
 		{"owner?path=/", fakeOps{asked: "owner", path: "/"}},
+		{"slow?member=2&limit=1&from=b", fakeOps{asked: "slow", slowOf: view.SlowFilter{Member: 2}, page: view.Page{Limit: 1, Cursor: "b"}}},
+		{"slow?session=0x5&address=10.0.0.1", fakeOps{asked: "slow", slowOf: view.SlowFilter{Session: 5, Address: "10.0.0.1"}}},
 		{"ends?session=0x5&address=10.0.0.1:7&from=before-9&limit=1", fakeOps{asked: "ends", id: 5, address: "10.0.0.1:7", before: 9}},
 	} {
 		f := &fakeOps{}
@@ -143,6 +145,9 @@ func TestV1BadRequests(t *testing.T) {
 		{"ends?from=9", `not the next of an earlier page`},
 		{"ends?from=before-0", `not the next of an earlier page`},
 		{"ends?from=before--1", `not the next of an earlier page`},
+		{"slow?session=5", `session="5": "5" is not the id of a session`},
+		{"slow?address=myhost", `address="myhost": must be an IP address`},
+		{"slow?path=/a", `unknown parameter "path"; it must be one of member, session, address, limit, from`},
 		{"watches", `the parameter path is missing: path of a node`},
 		{"watches?path=", `path="": must be the path of a node`},
 		{"watches?path=a", `path="a": must be the path of a node`},

@@ -279,6 +279,16 @@ func TestLies(t *testing.T) {
 		b, err := c.ExpiryBuckets(ctx)
 		return b.Silent, err
 	}
+	slow := func(next uint64, rows ...*proto.SlowRow) *proto.ViewReply {
+		return &proto.ViewReply{About: &proto.ViewReply_Slow{Slow: &proto.SlowRows{Rows: rows, Next: next}}}
+	}
+	slowRow := func(number, session uint64, address string) *proto.SlowRow {
+		return &proto.SlowRow{Number: number, Session: session, Address: []byte(address)}
+	}
+	ofOneClient := func(c *Collector, ctx context.Context) ([]api.Silence, error) {
+		a, err := c.SlowRequests(ctx, SlowFilter{Session: 5, Address: "10.0.0.7"}, three)
+		return a.Silent, err
+	}
 	tests := []struct {
 		name  string
 		reply *proto.ViewReply
@@ -323,6 +333,11 @@ func TestLies(t *testing.T) {
 		{"removals without an end", removals(9, removal(8, "/x", byDelete)), why, "with which this one does not end"},
 		{"no removals without an end", removals(100), why, "with which this one does not end"},
 		{"removals that skip", removals(7, removal(8, "/x", byDelete)), why, "with which this one does not end"},
+		{"connections instead of slow requests", conns(0), ofOneClient, "about something else"},
+		{"a slow request of another session", slow(0, slowRow(9, 6, "10.0.0.7:1")), ofOneClient, "slow request 9 is of another client than the query"},
+		{"a slow request of another address", slow(0, slowRow(9, 5, "10.0.0.8:1")), ofOneClient, "slow request 9 is of another client than the query"},
+		{"unsorted slow requests", slow(0, slowRow(8, 5, "10.0.0.7:1"), slowRow(9, 5, "10.0.0.7:1")), ofOneClient, "slow request 9 is out of order"},
+		{"slow requests without an end", slow(9, slowRow(8, 5, "10.0.0.7:1")), ofOneClient, "with which this one does not end"},
 		{"connections instead of buckets", conns(0), axis, "about something else"},
 		{"too many buckets", buckets(9, make([]*proto.BucketRow, MaxRows+1)...), axis, "1001 rows, at most 1000"},
 		{"buckets without a width", buckets(0), axis, "without a width"},

@@ -13,6 +13,7 @@ import (
 	"rollcall/internal/stages"
 	"rollcall/operator/api"
 	"rollcall/proto"
+	"rollcall/zk/jute"
 )
 
 // maxStages limits the stages and causes of a slow request: each stage may be divided by pauses.
@@ -20,8 +21,10 @@ const maxStages = 4 * stages.MaxCauses
 
 // SlowFilter selects slow requests. A zero field selects all.
 type SlowFilter struct {
-	Member uint32
-	Number uint64
+	Member  uint32
+	Number  uint64
+	Session jute.SessionID
+	Address string // host or host:port of the client
 }
 
 // SlowID returns the id of a slow request: its member, and its number on that member.
@@ -38,7 +41,7 @@ func ParseSlowID(id string) (SlowFilter, error) {
 	if !ok || merr != nil || nerr != nil || m == 0 || n == 0 {
 		return SlowFilter{}, ErrBadSlowID
 	}
-	return SlowFilter{uint32(m), n}, nil
+	return SlowFilter{Member: uint32(m), Number: n}, nil
 }
 
 // slowRequest is a row with the number by which rows of all members are sorted.
@@ -60,7 +63,9 @@ func (c *Collector) SlowRequests(ctx context.Context, f SlowFilter, p Page) (a a
 		if f.Member != 0 && id != f.Member || isSilent(a.Silent, id) {
 			continue
 		}
-		q := &proto.ViewSlow{Number: f.Number, Before: from.First, Limit: uint32(limit)}
+		q := &proto.ViewSlow{
+			Number: f.Number, Before: from.First, Limit: uint32(limit), Session: uint64(f.Session), Address: []byte(f.Address),
+		}
 		if from.First != 0 && id > from.Member {
 			q.Before++ // the last row of the page before has the same number, and comes first
 		}
@@ -98,7 +103,7 @@ func parseSlowRows(member uint32, r *proto.SlowRows, asked *proto.ViewSlow) (row
 	case len(r.Rows) > int(asked.Limit):
 		return nil, 0, errTooManyRows(len(r.Rows), int(asked.Limit))
 	}
-	last := asked.Before
+	last, want := asked.Before, NewClientFilter(string(asked.Address))
 	for _, row := range r.Rows {
 		switch {
 		case row.Number == 0 || last != 0 && row.Number >= last || asked.Number != 0 && row.Number != asked.Number:
@@ -106,6 +111,8 @@ func parseSlowRows(member uint32, r *proto.SlowRows, asked *proto.ViewSlow) (row
 		case len(row.Stages) > maxStages || len(row.Causes) > maxStages || len(row.Op) > maxTextBytes ||
 			len(row.Address) > maxTextBytes || len(row.Path) > maxTextBytes || len(row.Missing) > maxStages:
 			return nil, 0, fmt.Errorf("slow request %d is too long", row.Number)
+		case asked.Session != 0 && row.Session != asked.Session || !want.Matches(string(row.Address)):
+			return nil, 0, fmt.Errorf("slow request %d is of another client than the query", row.Number)
 		}
 		last = row.Number
 		rows = append(rows, slowRequest{row.Number, apiSlowRequest(member, row)})

@@ -1,7 +1,7 @@
 // How sessions ended: the last few of them, and the list.
 
 import { pageAddress, replacePageAddress } from './address.js';
-import { getJSON } from './requests.js';
+import { clientParameters, getJSON } from './requests.js';
 import { $, badge } from './dom.js';
 import { formatCount, formatDuration, formatTime, unknownValue, visibleText } from './format.js';
 import { Pages } from './pages.js';
@@ -45,7 +45,7 @@ export function start() {
     root: $('#ends-list'),
     table: newEndTable('Ends of sessions', allColumns),
     noun: 'end',
-    ask: (from, limit, signal) => getJSON('ends', { ...endParameters(text()), from, limit }, signal),
+    ask: (from, limit, signal) => getJSON('ends', { ...clientParameters(text()), from, limit }, signal),
   });
   const removals = removalPages(text);
   const list = () => {
@@ -92,9 +92,4 @@ export function start() {
       removals.stop();
     },
   };
-}
-
-// endParameters returns the parameter for the ends of a session or of an address.
-function endParameters(text) {
-  return /^0x/i.test(text) ? { session: text.toLowerCase() } : { address: text };
 }

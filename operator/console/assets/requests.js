@@ -25,6 +25,11 @@ export function getJSON(path, parameters = {}, signal = undefined, proof = undef
   return requestJSON(query.size > 0 ? `${path}?${query}` : path, { signal, proof });
 }
 
+// clientParameters returns the parameter that selects the rows of a session or of an address.
+export function clientParameters(text) {
+  return /^0x/i.test(text) ? { session: text.toLowerCase() } : { address: text };
+}
+
 export function postJSON(path, body) {
   return requestJSON(path, { method: 'POST', body: JSON.stringify(body), headers: { 'Content-Type': 'application/json' } });
 }

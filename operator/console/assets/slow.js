@@ -1,16 +1,13 @@
 // The requests that took long, and where the time of one of them went.
 
 import { pageAddress, replacePageAddress } from './address.js';
-import { getJSON } from './requests.js';
+import { clientParameters, getJSON } from './requests.js';
 import { openRefreshingDialog } from './current.js';
 import { $, factList, h, setContent, updateFacts } from './dom.js';
 import { formatMicros, formatTime, timeSince, unknownValue, visibleText } from './format.js';
 import { Pages } from './pages.js';
 import { Table } from './table.js';
 import { registerWindow, visitWindow } from './windows.js';
-
-// maxRows is the number of requests that a member sends at once.
-const maxRows = 1000;
 
 // start builds the table, and returns the view for main.js.
 export function start() {
@@ -31,7 +28,8 @@ export function start() {
   });
   const form = $('#slow-of');
   const text = () => form.elements.about.value.trim();
-  const pages = new Pages({ root: $('#slow'), noun: 'slow request', table, ask: (...values) => readPage(text(), ...values) });
+  const ask = (from, limit, signal) => getJSON('slow', { ...clientParameters(text()), from, limit }, signal);
+  const pages = new Pages({ root: $('#slow'), noun: 'slow request', table, ask });
   const list = () => {
     table.explain(text() ? 'No slow request passes the filter.' : 'No request of the last hour took longer than its threshold.');
     pages.first();
@@ -55,29 +53,6 @@ export function start() {
     close: () => pages.stop(),
     changed: () => pages.refresh(), // with other credentials, the user sees other paths
   };
-}
-
-// readPage resolves to a page of the slow requests, or of those of a session or an address. A member does not select by
-// these, so they are chosen here, and from is the number of those before the page.
-async function readPage(text, from, limit, signal) {
-  if (text === '') {
-    return getJSON('slow', { from, limit }, signal);
-  }
-  const begin = Number(from);
-  const end = begin + limit;
-  const found = [];
-  let part = { next: '' };
-  do {
-    part = await getJSON('slow', { from: part.next, limit: maxRows }, signal);
-    found.push(...part.items.filter((r) => isOf(r, text.toLowerCase())));
-  } while (part.next !== '' && found.length <= end);
-  return { items: found.slice(begin, end), next: found.length > end ? String(end) : '', silent: part.silent };
-}
-
-// isOf reports whether a request is of a session, or of an address with or without its port.
-function isOf(r, text) {
-  const host = r.address.replace(/:\d+$/, '');
-  return [r.session, r.address, host, host.replace(/^\[(.*)\]$/, '$1')].includes(text);
 }
 
 const incomplete = 'the other members are still being asked';
