@@ -83,6 +83,29 @@ func TestWindowsOfEnds(t *testing.T) {
 	p.wait(fact("Silent") + ` === 'down'`)
 }
 
+// The window of a member shows what is left of its disks and limits, and marks what is nearly used up.
+func TestMemberWindowShowsLimits(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, 10)
+	p := newTab(t, f.URL, "#/overview?member=1")
+	for name, want := range map[string]string{"Free": "9 GiB for data, 1 GiB for the log", "Data quota": "800 MiB of 900 MiB", "Memory": "1 GiB of 2 GiB"} {
+		p.wait(fmt.Sprintf("%s === %q", fact(name), want))
+	}
+	marked := `[...document.querySelectorAll('dialog .facts .warn, dialog .facts .bad')].map((e) => e.parentElement.firstChild.innerText).join()`
+	p.wait(marked + ` === 'Data quota'`)
+	f.set(func() { f.full = true })
+	p.wait(fact("Memory") + ` === '1 GiB of 2 GiB: it refuses writes that add data'`)
+	p.wait(marked + ` === 'Data quota,Memory'`)
+	p.press(kb.Escape)
+	p.wait(`!document.querySelector('dialog')`)
+	for member, want := range map[int]string{2: "9 GiB", 3: "not known"} {
+		eval[string](p, fmt.Sprintf(`location.hash = '#/overview?member=%d'`, member))
+		for name, want := range map[string]string{"Free": want, "Data quota": "no limit", "Memory": "no limit"} {
+			p.wait(fmt.Sprintf("%s === %q", fact(name), want))
+		}
+	}
+}
+
 // A node and the tree show what is, also if others change them, and say as of when they are while the member does not answer. The
 // stream may be live meanwhile.
 func TestNodesStayCurrent(t *testing.T) {

@@ -28,6 +28,7 @@ type fake struct {
 	silent  []api.Silence       // the members that do not answer
 	secret  string              // what the header Authorization must have; "": anything
 	exposed string              // what member 1 says of its ports for members
+	full    bool                // member 1 is short of memory
 	accepts []string            // the credentials that it knows
 	streams int                 // how often the events were asked for
 	frozen  bool                // the events have no status and no buckets
@@ -176,11 +177,13 @@ func (f *fake) status() api.List[api.Member] {
 		m.QuorumAddress, m.ElectionAddress, m.ConsoleURL = fmt.Sprintf("zoo%d:2888", id), fmt.Sprintf("zoo%d:3888", id), fmt.Sprintf("http://10.0.0.%d:8080", id)
 		switch id {
 		case 1:
-			m.InsecurePorts = f.exposed
+			m.InsecurePorts, m.NoMemory = f.exposed, f.full
+			m.DataFree, m.LogFree, m.DataQuota, m.DataUsed, m.MemoryLimit, m.MemoryUsed = 9<<30, 1<<30, 900<<20, 800<<20, 2<<30, 1<<30
 		case 3:
 			m.ConsoleURL = "http://127.0.0.1:8080"
 		}
 		if id == 2 {
+			m.DataFree, m.LogFree = 9<<30, 9<<30
 			m.Role, m.Sessions, m.Connections = "leader", len(f.sessions)-2*n, len(f.sessions)-2*n
 		}
 		a.Items = append(a.Items, m)

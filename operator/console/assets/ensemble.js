@@ -83,6 +83,21 @@ function clockCell(m) {
 
 const clockText = (ms) => (ms === 0 ? 'as that of the member that serves this page' : `${formatDuration(Math.abs(ms))} ${ms > 0 ? 'ahead of' : 'behind'} that of the member that serves this page`);
 
+// freeText returns the space that is left for files, or for the data and the log if these are on different disks.
+function freeText(m) {
+  const [data, log] = [m.data_free, m.log_free].map(formatBytes);
+  if (m.data_free === 0 && m.log_free === 0) {
+    return 'not known';
+  }
+  return data === log ? data : `${data} for data, ${log} for the log`;
+}
+
+// fullShare marks a limit of which as much is used. The leader warns of its quota from there on, too.
+const fullShare = 0.8;
+
+const shareText = (used, limit) => (limit > 0 ? `${formatBytes(used)} of ${formatBytes(limit)}` : 'no limit');
+const shareTone = (used, limit) => (limit > 0 && used >= limit * fullShare ? 'warn' : '');
+
 const openMember = (id) => openRefreshingDialog({
   title: `Member ${id}`,
   read: async (signal) => {
@@ -108,7 +123,6 @@ function memberFacts(m) {
     ['Does not serve', m.not_serving || null, 'warn'],
     ['Joining', m.joining && m.not_serving === '' ? 'it has no vote yet' : null],
     ['Drained', m.drained && m.not_serving === '' ? 'it takes no clients, and is about to stop' : null],
-    ['Memory', m.no_memory ? 'it refuses writes that add data' : null],
     ['Digest', `${m.digest}${m.digest_index ? `, compared at log entry ${formatCount(m.digest_index)}` : ''}`],
     ['Lag', m.lag == null ? 'not known: no leader has answered' : `${formatCount(m.lag)} log entries`],
     ['Applied', `log entry ${formatCount(m.applied)}, zxid ${m.zxid}`],
@@ -118,6 +132,10 @@ function memberFacts(m) {
     ['Watches', formatCount(m.watches)],
     ['Snapshot', m.snapshot ? `at log entry ${formatCount(m.snapshot)}${m.snapshot_at ? `, ${timeSince(m.snapshot_at)}` : ''}` : 'none yet'],
     ['Data', `${formatBytes(m.data_bytes)}, and ${formatBytes(m.log_bytes)} of log`],
+    ['Free', freeText(m)],
+    ['Data quota', shareText(m.data_used, m.data_quota), shareTone(m.data_used, m.data_quota)],
+    ['Memory', shareText(m.memory_used, m.memory_limit) + (m.no_memory ? ': it refuses writes that add data' : ''),
+      m.no_memory ? 'bad' : shareTone(m.memory_used, m.memory_limit)],
     ['Clock', clockText(m.clock_ahead_ms)],
     ['Clients', m.clients],
     ['Console', consoleLink(m)],
