@@ -9,19 +9,25 @@ import (
 	"strconv"
 	"strings"
 
+	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
 
-// Progress describes what this member still has to do before it takes part: it copies a snapshot, or applies entries of
-// the log. It returns "" if nothing of it is left, or no leader is known, because the leader decides which entries are
-// applied.
+// Progress describes what this member still has to do before it takes part: it reads its data, copies a snapshot, or
+// applies entries of the log. It returns "" if nothing of it is left. Once raft runs, it also returns "" while no leader is
+// known, because the leader decides which entries are applied.
 func (n *Node) Progress() string {
 	if received, size, ok := n.transport.SnapshotBeingReceived(); ok {
 		return fmt.Sprintf("copies a snapshot of the leader, %s of %s", mebibytes(received), mebibytes(size))
 	}
 	s := n.status
 	r := s.raft.Load()
-	if r == nil || s.leaderServer() == "" {
+	switch {
+	case r == nil && n.HasData():
+		return describeStartReads(n.disk.StartReads())
+	case r == nil:
+		return ""
+	case s.leaderServer() == "":
 		return ""
 	}
 	first := s.appliedAtStart.Load()
@@ -34,6 +40,17 @@ func (n *Node) Progress() string {
 	}
 	return fmt.Sprintf("copies the leader's log, applied up to entry %d of %d that it knows to be committed", applied,
 		max(applied, s.CommitIndex()))
+}
+
+// describeStartReads describes what raft reads before it runs.
+func describeStartReads(r disk.StartReads) string {
+	switch {
+	case r.AllEntries > 0:
+		return fmt.Sprintf("reads its log, %d %%", 100*r.Entries/r.AllEntries)
+	case r.SnapshotSize > 0:
+		return fmt.Sprintf("reads its snapshot, %d %%", 100*min(r.SnapshotBytes, r.SnapshotSize)/r.SnapshotSize)
+	}
+	return "reads its data"
 }
 
 // mebibytes rounds up: a copy that has begun is not at 0.

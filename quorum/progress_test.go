@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/wire"
 )
@@ -82,4 +85,92 @@ func TestProgressOfAStart(t *testing.T) {
 			t.Errorf("applied in %v, told %v", took, seen)
 		}
 	})
+}
+
+// slowlyReadLog takes a time for each entry that is read.
+type slowlyReadLog struct{ raft.LogStore }
+
+func (s slowlyReadLog) GetLog(index uint64, l *raft.Log) error {
+	time.Sleep(10 * time.Millisecond)
+	return s.LogStore.GetLog(index, l)
+}
+
+// slowlyReadSnapshots take a time for each twentieth of a snapshot.
+type slowlyReadSnapshots struct{ raft.SnapshotStore }
+
+func (s slowlyReadSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, r, err := s.SnapshotStore.Open(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return meta, slowlyRead{r, int(meta.Size)/20 + 1}, nil
+}
+
+type slowlyRead struct {
+	io.ReadCloser
+	most int // bytes at a time
+}
+
+func (r slowlyRead) Read(p []byte) (int, error) {
+	time.Sleep(100 * time.Millisecond)
+	return r.ReadCloser.Read(p[:min(len(p), r.most)])
+}
+
+// Before raft runs, a member says how much of its snapshot and then of its log it has read.
+func TestProgressOfReading(t *testing.T) {
+	t.Parallel()
+	for _, withSnapshot := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnsemble(t, 3)
+			e.begin()
+			lead := e.leader(1, 2, 3)
+			late := others(lead)[0]
+			propose := func() {
+				for i := range 200 {
+					e.propose(fmt.Sprint(i), lead)
+				}
+				e.wait("all to have applied the log", func() bool {
+					return e.members[late].node.status.AppliedIndex() == e.members[lead].node.status.AppliedIndex()
+				})
+			}
+			propose()
+			if withSnapshot {
+				if _, err := e.members[late].node.Snapshots().TakeSnapshot(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+				propose()
+			}
+			e.stop(late)
+			e.members[late].adjust = func(c *Config) {
+				c.Stores.Log, c.Stores.Snapshots = slowlyReadLog{c.Stores.Log}, slowlyReadSnapshots{c.Stores.Snapshots}
+			}
+			e.start(late)
+			node, begun := e.members[late].node, time.Now()
+			last, shares := "", map[string][]int{}
+			for ; node.status.raft.Load() == nil; time.Sleep(20 * time.Millisecond) {
+				var what string
+				var percent int
+				text := node.Progress()
+				if text == "reads its data" && last == "" {
+					continue
+				}
+				if _, err := fmt.Sscanf(text, "reads its %s %d %%", &what, &percent); err != nil {
+					t.Errorf("%q: %v", text, err)
+				}
+				if n := len(shares[what]); percent < 0 || percent > 100 || n > 0 && percent < shares[what][n-1] || last == "log," && what != last {
+					t.Errorf("%q after %v of %q", text, shares[last], last)
+				}
+				if len(shares[what]) == 0 || shares[what][len(shares[what])-1] != percent {
+					last, shares[what] = what, append(shares[what], percent)
+				}
+				if time.Since(begun) > time.Minute {
+					t.Fatalf("still %q", text)
+				}
+			}
+			if len(shares["log,"]) < 50 || (len(shares["snapshot,"]) >= 15) != withSnapshot {
+				t.Errorf("with a snapshot: %t; it told %v", withSnapshot, shares)
+			}
+			e.wait("the member to take part", func() bool { return node.Progress() == "" && node.status.hasCaughtUp() })
+		})
+	}
 }

@@ -81,6 +81,7 @@ type Data struct {
 	snapshotStore *snapshotStore
 
 	operations       operations
+	startReads       startReadCounter
 	writeMetrics     writeMetrics
 	hasSnapshot      atomic.Bool  // a snapshot has been stored, by this or an earlier process
 	bytesAtSnapshot  atomic.Int64 // appendedBytes when the last snapshot was stored
@@ -165,7 +166,7 @@ func (d *Data) guardStores(running, leads func() bool, onWritten func(), fail fu
 	if err != nil {
 		return err
 	}
-	g := storeGuard{endMember: fail, raftRunning: running, operations: &d.operations}
+	g := storeGuard{endMember: fail, raftRunning: running, operations: &d.operations, startReads: &d.startReads}
 	d.guardedLog = &logStore{
 		LogStore: d.unguarded.Log, storeGuard: g, metrics: &d.writeMetrics, slowLines: admission.NewLogLimiter(),
 	}
@@ -219,6 +220,9 @@ func (d *Data) Snapshots() raft.SnapshotStore { return d.snapshotStore }
 
 // HasData reports whether there is a snapshot or a log entry.
 func (d *Data) HasData() bool { return d.guardedLog.hasEntries.Load() || d.hasSnapshot.Load() }
+
+// StartReads returns what has been read of the data before raft runs.
+func (d *Data) StartReads() StartReads { return d.startReads.current() }
 
 // AppendTotals returns the number of entries that this process has appended to the log, their size in bytes, and
 // the part of these bytes that came after the last snapshot.

@@ -55,7 +55,7 @@ func memStores() Stores {
 
 // unguarded is a guard of stores that no raft uses.
 func unguarded() storeGuard {
-	return storeGuard{raftRunning: func() bool { return false }, operations: &operations{}}
+	return storeGuard{raftRunning: func() bool { return false }, operations: &operations{}, startReads: &startReadCounter{}}
 }
 
 // A stall limit is required: without one, a disk that hangs would go unnoticed.

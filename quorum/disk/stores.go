@@ -74,8 +74,9 @@ func (s Stores) newestSnapshot() (*raft.SnapshotMeta, error) {
 // report that nothing was stored.
 type storeGuard struct {
 	endMember   func(error)
-	raftRunning func() bool // reports whether raft's goroutines run; before that, errors are simply returned
-	operations  *operations // keeps the operations under way
+	raftRunning func() bool       // reports whether raft's goroutines run; before that, errors are simply returned
+	operations  *operations       // keeps the operations under way
+	startReads  *startReadCounter // counts what is read before raft runs
 }
 
 // runTracked runs op, which may hang.
@@ -123,6 +124,9 @@ func (s *logStore) LastIndex() (uint64, error) {
 
 func (s *logStore) GetLog(index uint64, l *raft.Log) error {
 	err := s.runTracked("reading the log", func() error { return s.LogStore.GetLog(index, l) })
+	if err == nil && !s.raftRunning() {
+		s.startReads.addEntry(s.indexRange)
+	}
 	if errors.Is(err, raft.ErrLogNotFound) {
 		first, last := s.indexRange()
 		if first == 0 || index < first || index > last {
@@ -272,6 +276,9 @@ func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	if err := s.endMemberOnError("open snapshot", err); err != nil {
 		return nil, nil, err
 	}
+	if !s.raftRunning() {
+		s.startReads.beginSnapshot(m.Index, m.Size)
+	}
 	return m, &guardedReader{r, s.storeGuard}, nil
 }
 
@@ -283,6 +290,9 @@ type guardedReader struct {
 
 func (r *guardedReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
+	if !r.guard.raftRunning() {
+		r.guard.startReads.addSnapshotBytes(n)
+	}
 	if err == io.EOF {
 		return n, io.EOF
 	}
