@@ -156,7 +156,7 @@ ZOO_AUTOPURGE_PURGEINTERVAL: autopurge.purgeInterval has no effect: old snapshot
 
 func TestDockerRefuses(t *testing.T) {
 	for variable, want := range map[string]string{
-		"ZOO_MY_ID=0":                    "ZOO_MY_ID=0: must be 1 to 255",
+		"ZOO_MY_ID=0":                    "ZOO_MY_ID=0: must be 1 to 255; in place of ZooKeeper's 0, it is the number of this member's server line",
 		"ZOO_TICK_TIME=fast":             "ZOO_TICK_TIME: tickTime=fast: must be 1 to 3600000 (ms)",
 		"ZOO_SERVERS=zoo1":               "ZOO_SERVERS: zoo1: must be server.N=HOST:PORT:PORT;PORT, or HOST:PORT:PORT::N as for Bitnami's image",
 		"JVMFLAGS=-Djute.maxbuffer=100m": "JVMFLAGS: jute.maxbuffer=100m: must be 1024 to 2147483647 (bytes); above 8388608 it counts as 8388608",

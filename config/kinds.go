@@ -409,13 +409,42 @@ func valueText(value any) string {
 	return fmt.Sprint(value)
 }
 
+// lowestFreeID returns the lowest number that no server line in list has and that every configuration may have, or 0 if
+// there is none. Members with the same server lines get the same number.
+func lowestFreeID(list []setting) uint32 {
+	taken := map[uint32]bool{}
+	for _, s := range list {
+		if number, ok := strings.CutPrefix(s.key, "server."); ok {
+			id, _ := serverlist.ParseID(number, serverlist.MaxID) // 0 if it is wrong
+			taken[id] = true
+		}
+	}
+	for id := uint32(1); id <= maxIDWithTTLNodes; id++ {
+		if !taken[id] {
+			return id
+		}
+	}
+	return 0
+}
+
+// isZero reports whether text is the number 0, which ZooKeeper allows for a server.
+func isZero(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 32)
+	return err == nil && n == 0
+}
+
 // serverLine takes the line of one member and adds it to the servers.
 func serverLine() kind {
 	return kind{
 		allowed: "`host:quorumPort:electionPort[:participant or :observer][;[clientHost:]clientPort]`",
 		parse: func(d *rawConfig, s setting) error {
-			id, err := serverlist.ParseID(strings.TrimPrefix(s.key, "server."), serverlist.MaxID)
-			if err != nil {
+			number := strings.TrimPrefix(s.key, "server.")
+			id, err := serverlist.ParseID(number, serverlist.MaxID)
+			switch {
+			case err != nil && isZero(number) && d.freeID != 0:
+				return fmt.Errorf("the number after server. must be %w; in place of ZooKeeper's 0, write server.%d in the "+
+					"configuration of all members, and %d into the myid of that server", err, d.freeID, d.freeID)
+			case err != nil:
 				return fmt.Errorf("the number after server. must be %w", err)
 			}
 			server, err := serverlist.ParseServer(id, s.value)

@@ -79,6 +79,7 @@ func TestLoadCases(t *testing.T) {
 		{name: "case 370 no myid", cfg: three, err: "DIR/myid is missing: it must hold the number of this member, 1 to 255"},
 		{name: "case 370 myid not a number", cfg: three, myid: "one\n", err: `DIR/myid: "one": must be a number from 1 to 255`},
 		{name: "case 370 myid empty", cfg: three, myid: "\n1\n", err: `DIR/myid: "": must be a number from 1 to 255`},
+		{name: "myid 0", cfg: three, myid: "0\n", err: `DIR/myid: "0": must be a number from 1 to 255; in place of ZooKeeper's 0, it is the number of this member's server line`},
 		{name: "case 370 myid 256", cfg: three, myid: "256", err: `DIR/myid: "256": must be a number from 1 to 255`},
 		{name: "case 370 myid of nobody", cfg: three, myid: "4", err: "DIR/zoo.cfg: this is member 4 (DIR/myid), and there is no server.4: correct one of the two"},
 		{name: "case 371 one server line", cfg: "server.7=h:2888:3888;2181", warning: "one server line", check: func(c Config) bool {
@@ -272,7 +273,9 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "server twice", line: "server.1=a:1:2\nserver.1=b:1:2", err: "zoo.cfg:4: duplicate server.1, first in DIR/zoo.cfg:3"},
 		{name: "server twice, other digits", line: "server.1=a:1:2\nserver.01=b:1:2", err: "zoo.cfg:4: server.01=b:1:2: duplicate server 1"},
 		{name: "server without a number", line: "server.x=a:1:2", err: "zoo.cfg:3: server.x=a:1:2: the number after server. must be 1 to 255"},
-		{name: "server 0", line: "server.0=a:1:2", err: "the number after server. must be 1 to 255"},
+		{name: "server 0", line: "server.0=a:1:2\nserver.1=b:1:2\nserver.2=c:1:2", err: "zoo.cfg:3: server.0=a:1:2: the number after server. must be 1 to 255; in place of ZooKeeper's 0, write server.3 in the configuration of all members, and 3 into the myid of that server"},
+		{name: "server 0 last", line: "server.3=c:1:2\nserver.1=a:1:2\nserver.00=b:1:2", err: "zoo.cfg:5: server.00=b:1:2: the number after server. must be 1 to 255; in place of ZooKeeper's 0, write server.2 in"},
+		{name: "server 256", line: "server.256=a:1:2", err: "the number after server. must be 1 to 255"},
 		{name: "server 255 with TTL nodes", line: "extendedTypesEnabled=true\nserver.255=a:1:2", err: "zoo.cfg:4: server.255: with extendedTypesEnabled, N must be 1 to 254"},
 		{name: "long value", line: "tickTime=" + strings.Repeat("9", 500), err: "tickTime=" + strings.Repeat("9", 80) + "...: must"},
 		{name: "escapes in messages", line: `tickTime=\n\u001b[31m`, err: "tickTime=?[31m: must"},
@@ -339,7 +342,7 @@ func TestLoadFlags(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"-tick=2s":          "--tick: tickTime=2s: must be 1 to 3600000 (ms)",
-		"-myid=0":           "--myid 0: must be 1 to 255",
+		"-myid=0":           "--myid 0: must be 1 to 255; in place of ZooKeeper's 0, it is the number of this member's server line",
 		"-client=2181":      "--client 2181: must be host:port",
 		"-client=h:65536":   "--client h:65536: port: must be 0 to 65535",
 		"-client=a b:2181":  `--client: host "a b": must be a name, an IPv4 address or an IPv6 address in brackets`,

@@ -14,10 +14,26 @@ import (
 	"rollcall/internal/serverlist"
 )
 
+// maxIDWithTTLNodes is the highest number of a server with extendedTypesEnabled. As for ZooKeeper, TTL nodes take the
+// topmost one for themselves.
+const maxIDWithTTLNodes = serverlist.MaxID - 1
+
+// errZeroID is the advice for a member that had the number 0 in ZooKeeper.
+var errZeroID = errors.New("in place of ZooKeeper's 0, it is the number of this member's server line")
+
+// parseOwnID is serverlist.ParseID for the number of this member.
+func parseOwnID(text string, most uint32) (uint32, error) {
+	id, err := serverlist.ParseID(text, most)
+	if err != nil && isZero(text) {
+		err = fmt.Errorf("%w; %w", err, errZeroID)
+	}
+	return id, err
+}
+
 func (d *rawConfig) setMemberID() error {
 	most := uint32(serverlist.MaxID)
 	if d.Rules.TTLNodes {
-		most-- // as for ZooKeeper: TTL nodes take the topmost number for themselves
+		most = maxIDWithTTLNodes
 	}
 	for _, s := range d.Servers {
 		if s.ID > most {
@@ -38,7 +54,7 @@ func (d *rawConfig) setMemberID() error {
 		return err
 	}
 	if d.flags.myID != "" {
-		id, err := serverlist.ParseID(d.flags.myID, most)
+		id, err := parseOwnID(d.flags.myID, most)
 		if err != nil {
 			return fmt.Errorf("--myid %s: must be %w", ShortText(d.flags.myID), err)
 		}
@@ -140,7 +156,7 @@ func readMyID(path string, most uint32) (uint32, error) {
 			"number of this member")
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
-	id, err := serverlist.ParseID(strings.TrimSpace(line), most)
+	id, err := parseOwnID(strings.TrimSpace(line), most)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %q: must be a number from %w", path, ShortText(line), err)
 	}
@@ -153,7 +169,7 @@ func (e *environ) idFromVariable(most uint32) (uint32, error) {
 	if e.fileNamed || !set && !e.isMainSource {
 		return 0, nil
 	}
-	id, err := serverlist.ParseID(cmp.Or(strings.TrimSpace(text), "1"), most)
+	id, err := parseOwnID(cmp.Or(strings.TrimSpace(text), "1"), most)
 	if err != nil {
 		return 0, fmt.Errorf("ZOO_MY_ID=%s: must be %w", ShortText(text), err)
 	}

@@ -33,7 +33,8 @@ type rawConfig struct {
 	isObserver                     bool // peerType=observer
 	idFromHost                     bool
 	dynamicFile                    string
-	requestLimitAsked              int64 // jute.maxbuffer as set, if it is above what is served
+	requestLimitAsked              int64  // jute.maxbuffer as set, if it is above what is served
+	freeID                         uint32 // for a server with the number 0; see lowestFreeID
 }
 
 // listener holds the keys of one port. Client ports have no key that enables them.
@@ -77,6 +78,7 @@ func (d *rawConfig) addWarning(where, format string, args ...any) {
 
 // applySettings checks and stores the settings. It returns an error for each that is wrong.
 func (d *rawConfig) applySettings(list []setting) (failed []error) {
+	d.freeID = lowestFreeID(list)
 	for _, s := range list {
 		d.setIn[s.key] = s.where
 		o := keyOutcome{setting: s, key: lookupKey(s.key)}

@@ -188,11 +188,12 @@ func (i *importer) checkMajorityGiven(given []datadir.Directory) error {
 }
 
 // countVoters returns the number of voters, and how many of the directories certainly belong to voters. The
-// file myid identifies a directory's server. Without it, the server may be any observer that is not
-// identified.
+// file myid identifies a directory's server. Without it, or with a number that no server has, the server may be any observer
+// that is not identified.
 func countVoters(servers []member.Server, given []datadir.Directory) (voters, directories int) {
-	observers := map[string]bool{}
+	known, observers := map[string]bool{}, map[string]bool{}
 	for _, s := range servers {
+		known[fmt.Sprint(s.ID)] = true
 		if s.Observer {
 			observers[fmt.Sprint(s.ID)] = true
 		}
@@ -201,7 +202,7 @@ func countVoters(servers []member.Server, given []datadir.Directory) (voters, di
 	unknown := 0
 	for _, f := range given {
 		switch id, err := os.ReadFile(filepath.Join(f.Data, "myid")); {
-		case err != nil:
+		case err != nil || !known[strings.TrimSpace(string(id))]: // ids may change with the move
 			unknown++
 		case observers[strings.TrimSpace(string(id))]:
 			delete(observers, strings.TrimSpace(string(id)))

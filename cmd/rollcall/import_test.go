@@ -266,6 +266,8 @@ func TestImportCountsVoters(t *testing.T) {
 		{[]string{"", "", "4"}, "1 of 3 servers that vote are given"},
 		{[]string{"", "", "4", "5"}, ""},
 		{[]string{"", "", "", ""}, ""},
+		{[]string{"1", "0", "4"}, "1 of 3 servers that vote are given"}, // 0 may be 5 by now
+		{[]string{"1", "0", "4", "5"}, ""},
 	} {
 		args := []string{"import", "--check", "--myid", "1", "--config", file}
 		for _, id := range tt.ids {
