@@ -190,6 +190,9 @@ func (r *historyRecord) noteFault(p Played, ids []uint32) {
 	case Step, Drift, Strand, Expel, Backup, Add, Remove, Replace, Demote, Promote: // noteList records what they do
 	case Cut, Hang, Slow, Narrow, Reset, Flip:
 		pairs(p.Hit, p.Far)
+	case Stall:
+		pairs(p.Hit, ids...)
+		r.to.Hampered(r.sinceStart(), end+settling, p.Hit, p.Hit) // a leader without others writes nothing either
 	default:
 		pairs(p.Hit, ids...)
 	}
@@ -349,7 +352,7 @@ func (w *memberWitness) TermStarted(t znode.Term, _ znode.LeaderCause) {
 	}
 	w.mu.Unlock()
 	if t.Leader == w.id {
-		w.to.Leads(w.sinceStart(), t.Term, t.Leader)
+		w.to.Leads(w.sinceStart(), t.Term, t.Nonce, t.Leader)
 	}
 }
 

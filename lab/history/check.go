@@ -267,11 +267,13 @@ func (l *sessionLife) existsAt(index uint64) bool {
 	return l != nil && len(l.grants) > 0 && l.grants[0].Index <= index && (l.closed == nil || l.closed.Index > index)
 }
 
-// findTerm returns a term of the history, or nil if no member led it.
-func (b *indexedHistory) findTerm(term uint64) *Term {
-	i, ok := slices.BinarySearchFunc(b.Terms, term, func(t Term, n uint64) int { return cmp.Compare(t.Term, n) })
-	if !ok {
-		return nil
+// findTerm returns the newest part of a term of the history that has begun at a moment, or its first one. It returns nil if no
+// member led the term.
+func (b *indexedHistory) findTerm(term uint64, at time.Duration) (found *Term) {
+	for i := range b.Terms {
+		if t := &b.Terms[i]; t.Term == term && (found == nil || t.From <= at) {
+			found = t
+		}
 	}
-	return &b.Terms[i]
+	return found
 }

@@ -344,9 +344,9 @@ func TestHistoryIsACopy(t *testing.T) {
 	}
 	p.Returned(3*sec, id, ok(1))
 	p.Healed(4*sec, 2, 3)
-	p.Leads(5*sec, 9, 3)
-	p.Leads(6*sec, 4, 2)
-	p.Leads(7*sec, 4, 2)
+	p.Leads(5*sec, 9, 0, 3)
+	p.Leads(6*sec, 4, 0, 2)
+	p.Leads(7*sec, 4, 0, 2)
 	p.endTerm(8*sec, 9)
 	if h.Calls[0].hasReply() || h.Outages[0].To != 2*sec || h.Terms[0].To != 2*sec {
 		t.Errorf("the copy has changed: %+v", h)
@@ -355,7 +355,7 @@ func TestHistoryIsACopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Term{{1, 1, 0, 6 * sec}, {4, 2, 6 * sec, 5 * sec}, {9, 3, 5 * sec, 8 * sec}}
+	want := []Term{{1, 0, 1, 0, 6 * sec}, {4, 0, 2, 6 * sec, 5 * sec}, {9, 0, 3, 5 * sec, 8 * sec}}
 	if !slices.Equal(h.Terms, want) || h.Outages[0] != (Outage{A: 2, B: 3, From: 1 * sec, To: 4 * sec}) || !h.Calls[0].hasReply() {
 		t.Errorf("the copy is %+v", h)
 	}
@@ -394,7 +394,7 @@ func TestTwoLeadersAreRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, leader := range []uint32{1, 1, 2, 1} {
-		r.Leads(time.Second, 7, leader)
+		r.Leads(time.Second, 7, 0, leader)
 	}
 	h, err := r.History(2 * time.Second)
 	if err != nil {

@@ -101,7 +101,8 @@ func (b *indexedHistory) selectOutages(leader, member uint32, counts func(Outage
 		if !counts(o) {
 			continue
 		}
-		if o.A == o.B && (o.A == leader || o.A == member) || o.A == min(leader, member) && o.B == max(leader, member) {
+		alone := o.A == o.B
+		if alone && !o.Partial && (o.A == leader || o.A == member) || !alone && o.A == min(leader, member) && o.B == max(leader, member) {
 			out = append(out, span{from: o.From, to: o.To})
 		}
 	}
@@ -111,7 +112,7 @@ func (b *indexedHistory) selectOutages(leader, member uint32, counts func(Outage
 // pausesOf returns when a member was paused.
 func (b *indexedHistory) pausesOf(member uint32) spans { return b.possibleOutages(member, member) }
 
-// withoutMajority returns when a leader could not hear a majority, including itself. Nothing that it decides
+// withoutMajority returns when a leader could not hear a majority, including itself, or its disk hung. Nothing that it decides
 // in that time can take effect. While the members change, it may need any of the majorities on the way,
 // so the time counts unless it could hear all members of both lists.
 func (b *indexedHistory) withoutMajority(leader uint32) spans {
@@ -128,6 +129,11 @@ func (b *indexedHistory) withoutMajority(leader uint32) spans {
 	}
 	slices.Sort(edges)
 	var out []span
+	for _, o := range b.Outages {
+		if o.A == leader && o.B == leader && o.Partial {
+			out = append(out, span{from: o.From, to: o.To})
+		}
+	}
 	for i := 1; i < len(edges); i++ {
 		c, heard := b.configurationAt(edges[i-1]), 0
 		for _, m := range c.Members {

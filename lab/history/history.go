@@ -193,9 +193,11 @@ type Vouch struct {
 	Allowed bool
 }
 
-// Term is the time that a leader leads, from the moment when it has applied its TermStart.
+// Term is the time that a leader leads, from the moment when it has applied its TermStart. A leader that gave up leading, and
+// leads again in the same term, has two of them.
 type Term struct {
 	Term     uint64
+	Nonce    uint64 // of its TermStart
 	Leader   uint32
 	From, To time.Duration
 }
@@ -205,7 +207,8 @@ type Term struct {
 // when connections are in use again. A leader whose disk hangs hears the others but decides
 // nothing; record that as an outage between it and every other member.
 //
-// If A is B, that member was down or paused for exactly that time.
+// If A is B, that member was down or paused for exactly that time. If it is Partial as well, its disk hung: the member heard the others,
+// but nothing that it decided took effect.
 type Outage struct {
 	A, B     uint32
 	From, To time.Duration

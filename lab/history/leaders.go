@@ -15,7 +15,7 @@ func checkLeaders(b *indexedHistory, found func(Violation)) {
 	}
 	for _, leaders := range judge.TwoLeaders(said) {
 		found(Violation{
-			Fault: twoLeaders, At: b.findTerm(leaders[0].Term).From,
+			Fault: twoLeaders, At: b.findTerm(leaders[0].Term, 0).From,
 			Detail: fmt.Sprintf("members %d and %d both opened term %d", leaders[0].Leader, leaders[1].Leader, leaders[0].Term),
 		})
 	}

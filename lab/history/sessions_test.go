@@ -121,6 +121,29 @@ func TestLive(t *testing.T) {
 			p.touches(1, s, 1*sec)
 			p.expired(3*sec, s, 1, 1)
 		}, liveExpired},
+		{"the leader's disk hung", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 1, 1)
+			p.expired(8500*ms, s, 1, 1)
+		}, ""},
+		{"the leader's disk hung, and then did not", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 1, 1)
+			p.expired(8501*ms, s, 1, 1)
+		}, silentKept},
+		{"a leader leads again in its term, and begins anew", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 1, 1)
+			p.Leads(6*sec, 1, 1, 1)
+			p.expired(11500*ms, s, 1, 1)
+		}, ""},
+		{"a leader leads again in its term, and begins anew, once", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 1, 1)
+			p.Leads(6*sec, 1, 1, 1)
+			p.Leads(7*sec, 1, 1, 1) // a replay
+			p.expired(11501*ms, s, 1, 1)
+		}, silentKept},
 		{"the leader's clock is slow", func(p *tape) {
 			p.recorded.Rates = map[uint32]float64{1: 0.9}
 			s := p.opened(0, 1, 1)
@@ -154,12 +177,12 @@ func TestLive(t *testing.T) {
 		}, liveExpired},
 		{"a new leader gives a full timeout", func(p *tape) {
 			s := p.opened(0, 1, 2)
-			p.Leads(3*sec, 2, 3)
+			p.Leads(3*sec, 2, 0, 3)
 			p.expired(6*sec, s, 2, 3)
 		}, liveExpired},
 		{"expired by the new leader in time", func(p *tape) {
 			s := p.opened(0, 1, 2)
-			p.Leads(3*sec, 2, 3)
+			p.Leads(3*sec, 2, 0, 3)
 			p.expired(7*sec, s, 2, 3)
 		}, ""},
 		{"a term that nobody led", func(p *tape) {
@@ -276,7 +299,7 @@ func TestSilent(t *testing.T) {
 			s := p.opened(0, 1, 2)
 			p.Cut(500*ms, 2, 3)
 			p.touches(2, s, 1*sec)
-			p.Leads(3*sec, 2, 3)
+			p.Leads(3*sec, 2, 0, 3)
 			p.Healed(6*sec, 2, 3)
 			p.expired(12*sec, s, 2, 3)
 		}, ""},
@@ -298,12 +321,12 @@ func TestSilent(t *testing.T) {
 		}, silentKept},
 		{"a new leader begins anew", func(p *tape) {
 			s := p.opened(0, 1, 2)
-			p.Leads(5*sec, 2, 3)
+			p.Leads(5*sec, 2, 0, 3)
 			p.expired(10500*ms, s, 2, 3)
 		}, ""},
 		{"a new leader begins anew, once", func(p *tape) {
 			s := p.opened(0, 1, 2)
-			p.Leads(5*sec, 2, 3)
+			p.Leads(5*sec, 2, 0, 3)
 			p.expired(10501*ms, s, 2, 3)
 		}, silentKept},
 		{"the leader's clock is slow", func(p *tape) {

@@ -225,7 +225,7 @@ func (s *sim) lead() {
 	s.term++
 	s.zxid = int64(s.term) << 32
 	s.apply(s.members[s.leader], len(s.log))
-	s.Leads(s.now, s.term, s.leader)
+	s.Leads(s.now, s.term, 0, s.leader)
 	clear(s.lease)
 	for id, x := range s.members[s.leader].sessions {
 		s.lease[id] = s.now + x.Timeout

@@ -32,7 +32,7 @@ func newTape(t *testing.T) *tape {
 		t.Fatal(err)
 	}
 	p := &tape{Recorder: r, t: t}
-	p.Leads(0, 1, 1)
+	p.Leads(0, 1, 0, 1)
 	return p
 }
 
