@@ -102,13 +102,13 @@ func (cfg *Config) check() error {
 }
 
 // runsAlone reports whether no other member ever joins this one.
-func (n *Node) runsAlone() bool { return n.cfg.SendHello == nil }
+func (cfg *Config) runsAlone() bool { return cfg.SendHello == nil }
 
 func (n *Node) raftConfig() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = n.status.selfPeer().ServerID()
 	election := n.electionTimeout
-	if n.runsAlone() {
+	if n.cfg.runsAlone() {
 		election = singleMemberElection
 	}
 	conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = election, election, election

@@ -181,7 +181,7 @@ func (n *Node) repairAndLoadState() error {
 	if err := n.disk.RepairLog(n.cfg.StateMachine.Verify); err != nil {
 		return err
 	}
-	if err := errors.Join(n.checkSnapshotConfiguration(), n.record.loadStored(n.runsAlone())); err != nil {
+	if err := errors.Join(n.checkSnapshotConfiguration(), n.record.loadStored(n.cfg.runsAlone())); err != nil {
 		return err
 	}
 	n.cfg.AddressBook.SetDiskID(n.disk.ID()) // last: from now on this member may send Hellos

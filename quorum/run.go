@@ -20,7 +20,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.started.Swap(true) {
 		return errors.New("quorum: Run was called before")
 	}
-	err := disk.WithAdvice(n.run(ctx), !n.runsAlone())
+	err := disk.WithAdvice(n.run(ctx), !n.cfg.runsAlone())
 	if !errors.Is(err, ErrNotEnded) { // otherwise raft still uses the stores
 		err = errors.Join(err, renewDiskIfSpent(n.disk, err), n.Close())
 		close(n.leadershipChanges)
@@ -35,7 +35,7 @@ func (n *Node) run(ctx context.Context) error {
 	defer cancel()
 	n.transport.Start()
 	start := &bootstrap{
-		configuredPeers: n.cfg.Peers, foundByMajority: n.cfg.FoundByMajority, runsAlone: n.runsAlone(),
+		configuredPeers: n.cfg.Peers, foundByMajority: n.cfg.FoundByMajority, runsAlone: n.cfg.runsAlone(),
 		addressBook: n.cfg.AddressBook, disk: n.disk,
 		status: n.status, record: n.record, serverList: n.serverList, hellos: n.hellos, reachability: n.reachability,
 		endMember: n.failure.endMember, logger: n.logger,
@@ -62,7 +62,7 @@ func (n *Node) run(ctx context.Context) error {
 	if n.status.isOnlyVoter() { // no other voter to wait for
 		loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout) })
 	}
-	if !n.runsAlone() {
+	if !n.cfg.runsAlone() {
 		loops.Go(func() { start.announceWhileUnknown(ctx, r) })
 		loops.Go(func() { n.newMembership(r).run(ctx) })
 		loops.Go(func() { n.failureDetector.run(ctx, r) })
