@@ -321,9 +321,3 @@ func (n *Node) IsJoining() bool {
 	}
 	return n.HasData() && !n.status.isConfigured()
 }
-
-// IsReadingData reports whether this member has data, and has not read them yet: raft does not run. A member that had not
-// caught up before its start only counts as joining.
-func (n *Node) IsReadingData() bool {
-	return n.status.raft.Load() == nil && n.HasData() && !n.record.copying.Load()
-}

@@ -23,7 +23,7 @@ func (n *Node) Progress() string {
 	s := n.status
 	r := s.raft.Load()
 	switch {
-	case r == nil && n.HasData():
+	case s.IsReadingData():
 		return describeStartReads(n.disk.StartReads())
 	case r == nil:
 		return ""

@@ -77,6 +77,9 @@ func (s *Status) raftValue(get func(*raft.Raft) uint64) uint64 {
 	return 0
 }
 
+// IsReadingData reports whether this member has data, and has not read them yet: raft does not run.
+func (s *Status) IsReadingData() bool { return s.raft.Load() == nil && s.disk.HasData() }
+
 // IsLeader reports whether raft considers itself the leader. That may be out of date; see Node.LeadershipChanges.
 func (s *Status) IsLeader() bool {
 	r := s.raft.Load()
