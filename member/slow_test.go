@@ -246,6 +246,32 @@ func TestSlowElection(t *testing.T) {
 	})
 }
 
+// A leader that is cut off loses its leadership before it has the confirmation of a write, which is committed by the next leader.
+// The confirmation is named until then, and the time without a leader after it.
+func TestSlowDeposedLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startSlow(t, true)
+		const delay, cutFor = 10 * time.Millisecond, 4 * time.Second
+		for _, id := range s.Followers() {
+			s.Network.DelayBy(s.leader, id, delay)
+			s.Network.DelayBy(id, s.leader, delay)
+		}
+		time.AfterFunc(delay+delay/2, func() { s.Isolate(s.home) }) // the followers have the entry
+		time.AfterFunc(cutFor, func() { s.Rejoin(s.home) })
+		s.set()
+		r := s.slowest("/node")
+		checkSum(t, r)
+		took := map[string]time.Duration{}
+		for _, one := range r.Stages {
+			took[one.Stage] += time.Duration(one.TookUs) * time.Microsecond
+		}
+		total := time.Duration(r.TotalUs) * time.Microsecond
+		if took["no_leader"] < cutFor/2 || took["ack"] < cutFor/8 || took["no_leader"]+took["ack"] < total-3*delay {
+			t.Errorf("%v of %v: %+v", took, total, r.Stages)
+		}
+	})
+}
+
 // A snapshot makes a write wait for the disk. The disk is named, and the snapshot as the cause.
 func TestSlowSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -179,6 +179,16 @@ type placedCause struct {
 // needLeader are the stages that cannot end while the request's member knows no leader.
 var needLeader = []Kind{StageForward, StageLink, StageNotice, StageProof, StageUnknown}
 
+// waitsForLeader reports whether a stage of a length cannot end while the request's member knows no leader. A member that
+// made the entry as leader learns only by the next term that it is committed: until then it counts no confirmations, and
+// applies nothing more. What an earlier entry took is not explained by that.
+func (j *joiner) waitsForLeader(s Stage, took Time) bool {
+	if j.leader == j.in.Self && j.leader != 0 {
+		return slices.Contains(needLeader, s.Kind) || s.Kind == StageAck || s.Kind == StageBefore && 2*Time(s.Of) < took
+	}
+	return slices.Contains(needLeader, s.Kind)
+}
+
 // causesWithin returns the pauses and the times without a leader that explain a part of a stage, without overlaps. A pause
 // explains what its member should have done, and what was on its way to it. Time without a leader explains only that a
 // write was not sent, that its commit was not reported, or that it was not answered.
@@ -190,7 +200,7 @@ func (j *joiner) causesWithin(s Stage, from, to Time) (found []placedCause) {
 			switch {
 			case member == 0:
 				continue
-			case c.Kind == NoLeader && member == j.in.Self && slices.Contains(needLeader, s.Kind):
+			case c.Kind == NoLeader && member == j.in.Self && j.waitsForLeader(s, to-from):
 				one.kind = StageNoLeader
 			case c.Kind != Paused:
 				continue
@@ -250,15 +260,18 @@ func (j *joiner) addEntry() {
 	j.addStage(Stage{Kind: StageApply, Member: j.in.Self}, j.request.Result)
 }
 
-// addWithEarlier is add for a stage that waits until a member has applied earlier entries. It names the entry whose
-// applying took most of that time.
+// minEarlier is the least time for which an earlier entry is named.
+const minEarlier = time.Millisecond
+
+// addWithEarlier is addStage for a stage that waits until a member has applied earlier entries. It names the entry whose
+// applying took most of that time, if that was minEarlier at least.
 func (j *joiner) addWithEarlier(s Stage, end Time) {
 	for _, e := range j.peers[s.Member].Entries {
 		if e.Index >= j.request.Index || e.ApplyBegun == 0 || e.Applied == 0 {
 			continue
 		}
 		from, to := max(j.timeAt(s.Member, e.ApplyBegun), j.last), min(j.timeAt(s.Member, e.Applied), end)
-		if took := time.Duration(to - from); took > s.Of {
+		if took := time.Duration(to - from); took >= minEarlier && took > s.Of {
 			s.Entry, s.Of = e.Index, took
 		}
 	}
@@ -276,10 +289,15 @@ func (j *joiner) addAtLeader() {
 	j.addStage(Stage{Kind: StageLeader, Member: j.leader}, j.timeAt(j.leader, e.Received))
 }
 
-// addLeaderCommit adds the time until the leader could count a majority of copies, its own among them.
+// addLeaderCommit adds the time until the request's member, which made the entry as leader, could count a majority of copies,
+// its own among them. If it lost the confirmations, because it did not lead any more, it learned of the commit later.
 func (j *joiner) addLeaderCommit() {
-	durable := j.timeAt(j.leader, j.entries[j.leader].Durable)
+	own := j.entries[j.leader]
+	durable := j.timeAt(j.leader, own.Durable)
 	follower, acked := j.lastNeededAck()
+	if follower == 0 {
+		follower, acked = j.lastNeededCopy(), cmp.Or(own.Committed, own.ApplyBegun)
+	}
 	if follower == 0 || acked <= durable {
 		j.addStage(Stage{Kind: StageDisk, Member: j.leader}, durable)
 		return
@@ -313,6 +331,24 @@ func (j *joiner) addCopy(follower uint32) {
 	e := j.entries[follower]
 	j.addStage(Stage{Kind: StageReplicate, Member: j.leader, To: follower}, j.timeAt(follower, e.Received))
 	j.addStage(Stage{Kind: StageDisk, Member: follower}, j.timeAt(follower, e.Durable))
+}
+
+// lastNeededCopy returns the follower whose copy made a majority, with the leader's own, or 0.
+func (j *joiner) lastNeededCopy() uint32 {
+	var copies []uint32
+	for _, voter := range j.in.Voters {
+		if voter != j.leader && j.entries[voter].Durable != 0 {
+			copies = append(copies, voter)
+		}
+	}
+	needed := len(j.in.Voters) / 2
+	if needed == 0 || len(copies) < needed {
+		return 0
+	}
+	slices.SortFunc(copies, func(a, b uint32) int {
+		return cmp.Compare(j.timeAt(a, j.entries[a].Durable), j.timeAt(b, j.entries[b].Durable))
+	})
+	return copies[needed-1]
 }
 
 // lastNeededAck returns the follower whose confirmation made a majority, with the leader's own copy, and its time. It

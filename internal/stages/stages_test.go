@@ -115,6 +115,34 @@ func TestJoinLeaderLostAfterTheEntry(t *testing.T) {
 	checkStages(t, got[5:8], []Stage{stage(StageDisk, 1, 0, 58*ms), stage(StageNoLeader, 2, 0, 4*ms), stage(StageNotice, 1, 2, 1*ms)})
 }
 
+// A leader that loses its leadership after the confirmations applies the entry only when the next term has committed it. That is
+// not taken for earlier entries, unless one of these took the time.
+func TestJoinDeposedLeader(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		applied Time // the end of the earlier entry
+		want    []Stage
+	}{
+		{"an earlier entry took nothing", 55*ms + ms/2, []Stage{
+			stage(StageBefore, 1, 0, 8*ms), stage(StageNoLeader, 1, 0, 55*ms), stage(StageBefore, 1, 0, 5*ms),
+		}},
+		{"an earlier entry took the time", 118 * ms, []Stage{
+			{Kind: StageBefore, Member: 1, Took: time.Duration(68 * ms), Entry: 8, Of: time.Duration(63 * ms)},
+		}},
+	} {
+		peers := peersOf(0)
+		leader := peers[1]
+		leader.Causes = []Cause{{NoLeader, 60 * ms, 115 * ms}}
+		leader.Entries[0].Durable, leader.Entries[0].ApplyBegun, leader.Entries[0].Locked = 35*ms, 120*ms, 150*ms
+		leader.Entries = append(leader.Entries, Entry{Index: 8, ApplyBegun: 55 * ms, Applied: tt.applied})
+		peers[1] = leader
+		got, _ := Join(ownRequest(), Ensemble{1, []uint32{1, 2, 3}}, peers)
+		from := slices.IndexFunc(got, func(s Stage) bool { return s.Kind == StageReplicate })
+		want := append([]Stage{stage(StageReplicate, 1, 3, 9*ms), stage(StageDisk, 3, 0, 4*ms), stage(StageAck, 3, 1, 7*ms)}, tt.want...)
+		t.Run(tt.name, func(t *testing.T) { checkStages(t, got[from:from+len(want)], want) })
+	}
+}
+
 // allAt is the same threshold for all classes.
 func allAt(threshold time.Duration) Thresholds { return Thresholds{threshold, threshold, threshold} }
 

@@ -170,6 +170,9 @@ func StageText(s stages.Stage) string {
 	case stages.StageForward:
 		return fmt.Sprintf("waited on member %d to be sent to the leader", s.Member)
 	case stages.StageLink:
+		if s.Member == s.To {
+			return fmt.Sprintf("handed to the leader, member %d itself", s.Member)
+		}
 		return fmt.Sprintf("on the way from member %d to the leader, member %d", s.Member, s.To)
 	case stages.StageEntry:
 		if s.Entry != 0 {

@@ -5,7 +5,18 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"rollcall/internal/stages"
 )
+
+// A leader that takes a request of its own client is not a way between two members.
+func TestStageText(t *testing.T) {
+	for to, want := range map[uint32]string{2: "handed to the leader, member 2 itself", 3: "on the way from member 2 to the leader, member 3"} {
+		if got := StageText(stages.Stage{Kind: stages.StageLink, Member: 2, To: to}); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}
 
 // The description of the API names each cause that a slow request may have.
 func TestSlowCausesAreDescribed(t *testing.T) {
