@@ -31,13 +31,15 @@ const (
 type slowRequests struct {
 	m         *Member
 	recorder  *stages.Recorder
-	lines     *admission.LogLimiter
+	lines     *admission.LogLimiter               // about slow requests
+	pauses    *admission.LogLimiter               // lines about pauses
 	durations [stages.NumStages]metrics.Durations // of the stages of slow requests
 }
 
 func newSlowRequests(m *Member) *slowRequests {
 	return &slowRequests{
 		m: m, recorder: stages.New(slowThresholds(m.cfg.Slow, m.cfg.Tick), m.wallClock.Now), lines: admission.NewLogLimiter(),
+		pauses: admission.NewLogLimiter(),
 	}
 }
 
@@ -134,6 +136,17 @@ func (s *slowRequests) logOne(one *stages.Slow) {
 	s.m.log.Warn("slow request", "id", view.SlowID(s.m.cfg.ID, one.Number), "op", one.Op, "took", one.Total.Round(time.Millisecond),
 		"session", jute.SessionID(one.Session), "client", one.Address, "largest", view.StageText(largest), "stage", largest.Kind.String(),
 		"stage_took", largest.Took.Round(time.Millisecond), "skipped", skipped)
+}
+
+// logPause logs that the process did not run, unless that was shorter than the threshold of all classes of requests. Requests
+// that came meanwhile waited in their sockets, where no time is recorded, so this line may be their only trace.
+func (s *slowRequests) logPause(took time.Duration) {
+	if took < min(s.recorder.Threshold(stages.Reads), s.recorder.Threshold(stages.Writes), s.recorder.Threshold(stages.Sessions)) {
+		return
+	}
+	if skipped, due := s.pauses.AllowLine(time.Now()); due {
+		s.m.log.Warn("the process did not run", "took", took.Round(time.Millisecond), "skipped", skipped)
+	}
 }
 
 func (s *slowRequests) nativeMetrics() []metrics.Native {

@@ -496,6 +496,33 @@ func TestSlowFilters(t *testing.T) {
 	})
 }
 
+// A request that comes while the process of its member does not run waits in its socket, and nothing of it is recorded. A line
+// of the member's log says how long that was.
+func TestPauseIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines logtest.Buffer
+		s := startSlow(t, false, func(cfg *member.Config) {
+			cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+		})
+		for _, pause := range []time.Duration{80 * time.Millisecond, slowLength} {
+			s.Pause(s.home)
+			time.AfterFunc(pause, func() { s.Resume(s.home) })
+			s.set()
+			time.Sleep(2 * time.Second)
+		}
+		got := linesOf(&lines, "the process did not run")
+		if len(got) != 1 {
+			t.Fatalf("the lines are %q; want 1", got)
+		}
+		_, fields, _ := strings.Cut(got[0], " level=WARN ")
+		var member, took int
+		_, err := fmt.Sscanf(fields, "msg=\"the process did not run\" member=%d took=%dms skipped=0", &member, &took)
+		if off := (time.Duration(took)*time.Millisecond - slowLength).Abs(); err != nil || member != int(s.home) || off > 20*time.Millisecond {
+			t.Errorf("member %d was paused for %v; the line is %q, %v", s.home, slowLength, got[0], err)
+		}
+	})
+}
+
 // With random faults, the sum of the stages of every slow request is its total.
 func TestSlowSums(t *testing.T) {
 	for seed := range uint64(6) {

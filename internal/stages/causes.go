@@ -160,8 +160,8 @@ const (
 )
 
 // WatchPauses records the times in which the process does not run, until done is closed. after returns a channel that is
-// ready after a time.
-func (r *Recorder) WatchPauses(done <-chan struct{}, after func(time.Duration) <-chan time.Time) {
+// ready after a time. paused is called with the length of each.
+func (r *Recorder) WatchPauses(done <-chan struct{}, after func(time.Duration) <-chan time.Time, paused func(time.Duration)) {
 	for {
 		last := r.Now()
 		select {
@@ -169,18 +169,21 @@ func (r *Recorder) WatchPauses(done <-chan struct{}, after func(time.Duration) <
 			return
 		case <-after(pauseCheck):
 		}
-		r.checkPause(last, r.Now())
+		if took := r.checkPause(last, r.Now()); took > 0 {
+			paused(took)
+		}
 	}
 }
 
-// checkPause records a pause if a check that was due pauseCheck after last came at now. The pause began at any time between
-// the two checks that should have been, so the middle is taken.
-func (r *Recorder) checkPause(last, now Time) {
+// checkPause records a pause if a check that was due pauseCheck after last came at now, and returns its length, or else 0. The
+// pause began at any time between the two checks that should have been, so the middle is taken.
+func (r *Recorder) checkPause(last, now Time) time.Duration {
 	if now-last < Time(pauseCheck+minPause) {
-		return
+		return 0
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.causes.beginCause(Paused, last+Time(pauseCheck/2))
 	r.causes.causes[len(r.causes.causes)-1].To = now
+	return time.Duration(now-last) - pauseCheck/2
 }
