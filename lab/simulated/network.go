@@ -305,13 +305,14 @@ func (n *Network) FlipBit(from, to uint32, at int) {
 }
 
 // FlippedBits returns the number of flipped bits, the number of connections that carried them and are still open where
-// they arrived, and the number of those whose other end cannot know it yet.
+// they arrived, and the number of those whose other end cannot know it yet. Connections that are forgotten do not count as open: nothing
+// more arrives there.
 func (n *Network) FlippedBits() (bits, open, early int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, sent := range n.spoilt {
 		for c := range n.conns {
-			if c.in == sent.out {
+			if c.in == sent.out && !c.in.isLost() {
 				open++
 				if sent.since < longestRecord {
 					early++

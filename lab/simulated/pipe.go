@@ -207,6 +207,13 @@ func (p *pipe) orphanWriter(late time.Duration) {
 	})
 }
 
+// isLost reports whether nothing arrives any more.
+func (p *pipe) isLost() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
+}
+
 // loseAll makes all bytes in flight, and all that are sent from now on, vanish.
 func (p *pipe) loseAll() {
 	p.changeLocked(func() { p.lost, p.mute, p.pieces, p.size = true, true, nil, 0 })
