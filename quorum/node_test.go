@@ -233,6 +233,30 @@ func TestHandOverToNobody(t *testing.T) {
 	})
 }
 
+// A leader takes entries between two tries for at least as long as the first one took.
+func TestPauseAfterTransfer(t *testing.T) {
+	const election = time.Second
+	transfer := &Transfer{electionTimeout: election}
+	for _, row := range []struct {
+		took     time.Duration
+		before   int
+		rejected bool
+		want     time.Duration
+	}{
+		{0, 0, true, election / 10},
+		{0, 1, true, election / 5},
+		{election / 2, 0, true, election / 2}, // it was a connection that timed out
+		{election / 2, 3, true, election * 8 / 10},
+		{0, 100, true, 2 * election},
+		{3 * election, 0, true, 2 * election},
+		{0, 0, false, 2 * election},
+	} {
+		if got := transfer.pauseAfter(row.took, row.before, row.rejected); got != row.want {
+			t.Errorf("after %v, with %d tries before, rejected %t: %v, want %v", row.took, row.before, row.rejected, got, row.want)
+		}
+	}
+}
+
 // A hand-over goes on if a member refuses to which it is not: that refusal may be of an earlier hand-over, and late.
 func TestRefusalOfAnotherMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -67,12 +67,11 @@ func (t *Transfer) ToAny(ctx context.Context) error {
 		wait := t.electionTimeout / transferTriesPerElection
 		to, err := t.nextTarget(tried, index)
 		if err == nil {
+			began := time.Now()
 			if err = t.tryOnce(ctx, r, to); err == nil || errors.Is(err, ErrNotRunning) {
 				return err
 			}
-			if wait <<= min(tried[to.ID], transferTriesPerElection); !errors.As(err, new(*leadershipRejection)) {
-				wait = transferTimeout * t.electionTimeout
-			}
+			wait = t.pauseAfter(time.Since(began), tried[to.ID], errors.As(err, new(*leadershipRejection)))
 			tried[to.ID]++
 			index = t.status.LastIndex()
 		}
@@ -81,9 +80,21 @@ func (t *Transfer) ToAny(ctx context.Context) error {
 			return fmt.Errorf("quorum: hand over: %w", err)
 		case <-t.runEnded:
 			return ErrNotRunning
-		case <-time.After(min(wait, transferTimeout*t.electionTimeout)):
+		case <-time.After(wait):
 		}
 	}
+}
+
+// pauseAfter returns how long this member takes entries before the next try, after one that took so long and in vain. A member that rejected
+// leadership, before or now, is tried half as often each time. A rejection can also be a lost connection, of which this member learns late: the
+// pause is at least as long as the try.
+func (t *Transfer) pauseAfter(took time.Duration, triedBefore int, rejected bool) time.Duration {
+	longest := transferTimeout * t.electionTimeout
+	if !rejected {
+		return longest
+	}
+	pause := t.electionTimeout / transferTriesPerElection << min(triedBefore, transferTriesPerElection)
+	return min(max(pause, took), longest)
 }
 
 // nextTarget returns, of the members that hold the log up to index and were tried the least often, the one with
