@@ -9,10 +9,17 @@ import (
 	"rollcall/internal/stages"
 )
 
-// A leader that takes a request of its own client is not a way between two members.
+// The words of docs/runbooks.md. A leader that takes a request of its own client is not a way between two members.
 func TestStageText(t *testing.T) {
-	for to, want := range map[uint32]string{2: "handed to the leader, member 2 itself", 3: "on the way from member 2 to the leader, member 3"} {
-		if got := StageText(stages.Stage{Kind: stages.StageLink, Member: 2, To: to}); got != want {
+	for stage, want := range map[stages.Stage]string{
+		{Kind: stages.StageLink, Member: 2, To: 2}:   "handed to the leader, member 2 itself",
+		{Kind: stages.StageLink, Member: 2, To: 3}:   "on the way from member 2 to the leader, member 3",
+		{Kind: stages.StageDisk, Member: 1}:          "the disk of member 1",
+		{Kind: stages.StageNotice, Member: 1, To: 2}: "the commit was on the way from member 1 to member 2",
+		{Kind: stages.StagePaused, Member: 1}:        "the process of member 1 did not run",
+		{Kind: stages.StageNoLeader, Member: 2}:      "member 2 had no leader that serves",
+	} {
+		if got := StageText(stage); got != want {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
