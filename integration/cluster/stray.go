@@ -23,6 +23,7 @@ type strayFault struct {
 	*planPlayer
 	played Played
 	lead   uint32
+	held   time.Duration // when the leader's entries were held, since the record began; 0: they are not held
 	done   chan struct{} // closed when a goroutine of the present step has ended
 }
 
@@ -66,7 +67,7 @@ func (s *strayFault) awaitThen(ok func() bool, next func()) {
 	look = func() {
 		switch e := s.e; {
 		case !e.Running(s.lead) || e.Member(s.lead).Role() != "leader" || time.Now().After(giveUp):
-			e.Gate(s.lead).Release()
+			s.releaseLeader()
 			e.startMember(s.played.Hit)
 			s.tryAgain()
 		case ok():
@@ -88,12 +89,21 @@ func (s *strayFault) tryAgain() {
 
 // snapLeader makes the leader take a snapshot that ends with its log, and forget the log before that.
 func (s *strayFault) snapLeader() {
+	s.held = s.e.record.sinceStart()
 	s.e.Gate(s.lead).Hold()
 	s.schedule(time.Now().Add(s.e.opts.Tick/10), func() {
 		s.e.Disk(s.lead).KeepLog(1)
 		s.startTask(func() { _ = s.e.takeSnapshotOf(s.lead) })
 		s.awaitThen(s.taskEnded, s.awaitInstall)
 	})
+}
+
+// releaseLeader lets the leader's entries pass, and records that none could take effect meanwhile.
+func (s *strayFault) releaseLeader() {
+	s.e.Gate(s.lead).Release()
+	if s.held > 0 {
+		s.e.record.noteHampered(s.held, s.lead, s.e.IDs())
+	}
 }
 
 // awaitInstall lets the member come back and waits until the snapshot has taken the place of its log.
@@ -110,7 +120,7 @@ func (s *strayFault) divergeLogs() {
 	for _, id := range s.otherMembers() {
 		s.e.Disk(id).Stall()
 	}
-	s.e.Gate(s.lead).Release()
+	s.releaseLeader()
 	giveUp := time.Now().Add(strayPatience / 8)
 	var look func()
 	look = func() {
@@ -122,6 +132,7 @@ func (s *strayFault) divergeLogs() {
 			for _, id := range s.otherMembers() {
 				s.e.Disk(id).Release()
 			}
+			s.releaseLeader()
 			s.tryAgain()
 		default:
 			s.schedule(time.Now().Add(blackoutStep), look)
