@@ -147,8 +147,9 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// longFailover is added to zoo.cfg, so that a busy machine is not taken for a dead one: no member may log a warning.
-const longFailover = "\nfailover=4000\n"
+// longFailover is added to zoo.cfg, so that a busy machine is not taken for a dead one, and its pauses are no warnings: no member may
+// log one.
+const longFailover = "\nfailover=4000\nslowRequestThreshold=4000\n"
 
 // pods are containers that stand for the pods of the StatefulSet.
 type pods struct {
