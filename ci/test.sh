@@ -49,10 +49,7 @@ costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMe
 # long are tests with whole ensembles that take the race detector long, and tests of lists. It sees them in the nightly form.
 long='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|SlowSums|LongLists|OtherDigestAlg|AutoRebalance|MostEntriesFitInMessagePack|TouchMapJoinsTouches'
 random='^Test(Long|Changing|Joining)?Schedules$'
-beside-short() {
-  part schedules gotest -short -run '^TestSchedules$' ./integration
-  part virtual gotest -short ./integration/cases $recipes
-}
+beside-short() { part schedules gotest -short -run '^TestSchedules$' ./integration; }
 beside-rest() {
   part race gotest -race -short -skip "^Test($costs|$long)$" $(served)
   part virtual gotest $virtual
@@ -63,12 +60,12 @@ beside-rest() {
   for name in tools/figures integration/observing tools/chart; do part "${name////-}" module "$name"; done
   part tools-of-ci gotest $(go list ./... | grep -E "$tools")
 }
-module() { cd "$1" && gotest ./...; }
+module() { cd "$1" && CGO_ENABLED=0 gotest -trimpath ./...; } # the flags of ci/tools.sh
 systems() { go run ./ci/typecheck cmd/rollcall linux/arm64 darwin/arm64 freebsd/amd64 && go run ./ci/typecheck lab/bench/floor darwin/arm64; }
 case ${1:-short} in
   short)
+    part unit gotest -short $(units) $small ./integration/cases $recipes # one run: two at once would compile most packages twice
     beside beside-short
-    part unit gotest -short $(units) $small
     part processes gotest -short -p 1 -run '^Test(Kazoo|GoSession|Kills)$' ./integration/clients ./integration/kills
     ;;
   rest)
