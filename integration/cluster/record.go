@@ -192,7 +192,7 @@ func (r *historyRecord) noteFault(p Played, ids []uint32) {
 		pairs(p.Hit, p.Far)
 	case Stall:
 		pairs(p.Hit, ids...)
-		r.to.Hampered(r.sinceStart(), end+settling, p.Hit, p.Hit) // a leader without others writes nothing either
+		r.to.Hampered(r.sinceStart(), end, p.Hit, p.Hit) // a leader without others writes nothing either
 	default:
 		pairs(p.Hit, ids...)
 	}
@@ -352,7 +352,7 @@ func (w *memberWitness) TermStarted(t znode.Term, _ znode.LeaderCause) {
 	}
 	w.mu.Unlock()
 	if t.Leader == w.id {
-		w.to.Leads(w.sinceStart(), t.Term, t.Nonce, t.Leader)
+		w.to.Leads(w.sinceStart(), t.Term, t.Index, t.Leader)
 	}
 }
 

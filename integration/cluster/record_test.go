@@ -66,3 +66,30 @@ func TestWhomLeadersAsk(t *testing.T) {
 		}
 	})
 }
+
+// A voter alone whose disk hangs while a session falls due gives up leading, and then leads again in its term. Whichever of its two
+// times of leading the session's end belongs to, no rule is broken.
+func TestSessionDueWhileTheLeaderAloneStalls(t *testing.T) {
+	for _, stall := range []time.Duration{5500 * time.Millisecond, 9 * time.Second} {
+		for offset := 7 * time.Second; offset < 10*time.Second; offset += 100 * time.Millisecond {
+			synctest.Test(t, func(t *testing.T) {
+				e := Start(t, 1, Options{Record: true})
+				e.Ready()
+				e.Connect(8 * time.Second).Abandon()
+				time.Sleep(offset)
+				e.record.noteFault(Played{Fault: Fault{Kind: Stall, For: stall}, Hit: 1}, e.IDs())
+				e.Disk(1).Stall()
+				time.Sleep(stall)
+				e.Disk(1).Release()
+				time.Sleep(20 * time.Second)
+				h, err := e.History()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range history.Check(h) {
+					t.Errorf("stall of %v after %v: %v", stall, offset, v)
+				}
+			})
+		}
+	}
+}

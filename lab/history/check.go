@@ -267,11 +267,11 @@ func (l *sessionLife) existsAt(index uint64) bool {
 	return l != nil && len(l.grants) > 0 && l.grants[0].Index <= index && (l.closed == nil || l.closed.Index > index)
 }
 
-// findTerm returns the newest part of a term of the history that has begun at a moment, or its first one. It returns nil if no
-// member led the term.
-func (b *indexedHistory) findTerm(term uint64, at time.Duration) (found *Term) {
+// findTerm returns the part of a term of the history in which an entry was applied: the newest one with a TermStart before it. It
+// returns nil if no member led the term.
+func (b *indexedHistory) findTerm(term, index uint64) (found *Term) {
 	for i := range b.Terms {
-		if t := &b.Terms[i]; t.Term == term && (found == nil || t.From <= at) {
+		if t := &b.Terms[i]; t.Term == term && (found == nil || t.Index <= index) {
 			found = t
 		}
 	}

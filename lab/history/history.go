@@ -197,7 +197,7 @@ type Vouch struct {
 // leads again in the same term, has two of them.
 type Term struct {
 	Term     uint64
-	Nonce    uint64 // of its TermStart
+	Index    uint64 // of its TermStart
 	Leader   uint32
 	From, To time.Duration
 }
@@ -207,8 +207,8 @@ type Term struct {
 // when connections are in use again. A leader whose disk hangs hears the others but decides
 // nothing; record that as an outage between it and every other member.
 //
-// If A is B, that member was down or paused for exactly that time. If it is Partial as well, its disk hung: the member heard the others,
-// but nothing that it decided took effect.
+// If A is B, and it is not Partial, that member was down or paused for exactly that time. If it is Partial, the member's disk
+// hung: it heard the others, but nothing that it decided took effect.
 type Outage struct {
 	A, B     uint32
 	From, To time.Duration

@@ -36,7 +36,7 @@ func checkLive(b *indexedHistory, found func(Violation)) {
 		}
 		c := l.closed
 		v := Violation{Fault: liveExpired, Session: l.id, At: c.At, Index: c.Index, Zxid: c.Zxid}
-		term := b.findTerm(uint64(c.Zxid)>>32, c.At)
+		term := b.findTerm(uint64(c.Zxid)>>32, c.Index)
 		if term == nil {
 			v.Fault, v.Detail = noTerm, fmt.Sprintf("there is no term %d", c.Zxid>>32)
 			found(v)

@@ -150,13 +150,13 @@ func (r *Recorder) Vouched(at time.Duration, member uint32, session jute.Session
 	})
 }
 
-// Leads records that leader has applied the TermStart of its own term; call it from
+// Leads records that leader has applied the TermStart of its own term, at an index of the log; call it from
 // znode.Hooks.TermStarted on that member. Recording it again, as a replay does, changes nothing. A term of two leaders
 // is recorded twice, which (h) finds.
-func (r *Recorder) Leads(at time.Duration, term, nonce uint64, leader uint32) {
+func (r *Recorder) Leads(at time.Duration, term, index uint64, leader uint32) {
 	r.addRecord(at, 1, func(Moment) {
-		if !slices.ContainsFunc(r.recorded.Terms, func(t Term) bool { return t.Term == term && t.Nonce == nonce && t.Leader == leader }) {
-			r.recorded.Terms = append(r.recorded.Terms, Term{Term: term, Nonce: nonce, Leader: leader, From: at, To: forever})
+		if !slices.ContainsFunc(r.recorded.Terms, func(t Term) bool { return t.Term == term && t.Index == index && t.Leader == leader }) {
+			r.recorded.Terms = append(r.recorded.Terms, Term{Term: term, Index: index, Leader: leader, From: at, To: forever})
 		}
 	})
 }
@@ -247,7 +247,9 @@ func (r *Recorder) History(end time.Duration) (History, error) {
 		h.Outages[i].To = min(h.Outages[i].To, end)
 	}
 	h.Terms = slices.Clone(h.Terms)
-	slices.SortFunc(h.Terms, func(a, b Term) int { return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.From, b.From)) })
+	slices.SortFunc(h.Terms, func(a, b Term) int {
+		return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.From, b.From), cmp.Compare(a.Index, b.Index))
+	})
 	for i := range h.Terms {
 		h.Terms[i].To = min(h.Terms[i].To, end)
 		if i > 0 {

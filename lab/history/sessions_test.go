@@ -121,29 +121,6 @@ func TestLive(t *testing.T) {
 			p.touches(1, s, 1*sec)
 			p.expired(3*sec, s, 1, 1)
 		}, liveExpired},
-		{"the leader's disk hung", func(p *tape) {
-			s := p.opened(0, 1, 1)
-			p.Hampered(3*sec, 6*sec, 1, 1)
-			p.expired(8500*ms, s, 1, 1)
-		}, ""},
-		{"the leader's disk hung, and then did not", func(p *tape) {
-			s := p.opened(0, 1, 1)
-			p.Hampered(3*sec, 6*sec, 1, 1)
-			p.expired(8501*ms, s, 1, 1)
-		}, silentKept},
-		{"a leader leads again in its term, and begins anew", func(p *tape) {
-			s := p.opened(0, 1, 1)
-			p.Hampered(3*sec, 6*sec, 1, 1)
-			p.Leads(6*sec, 1, 1, 1)
-			p.expired(11500*ms, s, 1, 1)
-		}, ""},
-		{"a leader leads again in its term, and begins anew, once", func(p *tape) {
-			s := p.opened(0, 1, 1)
-			p.Hampered(3*sec, 6*sec, 1, 1)
-			p.Leads(6*sec, 1, 1, 1)
-			p.Leads(7*sec, 1, 1, 1) // a replay
-			p.expired(11501*ms, s, 1, 1)
-		}, silentKept},
 		{"the leader's clock is slow", func(p *tape) {
 			p.recorded.Rates = map[uint32]float64{1: 0.9}
 			s := p.opened(0, 1, 1)
@@ -161,6 +138,12 @@ func TestLive(t *testing.T) {
 			s := p.opened(0, 1, 2)
 			p.touches(2, s, 1*sec)
 			p.expired(4890*ms, s, 1, 1)
+		}, liveExpired},
+		{"expired soon after its leader led again in its term", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 1, 1)
+			p.Leads(6*sec, 1, 1, 1)
+			p.expired(9*sec, s, 1, 1)
 		}, liveExpired},
 		{"cut only behind the close", func(p *tape) {
 			s := p.opened(0, 1, 2)
@@ -328,6 +311,39 @@ func TestSilent(t *testing.T) {
 			s := p.opened(0, 1, 2)
 			p.Leads(5*sec, 2, 0, 3)
 			p.expired(10501*ms, s, 2, 3)
+		}, silentKept},
+		{"the leader's disk hung", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 1, 1)
+			p.expired(8500*ms, s, 1, 1)
+		}, ""},
+		{"the leader's disk hung, and then did not", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 1, 1)
+			p.expired(8501*ms, s, 1, 1)
+		}, silentKept},
+		{"a leader leads again in its term, and begins anew", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 1, 1)
+			p.Leads(6*sec, 1, 1, 1)
+			p.expired(11500*ms, s, 1, 1)
+		}, ""},
+		{"a leader leads again in its term, and begins anew, once", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 1, 1)
+			p.Leads(6*sec, 1, 1, 1)
+			p.Leads(7*sec, 1, 1, 1) // a replay
+			p.expired(11501*ms, s, 1, 1)
+		}, silentKept},
+		{"a leader leads again in its term without a reason", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Leads(3*sec, 1, 1, 1)
+			p.expired(8*sec, s, 1, 1)
+		}, silentKept},
+		{"the disk of another member hung", func(p *tape) {
+			s := p.opened(0, 1, 1)
+			p.Hampered(3*sec, 6*sec, 2, 2)
+			p.expired(5501*ms, s, 1, 1)
 		}, silentKept},
 		{"the leader's clock is slow", func(p *tape) {
 			p.recorded.Rates = map[uint32]float64{1: 0.9}

@@ -26,7 +26,7 @@ import (
 // The 1.5 ticks are ZooKeeper's rounding up to a bucket, and a PING round without the reply of some
 // member. History.Slack is added.
 func checkSilent(b *indexedHistory, found func(Violation)) {
-	for _, term := range b.Terms {
+	for _, term := range b.tenures() {
 		alone, paused := b.withoutMajority(term.Leader), b.longPauses(term.Leader)
 		deaf := map[uint32][]spans{}
 		for _, m := range b.allMembers() {
@@ -46,6 +46,21 @@ func checkSilent(b *indexedHistory, found func(Violation)) {
 			}
 		}
 	}
+}
+
+// tenures returns the terms. A leader that leads again in its term begins anew only if there was a reason to give up leading: a time in
+// which nothing that it decided took effect. Otherwise both parts of the term are one.
+func (b *indexedHistory) tenures() (all []Term) {
+	for _, t := range b.Terms {
+		n := len(all) - 1
+		again := n >= 0 && all[n].Term == t.Term && all[n].Leader == t.Leader
+		if again && !b.withoutMajority(t.Leader).overlaps(all[n].From, t.From) {
+			all[n].To = t.To
+			continue
+		}
+		all = append(all, t)
+	}
+	return all
 }
 
 // silenceCheck judges one session in one term.
