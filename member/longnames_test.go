@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +19,17 @@ import (
 func TestLongNamesAreTheLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const allowing = 1
+		var ended []string
 		e := cluster.Start(t, 3, cluster.Options{
 			Disks: map[uint32]*simulated.Disk{1: cluster.CountedDisk(t, 1, map[string]int64{
 				"/p": znode.MaxCreated - 1, "/q": znode.MaxCreated - 1, "/r": 8_999_999_999,
 			})},
 			Adjust: func(cfg *member.Config) { cfg.Rules.LongNames = cfg.ID == allowing },
+			Events: func(ev member.Event) {
+				if ev.Kind == member.EventNamesEnded {
+					ended = append(ended, ev.Names.Path)
+				}
+			},
 		})
 		e.Ready()
 		e.Joined()
@@ -56,6 +63,10 @@ func TestLongNamesAreTheLeaders(t *testing.T) {
 		next("/q", "2147483649") // it has passed the end
 		next("/p", "2147483647") // and it has not
 		next("/p", "")
+		synctest.Wait()
+		if want := []string{"/q", "/p"}; !slices.Equal(ended, want) {
+			t.Errorf("reported as used up: %q, want %q", ended, want)
+		}
 
 		e.Stop(2)
 		e.Wipe(2)

@@ -45,9 +45,6 @@ func (w *quotaWarnings) resetReported() { w.sharesReached, w.namesReached, w.nam
 // reportNames reports that a parent has used up a share of the numbers of its sequential names, and when it has used up
 // all. With longNames, the numbers go on, and the reports end with the last share.
 func (w *quotaWarnings) reportNames(parent znode.ChildCount, longNames bool) {
-	if parent.Created > znode.MaxCreated {
-		return
-	}
 	ended := parent.Created == znode.MaxCreated && !longNames
 	reached := sharesReached(w.namesReached, parent.Created, znode.MaxCreated)
 	switch {

@@ -32,12 +32,18 @@ type ChildCount struct {
 	Created int64
 }
 
-// MostCreated returns the parent in which the most children were ever created. After that parent was deleted, it is the next one in
-// which a child is created.
+// MostCreated returns the parent in which the most children were ever created, of those that have not passed MaxCreated.
+// After that parent was deleted or has passed, it is the next one in which a child is created, or refused because the name
+// is taken.
 func (t *tree) MostCreated() ChildCount { return t.mostCreated }
 
 func (t *tree) noteCreated(parent *node) {
-	if n := parent.numCreated(); n > t.mostCreated.Created {
+	switch n := parent.numCreated(); {
+	case n > MaxCreated:
+		if parent.path == t.mostCreated.Path {
+			t.mostCreated = ChildCount{}
+		}
+	case n > t.mostCreated.Created:
 		t.mostCreated = ChildCount{parent.path, n}
 	}
 }

@@ -90,6 +90,7 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 	case !jute.ValidPath(path):
 		return nil, jute.BadArguments
 	case t.state.nodeAt(path) != nil:
+		t.state.noteCreated(parent)
 		return nil, jute.NodeExists
 	case parent.lifetime().owner != 0:
 		return nil, jute.NoChildrenForEphemerals

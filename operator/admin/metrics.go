@@ -96,7 +96,7 @@ var monitorMetrics = []metric{
 	},
 	{
 		name:      "most_children_created",
-		help:      "children ever created in one parent, of all parents the most; sequential names end at 2147483647, unless longSequentialNames is set; not in ZooKeeper",
+		help:      "children ever created in one parent, the most of those up to 2147483647, where sequential names end unless longSequentialNames is set; not in ZooKeeper",
 		readValue: func(s *Stats) float64 { return float64(s.MostCreated) },
 	},
 	{

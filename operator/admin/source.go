@@ -82,7 +82,7 @@ type Stats struct {
 	DataSize                     int64 // bytes of all paths and data
 	DataQuota                    int64 // bytes that they may have in this term; 0: there is no limit
 	DataUsed                     int64 // bytes that count against the quota
-	MostCreated                  int64 // children that were ever created in one parent, of all parents the most
+	MostCreated                  int64 // children ever created in one parent, as znode.State.MostCreated counts them
 	Sessions                     int   // of the ensemble
 	Watches                      int   // of this member's connections
 	WatchedPaths                 int   // these three without watches on children alone
