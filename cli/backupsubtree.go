@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"rollcall/cli/nodes"
 	"rollcall/operator/backup"
 	"rollcall/operator/subtree"
 	"rollcall/znode"
@@ -145,7 +146,7 @@ func (r *SubtreeRestore) showOrRestore(ctx context.Context, work *loadJob) error
 	return work.loadAndPrint(ctx)
 }
 
-func (r *SubtreeRestore) readSource(s subtree.Space, file, from string) (subtree.Source, error) {
+func (r *SubtreeRestore) readSource(s nodes.Space, file, from string) (subtree.Source, error) {
 	source, err := s.SourceFromBackup(from, func(v znode.ImageVisitor) (backup.Head, error) {
 		row, err := readBackup(r.IOStreams, file, v)
 		return row.Head, err

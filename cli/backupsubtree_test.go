@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/backup"
 	"rollcall/operator/subtree"
@@ -174,7 +175,7 @@ func kindOf(path string) znode.NodeKind {
 }
 
 // dumpOf returns the nodes of a space.
-func dumpOf(t *testing.T, s subtree.Space) (string, subtree.Summary, error) {
+func dumpOf(t *testing.T, s nodes.Space) (string, subtree.Summary, error) {
 	t.Helper()
 	var b bytes.Buffer
 	sum, err := s.Dump(t.Context(), &b, "/", subtree.DumpOptions{IncludeEphemerals: true, OnRecord: func(*subtree.Record) {}, OnWarning: func(string, string) {}})

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
-	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 
@@ -88,7 +88,7 @@ func (c *createCommand) createMode() client.Mode {
 	return plain
 }
 
-func (c *createCommand) run(ctx context.Context, s subtree.Space, args []string) error {
+func (c *createCommand) run(ctx context.Context, s nodes.Space, args []string) error {
 	data, err := c.data.readData(args[1:])
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (c *createCommand) awaitSessionEnd(ctx context.Context) error {
 // createParents creates the missing ancestors of path, including those of the root in --hosts. It checks that
 // a node is missing before it creates it, because servers reject a create without permission even if the node
 // exists.
-func createParents(ctx context.Context, s subtree.Space, path string, acl []client.ACL) error {
+func createParents(ctx context.Context, s nodes.Space, path string, acl []client.ACL) error {
 	all := s
 	all.Root = ""
 	path = s.FullPath(path)

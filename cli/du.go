@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/operator/subtree"
 )
 
@@ -40,7 +41,7 @@ func newDu(w IOStreams) *cobra.Command {
 		Long: "Prints how many nodes a subtree has and how many bytes of data, and the same for each subtree in it, the " +
 			"largest first. It reads all of it, whatever --depth says. " +
 			"Paths and the servers' own records take memory, too, and are not counted.",
-	}, false, withinWalkTime(func(ctx context.Context, s subtree.Space, args []string) error {
+	}, false, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
 		order, err := parseOrder(usageColumns, sort)
 		if err != nil {
 			return err
@@ -59,7 +60,7 @@ func newDu(w IOStreams) *cobra.Command {
 }
 
 // usageRows yields the subtrees below top down to depth.
-func (n *nodeCommand) usageRows(ctx context.Context, s subtree.Space, top string, depth int,
+func (n *nodeCommand) usageRows(ctx context.Context, s nodes.Space, top string, depth int,
 	seen *unreadNodes,
 ) iter.Seq2[subtree.Usage, error] {
 	return callbackRows(ctx, func(ctx context.Context, each func(subtree.Usage)) error {
@@ -73,7 +74,7 @@ func (n *nodeCommand) usageRows(ctx context.Context, s subtree.Space, top string
 }
 
 // sumUsage walks a subtree, calls each with the totals of every node in it, and returns those of top.
-func (n *nodeCommand) sumUsage(ctx context.Context, s subtree.Space, top string, seen *unreadNodes,
+func (n *nodeCommand) sumUsage(ctx context.Context, s nodes.Space, top string, seen *unreadNodes,
 	each func(subtree.Usage, int),
 ) (total subtree.Usage, err error) {
 	progress := NewProgress(n.IOStreams, "nodes", 0)
@@ -113,7 +114,7 @@ func newTree(w IOStreams) *cobra.Command {
 		Long: "Draws the subtree at a node, by default that at /, with the size of each node's data, and counts it. It " +
 			"reads the nodes one after another, so nodes that change meanwhile may be drawn " +
 			"as they were or as they are. -o json and yaml print a row for each node.",
-	}, false, withinWalkTime(func(ctx context.Context, s subtree.Space, args []string) error {
+	}, false, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
 		seen := &unreadNodes{streams: n.IOStreams, space: s}
 		rows := readableRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}),
 			func(node *subtree.Node) (treeRow, bool) {

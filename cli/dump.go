@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/internal/durable"
 	"rollcall/operator/subtree"
@@ -39,7 +40,7 @@ func newDump(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-func (d *dumpCommand) run(ctx context.Context, s subtree.Space, args []string) error {
+func (d *dumpCommand) run(ctx context.Context, s nodes.Space, args []string) error {
 	if d.file == "" {
 		return d.writeDump(ctx, s, args[0], d.Out)
 	}
@@ -57,7 +58,7 @@ func (d *dumpCommand) run(ctx context.Context, s subtree.Space, args []string) e
 	return err
 }
 
-func (d *dumpCommand) writeDump(ctx context.Context, s subtree.Space, path string, w io.Writer) error {
+func (d *dumpCommand) writeDump(ctx context.Context, s nodes.Space, path string, w io.Writer) error {
 	progress := NewProgress(d.IOStreams, "nodes", 0)
 	defer progress.Done()
 	var warnings []string

@@ -11,23 +11,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollcall/operator/subtree"
+	"rollcall/cli/nodes"
 )
 
 // A walk through a subtree that never ends is an error, and so is one that the user interrupts, but another one.
 func TestEndlessWalk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		work := withinWalkTime(func(ctx context.Context, _ subtree.Space, _ []string) error {
+		work := withinWalkTime(func(ctx context.Context, _ nodes.Space, _ []string) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
 		began := time.Now()
-		if err := work(t.Context(), subtree.Space{}, nil); !errors.Is(err, errEndlessWalk) || StatusOf(err) != Unavailable || time.Since(began) != maxWalkTime {
+		if err := work(t.Context(), nodes.Space{}, nil); !errors.Is(err, errEndlessWalk) || StatusOf(err) != Unavailable || time.Since(began) != maxWalkTime {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		ctx, interrupt := context.WithCancel(t.Context())
 		interrupt()
-		if err := work(ctx, subtree.Space{}, nil); !errors.Is(err, context.Canceled) {
+		if err := work(ctx, nodes.Space{}, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("interrupted: %v", err)
 		}
 	})

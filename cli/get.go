@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/api"
 	"rollcall/operator/subtree"
@@ -18,7 +19,7 @@ func newStat(w IOStreams) *cobra.Command {
 	return n.registerWithOutput(&cobra.Command{
 		Use: "stat [flags] PATH", Short: "print versions, times and sizes of a node", Args: RangeArgs(1, 1, "one path"),
 		Long: "Prints the versions, times and sizes of a node.",
-	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
+	}, false, func(ctx context.Context, s nodes.Space, args []string) error {
 		stat, err := s.Stat(ctx, args[0])
 		if err != nil {
 			return err
@@ -46,7 +47,7 @@ func newGet(w IOStreams) *cobra.Command {
 		Long: "Prints the data of a node, byte for byte. On a terminal it escapes bytes that are not printable, and ends " +
 			"the last line with a newline. -o wide, json and yaml " +
 			"also show the node's Stat. In JSON and YAML \"data\" is base64, and \"text\" the same data if they are UTF-8.",
-	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
+	}, false, func(ctx context.Context, s nodes.Space, args []string) error {
 		data, stat, err := s.Get(ctx, args[0])
 		switch {
 		case err != nil:
@@ -101,7 +102,7 @@ func newSync(w IOStreams) *cobra.Command {
 		Args: RangeArgs(0, 1, "one path"),
 		Long: "Waits until the member that the command is connected to has applied every write made before, on any " +
 			"member. Then it prints that member's address and zxid. The path has no effect.",
-	}, false, func(ctx context.Context, s subtree.Space, args []string) error {
+	}, false, func(ctx context.Context, s nodes.Space, args []string) error {
 		zxid, err := s.Sync(ctx, pathOr(args, "/"))
 		if err != nil {
 			return err
@@ -129,7 +130,7 @@ func newACL(w IOStreams) *cobra.Command {
 			"r reads data and children, w writes data, a sets this list. auth::perms stands for the identities of --auth. " +
 			"Nodes below it keep their own lists.",
 		Example: "  rollcall acl /config\n  rollcall acl --auth digest:me:secret /config auth::cdrwa world:anyone:r",
-	}, true, func(ctx context.Context, s subtree.Space, args []string) error {
+	}, true, func(ctx context.Context, s nodes.Space, args []string) error {
 		if list == nil {
 			list, err := s.ACL(ctx, args[0])
 			if err != nil {

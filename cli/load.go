@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/subtree"
 )
@@ -122,7 +123,7 @@ func spoolFile(r io.Reader) (*os.File, error) {
 	return f, nil
 }
 
-func (l *loadCommand) loadOrShow(ctx context.Context, s subtree.Space, file io.ReadSeeker) error {
+func (l *loadCommand) loadOrShow(ctx context.Context, s nodes.Space, file io.ReadSeeker) error {
 	work := &loadJob{
 		IOStreams: l.IOStreams, Output: l.Output, sourceName: "the dump", resumeAdvice: "with --merge, " + repeatCompletes,
 		noAuthAdvice: ", or --acl",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/api"
 	"rollcall/operator/subtree"
@@ -23,7 +24,7 @@ func newLs(w IOStreams) *cobra.Command {
 		Use: "ls [flags] [PATH]", Short: "list the children of a node", Args: RangeArgs(0, 1, "one path"),
 		Long: "Lists the names of a node's children, one on each line; by default those of /. -l also shows some fields " +
 			"of each child's Stat. -o wide, json and yaml show all of them.",
-	}, false, withinWalkTime(func(ctx context.Context, s subtree.Space, args []string) error {
+	}, false, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
 		top := pathOr(args, "/")
 		if n.format == "table" && !long {
 			return n.printNames(ctx, s, top)
@@ -53,7 +54,7 @@ func baseName(path string) string {
 	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
-func (n *nodeCommand) printNames(ctx context.Context, s subtree.Space, top string) error {
+func (n *nodeCommand) printNames(ctx context.Context, s nodes.Space, top string) error {
 	names, _, err := s.Children(ctx, top)
 	if err != nil {
 		return err
@@ -79,7 +80,7 @@ func lsColumns(w IOStreams) []Column[lsRow] {
 // unreadNodes collects the nodes of a walk that the user may not read.
 type unreadNodes struct {
 	streams    IOStreams
-	space      subtree.Space
+	space      nodes.Space
 	count      int
 	firstPaths []string // of their paths
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/internal/screentext"
 	"rollcall/operator/api"
@@ -35,7 +36,7 @@ func (n *nodeCommand) registerWithOutput(cmd *cobra.Command, change bool, work n
 	return n.Output.Register(n.registerSessionCommand(cmd, change, work))
 }
 
-type nodeWork func(ctx context.Context, s subtree.Space, args []string) error
+type nodeWork func(ctx context.Context, s nodes.Space, args []string) error
 
 // registerSessionCommand makes cmd a command on nodes that calls work with a session. Its first argument is a path.
 // change is true if work changes anything.
@@ -69,7 +70,7 @@ var errEndlessWalk = fmt.Errorf("the subtree has not ended after %v; show less o
 
 // withinWalkTime returns work that ends with errEndlessWalk after maxWalkTime.
 func withinWalkTime(work nodeWork) nodeWork {
-	return func(ctx context.Context, s subtree.Space, args []string) error {
+	return func(ctx context.Context, s nodes.Space, args []string) error {
 		limited, stop := context.WithTimeoutCause(ctx, maxWalkTime, errEndlessWalk)
 		defer stop()
 		err := work(limited, s, args)
@@ -80,22 +81,22 @@ func withinWalkTime(work nodeWork) nodeWork {
 	}
 }
 
-func (n *nodeCommand) openSpace(ctx context.Context) (subtree.Space, error) {
+func (n *nodeCommand) openSpace(ctx context.Context) (nodes.Space, error) {
 	servers, cfg, err := n.SessionConfig()
 	if err != nil {
-		return subtree.Space{}, err
+		return nodes.Space{}, err
 	}
 	_, root, err := n.hostsAndRoot()
 	if err != nil {
-		return subtree.Space{}, err
+		return nodes.Space{}, err
 	}
 	if n.adjustConfig != nil {
 		n.adjustConfig(&cfg)
 	}
 	c, err := n.openSession(ctx, servers, cfg)
-	return subtree.Space{Client: c, Root: root, OnWait: func() (over func()) {
-		return startWaiting(n.IOStreams, summarizeServers(servers)).Done
-	}}, err
+	s := nodes.New(c, root)
+	s.OnWait = func() (over func()) { return startWaiting(n.IOStreams, summarizeServers(servers)).Done }
+	return s, err
 }
 
 // closeSession closes a session, so that the servers need not wait for its expiry.
@@ -138,7 +139,7 @@ func (e explainedError) Unwrap() error { return e.error }
 
 // explainNodeError explains a server's code, with the path as the user typed it. If change is true, the
 // command may have changed something before err.
-func explainNodeError(command string, s subtree.Space, change bool, err error) error {
+func explainNodeError(command string, s nodes.Space, change bool, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}

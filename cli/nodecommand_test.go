@@ -14,22 +14,22 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
-	"rollcall/operator/subtree"
 )
 
 var roots atomic.Int64
 
 // nodeWorld returns surroundings whose hosts are the shared member, below a node of the test's own, and a
 // session of another client there.
-func nodeWorld(t *testing.T) (IOStreams, subtree.Space) {
+func nodeWorld(t *testing.T) (IOStreams, nodes.Space) {
 	t.Helper()
 	c, err := NewEnsembleFlags(IOStreams{}).openSession(t.Context(), []string{memberAddr}, client.Config{WhileSuspended: client.Fail})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeSession(c) })
-	s := subtree.Space{Client: c, Root: fmt.Sprintf("/%s-%d", t.Name(), roots.Add(1))}
+	s := nodes.New(c, fmt.Sprintf("/%s-%d", t.Name(), roots.Add(1)))
 	if _, _, err := c.Create(t.Context(), s.Root, nil, client.Persistent); err != nil {
 		t.Fatal(err)
 	}

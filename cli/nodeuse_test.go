@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/logs/logtest"
 	"rollcall/operator/subtree"
@@ -149,13 +150,13 @@ func TestWatch(t *testing.T) {
 }
 
 // awaitWatch waits until somebody watches a node.
-func awaitWatch(t *testing.T, s subtree.Space, path string) {
+func awaitWatch(t *testing.T, s nodes.Space, path string) {
 	t.Helper()
 	awaitWatched(t, s, path, true)
 }
 
 // awaitWatched waits until somebody watches a node, or nobody does.
-func awaitWatched(t *testing.T, s subtree.Space, path string, want bool) {
+func awaitWatched(t *testing.T, s nodes.Space, path string, want bool) {
 	t.Helper()
 	watched := func() bool {
 		state := oneMember.State()
@@ -476,7 +477,7 @@ func TestUnread(t *testing.T) {
 // A command that has not logged in where it must says which flag does that.
 func TestLoginRequired(t *testing.T) {
 	answer := &client.Error{Op: "getChildren", Path: "/a", Err: client.ErrLoginRequired}
-	err := explainNodeError("ls", subtree.Space{}, false, answer)
+	err := explainNodeError("ls", nodes.Space{}, false, answer)
 	if StatusOf(err) != Denied || !strings.HasPrefix(err.Error(), "ls: /a: ") || !strings.Contains(err.Error(), "--jaas FILE") {
 		t.Errorf("status %d, %v", StatusOf(err), err)
 	}
@@ -584,7 +585,7 @@ func TestCompletePath(t *testing.T) {
 // A change to which nobody answers may have been made. A read to which nobody answers has not been.
 func TestSilentServers(t *testing.T) {
 	for change, want := range map[bool]Status{true: OutcomeUnknown, false: Unavailable} {
-		err := explainNodeError("get", subtree.Space{}, change, &client.Error{Op: "getData", Path: "/a", Err: subtree.ErrNoReply})
+		err := explainNodeError("get", nodes.Space{}, change, &client.Error{Op: "getData", Path: "/a", Err: subtree.ErrNoReply})
 		if StatusOf(err) != want || err.Error() != "get: /a: no answer for 45s" {
 			t.Errorf("change %v: %v (status %d), want %d", change, err, StatusOf(err), want)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/subtree"
 )
@@ -48,7 +49,7 @@ func (r *removeCommand) validate(path string) error {
 	return nil
 }
 
-func (r *removeCommand) run(ctx context.Context, s subtree.Space, args []string) error {
+func (r *removeCommand) run(ctx context.Context, s nodes.Space, args []string) error {
 	path := args[0]
 	switch {
 	case !r.recursive:
@@ -90,7 +91,7 @@ type removedRow struct {
 	Nodes int    `json:"nodes"` // with those below it
 }
 
-func (r *removeCommand) plannedRemovals(ctx context.Context, s subtree.Space, path string) iter.Seq2[pathRow, error] {
+func (r *removeCommand) plannedRemovals(ctx context.Context, s nodes.Space, path string) iter.Seq2[pathRow, error] {
 	return callbackRows(ctx, func(ctx context.Context, each func(pathRow)) error {
 		_, err := s.Remove(ctx, path, subtree.RemoveOptions{DryRun: true, OnNode: func(path string, deleted bool) {
 			if deleted {
@@ -119,7 +120,7 @@ func (r *removeCommand) printPlanned(rows iter.Seq2[pathRow, error]) error {
 func formatNodesWere(n int) string { return formatCount(n, "node was", "nodes were") }
 
 // confirmRemoval counts the nodes, and returns an error unless the user confirms.
-func (r *removeCommand) confirmRemoval(ctx context.Context, s subtree.Space, path string) error {
+func (r *removeCommand) confirmRemoval(ctx context.Context, s nodes.Space, path string) error {
 	total, err := r.sumUsage(ctx, s, path, &unreadNodes{streams: r.IOStreams, space: s}, func(subtree.Usage, int) {})
 	if err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
-	"rollcall/operator/subtree"
 )
 
 // maxData bounds the data read from a file or stdin, in bytes. Servers accept far less.
@@ -80,7 +80,7 @@ func newSet(w IOStreams) *cobra.Command {
 		Use: "set [flags] PATH DATA", Short: "set the data of a node", Args: RangeArgs(1, 2, "a path and data"),
 		Long:    "Sets the data of a node. If DATA is -, the command reads the data from stdin.",
 		Example: "  rollcall set /config/db '{\"host\":\"db1\"}'\n  rollcall set --version 3 /config/db --file db.json",
-	}, true, func(ctx context.Context, s subtree.Space, args []string) error {
+	}, true, func(ctx context.Context, s nodes.Space, args []string) error {
 		content, err := data.readData(args[1:])
 		if err == nil && content == nil {
 			err = usageErrorf("data are missing: DATA, - for the input, or --file")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
@@ -91,7 +92,7 @@ func (c *nodeWatchCommand) endWith(err error) {
 	}
 }
 
-func (c *nodeWatchCommand) run(ctx context.Context, s subtree.Space, args []string) error {
+func (c *nodeWatchCommand) run(ctx context.Context, s nodes.Space, args []string) error {
 	if err := s.SendOnce(ctx, func(ctx context.Context) error {
 		return s.Client.AddWatch(ctx, s.FullPath(args[0]), c.recursive)
 	}); err != nil && ctx.Err() == nil {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
-	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 
@@ -49,7 +49,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 	path := a.path()
 	var acl []client.ACL
 	var stat client.Stat
-	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) (err error) {
+	err := s.nodes.checkPathAndSend(ctx, path, func(space nodes.Space) (err error) {
 		acl, stat, err = space.ACLAndStat(ctx, path)
 		return err
 	})

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
-	"rollcall/operator/subtree"
 )
 
 const (
@@ -23,7 +23,7 @@ func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
 	var data []byte
 	var stat client.Stat
 	err := s.nodes.sendWatching(ctx, configPath, watchKindIf(a.hasFlag("w"), watchData),
-		func(space subtree.Space) (err error) {
+		func(space nodes.Space) (err error) {
 			space.Root = ""
 			data, stat, err = space.Get(ctx, configPath)
 			return err
@@ -101,7 +101,7 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	}
 	var list []byte
 	var stat client.Stat
-	err := s.session.sendWhenConnected(ctx, "", func(space subtree.Space) error {
+	err := s.session.sendWhenConnected(ctx, "", func(space nodes.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
 			list, stat, err = space.Client.Ensemble().Reconfigure(ctx, rec)
 			return err
@@ -147,7 +147,7 @@ func (s *Shell) printVersion(_ context.Context, a *arguments) error {
 
 func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
 	var identities []client.Identity
-	err := s.session.sendWhenConnected(ctx, "", func(space subtree.Space) error {
+	err := s.session.sendWhenConnected(ctx, "", func(space nodes.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
 			identities, err = space.Client.WhoAmI(ctx)
 			return err

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
-	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 
@@ -184,7 +184,7 @@ func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
 	for i, path := range paths {
 		ops[i] = client.DeleteOp(s.session.space.FullPath(path), client.AnyVersion)
 	}
-	err := s.session.sendWhenConnected(ctx, paths[0], func(space subtree.Space) error { return space.Multi(ctx, ops) })
+	err := s.session.sendWhenConnected(ctx, paths[0], func(space nodes.Space) error { return space.Multi(ctx, ops) })
 	if err != nil && !errors.Is(err, errInterrupted) {
 		return errPartlyDeleted
 	}
@@ -193,7 +193,7 @@ func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
 
 func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 	path := a.path()
-	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) error {
+	err := s.nodes.checkPathAndSend(ctx, path, func(space nodes.Space) error {
 		_, err := space.Sync(ctx, path)
 		return err
 	})
@@ -210,7 +210,7 @@ func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 	path := a.path()
 	var count int
-	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) error {
+	err := s.nodes.checkPathAndSend(ctx, path, func(space nodes.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
 			count, err = space.Client.CountBelow(ctx, space.FullPath(path))
 			return err
@@ -231,7 +231,7 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 		path = a.path()
 	}
 	var paths []string
-	err := s.nodes.checkPathAndSend(ctx, path, func(space subtree.Space) error {
+	err := s.nodes.checkPathAndSend(ctx, path, func(space nodes.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
 			full := space.FullPath(path)
 			paths, err = space.Client.Ephemerals(ctx, pathpkg.Dir(full)) // at nodes and below them

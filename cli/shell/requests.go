@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
-	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 
@@ -14,7 +14,7 @@ import (
 type nodeRequests struct{ session *session }
 
 // checkPathAndSend checks the path and runs request once there is a connection. The error is one of failures.go.
-func (n *nodeRequests) checkPathAndSend(ctx context.Context, path string, request func(subtree.Space) error) error {
+func (n *nodeRequests) checkPathAndSend(ctx context.Context, path string, request func(nodes.Space) error) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
@@ -23,10 +23,12 @@ func (n *nodeRequests) checkPathAndSend(ctx context.Context, path string, reques
 
 // sendWatching is checkPathAndSend for a request that also sets a watch of a kind. If kind is 0, it sets none.
 func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watchKind,
-	request func(subtree.Space) error,
+	request func(nodes.Space) error,
 ) error {
-	return n.checkPathAndSend(ctx, path, func(space subtree.Space) error {
-		space.Watch = kind != 0
+	return n.checkPathAndSend(ctx, path, func(space nodes.Space) error {
+		if kind != 0 {
+			space = space.Watching()
+		}
 		return n.session.watches.setThroughRequest(path, kind, func() error { return request(space) })
 	})
 }
@@ -38,7 +40,7 @@ func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte,
 	if len(acl) == 0 {
 		return "", &requestError{code: jute.InvalidACL}
 	}
-	err = n.session.sendWhenConnected(ctx, path, func(space subtree.Space) error {
+	err = n.session.sendWhenConnected(ctx, path, func(space nodes.Space) error {
 		made, err = space.Create(ctx, path, data, mode.WithACL(acl...))
 		return err
 	})
@@ -47,7 +49,7 @@ func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte,
 
 // getData returns a node's data and Stat.
 func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (data []byte, stat client.Stat, err error) {
-	err = n.sendWatching(ctx, path, watchKindIf(watch, watchData), func(space subtree.Space) error {
+	err = n.sendWatching(ctx, path, watchKindIf(watch, watchData), func(space nodes.Space) error {
 		data, stat, err = space.Get(ctx, path)
 		return err
 	})
@@ -58,7 +60,7 @@ func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (da
 func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) (names []string, stat client.Stat,
 	err error,
 ) {
-	err = n.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(space subtree.Space) error {
+	err = n.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(space nodes.Space) error {
 		names, stat, err = space.Children(ctx, path)
 		return err
 	})
@@ -67,7 +69,7 @@ func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool
 }
 
 func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (stat client.Stat, err error) {
-	err = n.sendWatching(ctx, path, watchKindIf(watch, watchExist), func(space subtree.Space) error {
+	err = n.sendWatching(ctx, path, watchKindIf(watch, watchExist), func(space nodes.Space) error {
 		stat, err = space.Stat(ctx, path)
 		return err
 	})
@@ -77,7 +79,7 @@ func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (s
 func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat client.Stat,
 	err error,
 ) {
-	err = n.checkPathAndSend(ctx, path, func(space subtree.Space) error {
+	err = n.checkPathAndSend(ctx, path, func(space nodes.Space) error {
 		stat, err = space.Set(ctx, path, data, version)
 		return err
 	})
@@ -93,7 +95,7 @@ func (n *nodeRequests) setACL(ctx context.Context, path string, acl []client.ACL
 	if len(acl) == 0 {
 		return stat, &requestError{code: jute.InvalidACL}
 	}
-	err = n.session.sendWhenConnected(ctx, path, func(space subtree.Space) error {
+	err = n.session.sendWhenConnected(ctx, path, func(space nodes.Space) error {
 		stat, err = space.SetACL(ctx, path, acl, version)
 		return err
 	})
@@ -101,7 +103,7 @@ func (n *nodeRequests) setACL(ctx context.Context, path string, acl []client.ACL
 }
 
 func (n *nodeRequests) deleteNode(ctx context.Context, path string, version int32) error {
-	return n.checkPathAndSend(ctx, path, func(space subtree.Space) error { return space.Delete(ctx, path, version) })
+	return n.checkPathAndSend(ctx, path, func(space nodes.Space) error { return space.Delete(ctx, path, version) })
 }
 
 // visitSubtree calls do with a node and its descendants. The children of a node come together, and their descendants

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
-	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 
@@ -218,13 +218,11 @@ func (u *unreachableError) Unwrap() error { return jute.ConnectionLoss }
 
 // sendWhenConnected runs request with the nodes of the session once it has a connection. The error is one of
 // failures.go.
-func (s *session) sendWhenConnected(ctx context.Context, path string, request func(subtree.Space) error) error {
+func (s *session) sendWhenConnected(ctx context.Context, path string, request func(nodes.Space) error) error {
 	for {
 		c, changed, err := s.awaitConnection(ctx)
 		if err == nil {
-			space := s.space
-			space.Client, space.NoRetry = c, true // the next command waits for a connection, for connectWait
-			err = request(space)
+			err = request(nodes.New(c, s.space.Root).WithoutRetry()) // the next command waits for a connection, for connectWait
 		}
 		if changed == nil || !errors.Is(err, client.ErrSuspended) {
 			return toRequestError(err, path)

@@ -4,7 +4,7 @@
 //
 //   - Shell runs commands. verbs.go has the table of them, and words.go and options.go read a line as
 //     zkCli.sh does.
-//   - session is the session with an ensemble. nodeRequests reads and changes nodes over it, through a subtree.Space.
+//   - session is the session with an ensemble. nodeRequests reads and changes nodes over it, through a nodes.Space.
 //   - quotaCommands has the verbs about quotas, which are nodes under /zookeeper/quota.
 //   - screen is all that is printed, and editor the line that is edited on a terminal.
 //

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
-	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 
@@ -103,7 +103,7 @@ func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
 		return errUsage
 	}
 	path := a.path()
-	return s.nodes.sendWatching(ctx, path, kind, func(space subtree.Space) error {
+	return s.nodes.sendWatching(ctx, path, kind, func(space nodes.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) error {
 			return space.Client.AddWatch(ctx, space.FullPath(path), kind == watchRecursive)
 		})
@@ -138,7 +138,7 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 			break
 		}
 	}
-	err := s.session.sendWhenConnected(ctx, path, func(space subtree.Space) error {
+	err := s.session.sendWhenConnected(ctx, path, func(space nodes.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) error {
 			return space.Client.RemoveWatches(ctx, space.FullPath(path), what.watcherType)
 		})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/nodes"
 	goclient "rollcall/client"
 	"rollcall/integration/needs"
 	"rollcall/operator/subtree"
@@ -40,7 +41,7 @@ func TestDumpsMove(t *testing.T) {
 	if lines(original, "/tree") != lines(back.String(), "/again") {
 		t.Errorf("the tree\n%s\nand back\n%s", original, &back)
 	}
-	for top, s := range map[string]subtree.Space{"/again": zk, "/a/copy": rc} {
+	for top, s := range map[string]nodes.Space{"/again": zk, "/a/copy": rc} {
 		done, err := s.Remove(t.Context(), top, subtree.RemoveOptions{OnNode: func(string, bool) {}})
 		if err != nil || done.Nodes != strings.Count(original, `{"path"`) {
 			t.Errorf("removed %+v, %v", done, err)
@@ -49,7 +50,7 @@ func TestDumpsMove(t *testing.T) {
 }
 
 // dumpSpace returns a session with all permissions.
-func dumpSpace(t *testing.T, z *target) subtree.Space {
+func dumpSpace(t *testing.T, z *target) nodes.Space {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), ready)
 	defer stop()
@@ -58,11 +59,11 @@ func dumpSpace(t *testing.T, z *target) subtree.Space {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Abandon)
-	return subtree.Space{Client: c}
+	return nodes.New(c, "")
 }
 
 // plant makes a tree with all that a dump keeps, and an ephemeral node, which it does not.
-func plant(ctx context.Context, s subtree.Space) error {
+func plant(ctx context.Context, s nodes.Space) error {
 	acl := func(text string) []goclient.ACL {
 		list, _ := subtree.ParseACL(text) // the texts are good
 		return list
@@ -72,7 +73,7 @@ func plant(ctx context.Context, s subtree.Space) error {
 		data []byte
 		acl  string
 	}
-	nodes := []node{
+	all := []node{
 		{"/tree", nil, "world:anyone:cdrwa"},
 		{"/tree/null", nil, "digest:u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ=:cdrwa"},
 		{"/tree/empty", []byte{}, "world:anyone:r,ip:10.0.0.0/8:w"},
@@ -82,9 +83,9 @@ func plant(ctx context.Context, s subtree.Space) error {
 		{"/tree/ü.x", []byte("y"), "world:anyone:cdrwa"},
 	}
 	for i := range 60 { // ZooKeeper lists children by their hashes
-		nodes = append(nodes, node{fmt.Sprintf("/tree/null/n%d", i*7), nil, "world:anyone:cdrwa"})
+		all = append(all, node{fmt.Sprintf("/tree/null/n%d", i*7), nil, "world:anyone:cdrwa"})
 	}
-	for _, n := range nodes {
+	for _, n := range all {
 		if _, _, err := s.Client.Create(ctx, n.path, n.data, goclient.Persistent.WithACL(acl(n.acl)...)); err != nil {
 			return err
 		}
@@ -94,7 +95,7 @@ func plant(ctx context.Context, s subtree.Space) error {
 }
 
 // move dumps a subtree and loads it elsewhere. It returns the dump.
-func move(t *testing.T, from subtree.Space, top string, to subtree.Space, into string) string {
+func move(t *testing.T, from nodes.Space, top string, to nodes.Space, into string) string {
 	t.Helper()
 	var text bytes.Buffer
 	sum, err := from.Dump(t.Context(), &text, top, subtree.DumpOptions{

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/subtree"
 )
@@ -101,7 +102,7 @@ func TestDumpWarns(t *testing.T) {
 		t.Errorf("to the owner of all: %+v, %q", sum, warnings)
 	}
 
-	stranger := testSpace{subtree.Space{Client: openClient(t, client.Config{}), Root: owner.Root}}
+	stranger := testSpace{nodes.New(openClient(t, client.Config{}), owner.Root)}
 	text, sum, warnings := stranger.dump(t, "/app", false)
 	wantLines(t, warnings, "/app/a "+subtree.NoDigests, "/app/b "+subtree.NoRead)
 	if sum.Count != 3 || sum.Unread != 1 || sum.Hidden != 1 || sum.Newer != 0 {
@@ -163,7 +164,7 @@ func TestDumpTops(t *testing.T) {
 	if _, err := s.Dump(t.Context(), io.Discard, "/lock", subtree.DumpOptions{}); !errors.Is(err, subtree.ErrEphemeral) {
 		t.Errorf("an ephemeral node: %v", err)
 	}
-	all := testSpace{subtree.Space{Client: s.Client}}
+	all := testSpace{nodes.New(s.Client, "")}
 	if text, _, _ := all.dump(t, "/", false); strings.Contains(text, `"/zookeeper`) || !strings.Contains(text, `"`+s.Root+`"`) {
 		t.Errorf("the dump of everything:\n%s", text)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
@@ -97,15 +98,15 @@ func TestLoadAtRoot(t *testing.T) {
 		t.Errorf("a root with nodes: %v", err)
 	}
 	whole, _, _ := s.dump(t, "/", false)
-	inner := testSpace{subtree.Space{Client: s.Client, Root: s.FullPath("/inner")}}
+	inner := testSpace{nodes.New(s.Client, s.FullPath("/inner"))}
 	s.create(t, "/inner")
 	inner.mustLoad(t, whole, subtree.LoadOptions{})
 	wantLines(t, inner.tree(t, "/"), "/", "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
 	s.create(t, "/other")
-	other := testSpace{subtree.Space{Client: s.Client, Root: s.FullPath("/other")}}
+	other := testSpace{nodes.New(s.Client, s.FullPath("/other"))}
 	other.mustLoad(t, text, subtree.LoadOptions{Into: "/"})
 	wantLines(t, other.tree(t, "/"), "/", `/a ""`, `/a/b "\xff\x00"`, `/c "text" world:anyone:ra`)
-	missing := testSpace{subtree.Space{Client: s.Client, Root: s.FullPath("/missing")}}
+	missing := testSpace{nodes.New(s.Client, s.FullPath("/missing"))}
 	missing.mustLoad(t, whole, subtree.LoadOptions{}) // the root itself is made
 	wantLines(t, missing.tree(t, "/"), "/", "/app", `/app/a ""`, `/app/a/b "\xff\x00"`, `/app/c "text" world:anyone:ra`)
 }
@@ -252,7 +253,7 @@ func TestLoadOutlivesConnections(t *testing.T) {
 			text = largeDump(50, bytes)
 		}
 		w := new(cuttableDialer)
-		broken := testSpace{subtree.Space{Client: openClient(t, client.Config{DialConn: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
+		broken := testSpace{nodes.New(openClient(t, client.Config{DialConn: w.dial, Timeout: 2 * time.Second}), s.Root)}
 		w.mu.Lock()
 		w.after, w.only = 3, 3
 		w.mu.Unlock()
@@ -272,7 +273,7 @@ func TestLoadOutlivesConnections(t *testing.T) {
 		t.Errorf("a node that is too large: %v", err)
 	}
 	s.remove(t, "/app", subtree.RemoveOptions{})
-	patient := testSpace{subtree.Space{Client: openClient(t, client.Config{Timeout: 2 * time.Second, MaxRequest: client.MaxRequest}), Root: s.Root}}
+	patient := testSpace{nodes.New(openClient(t, client.Config{Timeout: 2 * time.Second, MaxRequest: client.MaxRequest}), s.Root)}
 	_, done, err := patient.load(t, largeDump(1, 2<<20), subtree.LoadOptions{})
 	if !errors.Is(err, client.ErrConnectionLost) || !strings.Contains(err.Error(), "jute.maxbuffer") || done.Nodes != 1 {
 		t.Errorf("a node that is too large for the servers: %+v, %v", done, err)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"testing"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
@@ -62,7 +63,7 @@ func TestLoadBesideOthers(t *testing.T) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 			return crossed{conn, cross}, err
 		}
-		loader := testSpace{subtree.Space{Client: openClient(t, client.Config{DialConn: dial}), Root: s.Root}}
+		loader := testSpace{nodes.New(openClient(t, client.Config{DialConn: dial}), s.Root)}
 		_, _, err := loader.load(t, subtree.Document(subtree.PlainNode("/app"), `{"path":"/app/a","text":"mine","acl":["world:anyone:cdrwa"]}`), subtree.LoadOptions{Mode: subtree.Merge})
 		if !errors.Is(err, tt.want) || tries != tt.tries {
 			t.Errorf("%s: %d tries, %v; want %d, %v", tt.name, tries, err, tt.tries, tt.want)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/subtree"
 )
@@ -64,7 +65,7 @@ func TestDeletesOutliveConnections(t *testing.T) {
 		s.create(t, paths[i])
 	}
 	w := new(cuttableDialer)
-	broken := testSpace{subtree.Space{Client: openClient(t, client.Config{DialConn: w.dial, Timeout: 2 * time.Second}), Root: s.Root}}
+	broken := testSpace{nodes.New(openClient(t, client.Config{DialConn: w.dial, Timeout: 2 * time.Second}), s.Root)}
 	w.mu.Lock()
 	w.deaf = 1
 	w.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/integration/alone"
 	"rollcall/member"
@@ -46,12 +47,12 @@ var spaceCount atomic.Int64
 var openACL = []client.ACL{{Permissions: client.PermAll, Identity: client.Anyone}}
 
 // testSpace is a space, with what tests do in it.
-type testSpace struct{ subtree.Space }
+type testSpace struct{ nodes.Space }
 
 // newSpace returns a space below a node of the test's own, which exists.
 func newSpace(t *testing.T) testSpace {
 	t.Helper()
-	s := testSpace{subtree.Space{Client: openClient(t, client.Config{}), Root: fmt.Sprintf("/%s-%d", t.Name(), spaceCount.Add(1))}}
+	s := testSpace{nodes.New(openClient(t, client.Config{}), fmt.Sprintf("/%s-%d", t.Name(), spaceCount.Add(1)))}
 	if _, _, err := s.Client.Create(t.Context(), s.Root, nil, client.Persistent); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/nodes"
 	"rollcall/client"
 	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
@@ -101,7 +102,7 @@ func TestWalkLeavesOutVanished(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/b", "/b/c", "/d")
 	for _, whole := range []bool{false, true} {
-		vanishing := testSpace{subtree.Space{Client: s.Client, Root: s.Root}}
+		vanishing := testSpace{nodes.New(s.Client, s.Root)}
 		var got []string
 		for n, err := range vanishing.Walk(t.Context(), "/", subtree.WalkOptions{ReadContent: whole, Skip: func(path string) bool {
 			if path == "/b/c" { // the walk has just heard of it
