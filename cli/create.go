@@ -98,11 +98,7 @@ func (c *createCommand) run(ctx context.Context, s nodes.Space, args []string) e
 			return err
 		}
 	}
-	made := ""
-	err = s.SendOnce(ctx, func(ctx context.Context) error {
-		made, _, err = s.Client.Create(ctx, s.FullPath(args[0]), data, c.createMode().WithACL(c.acl...))
-		return err
-	})
+	made, err := s.Create(ctx, args[0], data, c.createMode(), c.acl)
 	switch {
 	case errors.Is(err, client.ErrUnimplemented):
 		return fmt.Errorf("%s: the servers take no nodes of this kind; a time to live needs extendedTypesEnabled=true in "+
@@ -112,7 +108,7 @@ func (c *createCommand) run(ctx context.Context, s nodes.Space, args []string) e
 	case err != nil:
 		return explainTooLong(err, data)
 	}
-	if err := c.printPath(pathRow{s.TrimRoot(made)}); err != nil || !c.holdSession {
+	if err := c.printPath(pathRow{made}); err != nil || !c.holdSession {
 		return err
 	}
 	return c.awaitSessionEnd(ctx)
@@ -144,7 +140,7 @@ func (c *createCommand) awaitSessionEnd(ctx context.Context) error {
 // createParents creates the missing ancestors of path, including those of the root in --hosts. It checks that
 // a node is missing before it creates it, because servers reject a create without permission even if the node
 // exists.
-func createParents(ctx context.Context, s nodes.Space, path string, acl []client.ACL) error {
+func createParents(ctx context.Context, s nodes.Space, path string, acl []jute.ACL) error {
 	all := s
 	all.Root = ""
 	path = s.FullPath(path)
@@ -154,10 +150,7 @@ func createParents(ctx context.Context, s nodes.Space, path string, acl []client
 		}
 		_, err := all.Stat(ctx, path[:i])
 		if errors.Is(err, client.ErrNoNode) {
-			err = all.SendOnce(ctx, func(ctx context.Context) error {
-				_, _, err := all.Client.Create(ctx, path[:i], nil, client.Persistent.WithACL(acl...))
-				return err
-			})
+			_, err = all.Create(ctx, path[:i], nil, client.Persistent, acl)
 		}
 		if err != nil && !errors.Is(err, client.ErrNodeExists) && !errors.Is(err, client.ErrNoAuth) {
 			// without permission the create of path says so

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollcall/client"
 	"rollcall/operator/subtree"
+	"rollcall/zk/jute"
 )
 
 // boundedInt is an integer flag whose bounds are checked while flags are parsed.
@@ -44,7 +44,7 @@ func addLimitFlag(cmd *cobra.Command, limit *int) {
 	addIntFlag(cmd, limit, "limit", "print the first `N` only", 0, noMaximum)
 }
 
-type aclFlag []client.ACL
+type aclFlag []jute.ACL
 
 func (f *aclFlag) Set(text string) error {
 	list, err := subtree.ParseACL(text)

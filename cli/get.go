@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/cli/nodes"
-	"rollcall/client"
 	"rollcall/operator/api"
 	"rollcall/operator/subtree"
+	"rollcall/zk/jute"
 )
 
 func newStat(w IOStreams) *cobra.Command {
@@ -121,7 +121,7 @@ type synced struct {
 
 func newACL(w IOStreams) *cobra.Command {
 	n, version := newNodeCommand(w), int32(0)
-	var list []client.ACL
+	var list []jute.ACL
 	cmd := n.registerWithOutput(&cobra.Command{
 		Use: "acl [flags] PATH [LIST...]", Short: "print or set the access control list of a node",
 		Args: RangeArgs(1, -1, "a path and entries"),
@@ -138,15 +138,11 @@ func newACL(w IOStreams) *cobra.Command {
 			}
 			return PrintRows(n.Output, aclColumns, rowsOf(aclRows(list)))
 		}
-		var stat client.Stat
-		err := s.SendOnce(ctx, func(ctx context.Context) (err error) {
-			stat, err = s.Client.SetACL(ctx, s.FullPath(args[0]), list, version)
-			return err
-		})
+		stat, err := s.SetACL(ctx, args[0], list, version)
 		if err != nil {
 			return err
 		}
-		return n.printChanged(args[0], stat, "aversion", stat.ACLVersion)
+		return n.printChanged(args[0], stat, "aversion", stat.Aversion)
 	})
 	addVersionFlag(cmd, &version, "aversion")
 	cmd.PreRunE = func(_ *cobra.Command, args []string) (err error) {
@@ -161,10 +157,10 @@ func newACL(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-func aclRows(list []client.ACL) []api.ACL {
+func aclRows(list []jute.ACL) []api.ACL {
 	rows := make([]api.ACL, 0, len(list))
 	for _, a := range list {
-		rows = append(rows, api.ACL{Scheme: a.Identity.Scheme, ID: a.Identity.ID, Perms: a.Permissions.String()})
+		rows = append(rows, api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.String()})
 	}
 	return rows
 }

@@ -15,7 +15,6 @@ import (
 	"rollcall/client"
 	"rollcall/operator/api"
 	"rollcall/operator/subtree"
-	"rollcall/zk/jute"
 )
 
 func newLs(w IOStreams) *cobra.Command {
@@ -93,7 +92,7 @@ func (u *unreadNodes) recordIfUnreadable(node *subtree.Node) error {
 	case node.Err == nil:
 		return nil
 	case node.Depth == 0:
-		return &client.Error{Op: jute.OpGetChildren2.String(), Path: u.space.FullPath(node.Path), Err: node.Err}
+		return node.Err
 	}
 	if u.count++; len(u.firstPaths) < maxUnreadShown {
 		u.firstPaths = append(u.firstPaths, node.Path)

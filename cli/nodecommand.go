@@ -15,6 +15,7 @@ import (
 	"rollcall/internal/screentext"
 	"rollcall/operator/api"
 	"rollcall/operator/subtree"
+	"rollcall/zk/jute"
 )
 
 const sessionCloseTimeout = 2 * time.Second
@@ -174,20 +175,20 @@ func formatCount(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-func toAPIStat(s client.Stat) api.Stat {
+func toAPIStat(s jute.Stat) api.Stat {
 	stat := api.Stat{
-		Czxid: formatZxid(s.Created), Mzxid: formatZxid(s.Changed), Pzxid: formatZxid(s.ChildrenChanged),
-		Ctime: s.CreatedAt().UTC(), Mtime: s.ChangedAt().UTC(),
-		Version: s.Version, Cversion: s.ChildrenVersion, Aversion: s.ACLVersion,
-		DataLength: int32(s.DataLength), NumChildren: int32(s.NumChildren),
+		Czxid: formatZxid(s.Czxid), Mzxid: formatZxid(s.Mzxid), Pzxid: formatZxid(s.Pzxid),
+		Ctime: time.UnixMilli(s.Ctime).UTC(), Mtime: time.UnixMilli(s.Mtime).UTC(),
+		Version: s.Version, Cversion: s.Cversion, Aversion: s.Aversion,
+		DataLength: s.DataLength, NumChildren: s.NumChildren,
 	}
-	if s.Owner != 0 {
-		stat.Owner = s.Owner.String()
+	if s.EphemeralOwner != 0 {
+		stat.Owner = s.EphemeralOwner.String()
 	}
 	return stat
 }
 
-func formatZxid(zxid client.Zxid) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
+func formatZxid[T ~int64](zxid T) string { return fmt.Sprintf("0x%x", uint64(zxid)) }
 
 type nodeStat struct {
 	Path string `json:"path"`

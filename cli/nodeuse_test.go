@@ -265,7 +265,7 @@ func TestCreateHold(t *testing.T) {
 	w.Out, w.Err = out, errs
 	ended := start(t, w, "create", "-e", "-s", "--hold", "/lock-", "me")
 	errs.wait(t, 1)
-	if _, stat, err := s.Get(t.Context(), "/lock-0000000000"); err != nil || stat.Owner == 0 || out.String() != "/lock-0000000000\n" {
+	if _, stat, err := s.Get(t.Context(), "/lock-0000000000"); err != nil || stat.EphemeralOwner == 0 || out.String() != "/lock-0000000000\n" {
 		t.Errorf("held: %+v, %v, printed %q", stat, err, out)
 	}
 	if err := ended(); err != nil {
@@ -282,7 +282,7 @@ func TestCreateHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := oneMember.KillSession(t.Context(), jute.SessionID(stat.Owner), "test"); err != nil {
+	if err := oneMember.KillSession(t.Context(), jute.SessionID(stat.EphemeralOwner), "test"); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-failed; err == nil || !strings.Contains(err.Error(), "the session has ended, and the node with it") {

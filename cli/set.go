@@ -11,6 +11,7 @@ import (
 
 	"rollcall/cli/nodes"
 	"rollcall/client"
+	"rollcall/zk/jute"
 )
 
 // maxData bounds the data read from a file or stdin, in bytes. Servers accept far less.
@@ -88,11 +89,7 @@ func newSet(w IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var stat client.Stat
-		err = s.SendOnce(ctx, func(ctx context.Context) error {
-			stat, err = s.Client.Set(ctx, s.FullPath(args[0]), content, version)
-			return err
-		})
+		stat, err := s.Set(ctx, args[0], content, version)
 		if err != nil {
 			return explainTooLong(err, content)
 		}
@@ -112,7 +109,7 @@ func addVersionFlag(cmd *cobra.Command, version *int32, what string) {
 const anyVersion = -1
 
 // printChanged prints the Stat of a changed node, or in a table only its new version.
-func (n *nodeCommand) printChanged(path string, stat client.Stat, versionName string, version int32) error {
+func (n *nodeCommand) printChanged(path string, stat jute.Stat, versionName string, version int32) error {
 	if n.format == "table" {
 		_, err := fmt.Fprintf(n.Out, "%s has %s %d.\n", EscapeUnprintable(path), versionName, version)
 		return err

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/client"
 	"rollcall/operator/admin"
 	"rollcall/operator/subtree"
 	"rollcall/proto"
@@ -46,12 +45,22 @@ func (i *internalClient) awaitServing(ctx context.Context) error {
 	return nil
 }
 
-// codeError returns the error of a request, as a client has it, or nil if code is OK.
+// requestError is the error of a request of an internalClient.
+type requestError struct {
+	op   jute.Op
+	path string // "": the operation has none
+	code jute.Code
+}
+
+func (e *requestError) Error() string { return fmt.Sprintf("%v %s: %v", e.op, e.path, e.code) }
+func (e *requestError) Unwrap() error { return e.code }
+
+// codeError returns the error of a request, or nil if code is OK.
 func codeError(op jute.Op, path string, code jute.Code) error {
 	if code == jute.OK {
 		return nil
 	}
-	return &client.Error{Op: op.String(), Path: path, Err: code}
+	return &requestError{op, path, code}
 }
 
 // readTree reads the state under the tree's lock.
@@ -71,46 +80,41 @@ func (i *internalClient) readTree(ctx context.Context, op jute.Op, path string,
 }
 
 // Stat implements subtree.NodeClient.
-func (i *internalClient) Stat(ctx context.Context, path string) (client.Stat, error) {
-	var stat jute.Stat
-	err := i.readTree(ctx, jute.OpExists, path, func(tree *znode.State, path []byte) (code jute.Code) {
+func (i *internalClient) Stat(ctx context.Context, path string) (stat jute.Stat, err error) {
+	err = i.readTree(ctx, jute.OpExists, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		stat, code = tree.Exists(path, i.identities, nil)
 		return code
 	})
-	return subtree.StatOf(stat), err
+	return stat, err
 }
 
 // Get implements subtree.NodeClient.
-func (i *internalClient) Get(ctx context.Context, path string) (data []byte, _ client.Stat, err error) {
-	var stat jute.Stat
+func (i *internalClient) Get(ctx context.Context, path string) (data []byte, stat jute.Stat, err error) {
 	err = i.readTree(ctx, jute.OpGetData, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		data, stat, code = tree.GetData(path, i.identities, nil)
 		return code
 	})
-	return data, subtree.StatOf(stat), err
+	return data, stat, err
 }
 
 // ACL implements subtree.NodeClient.
-func (i *internalClient) ACL(ctx context.Context, path string) ([]client.ACL, client.Stat, error) {
-	var list []jute.ACL
-	var stat jute.Stat
-	err := i.readTree(ctx, jute.OpGetACL, path, func(tree *znode.State, path []byte) (code jute.Code) {
+func (i *internalClient) ACL(ctx context.Context, path string) (list []jute.ACL, stat jute.Stat, err error) {
+	err = i.readTree(ctx, jute.OpGetACL, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		list, stat, code = tree.GetACL(path, i.identities)
 		return code
 	})
-	return subtree.ACLOf(list), subtree.StatOf(stat), err
+	return list, stat, err
 }
 
 // Children implements subtree.NodeClient.
-func (i *internalClient) Children(ctx context.Context, path string) (names []string, _ client.Stat, err error) {
-	var stat jute.Stat
+func (i *internalClient) Children(ctx context.Context, path string) (names []string, stat jute.Stat, err error) {
 	err = i.readTree(ctx, jute.OpGetChildren2, path, func(tree *znode.State, path []byte) (code jute.Code) {
 		var children znode.ChildNames
 		children, stat, code = tree.Children(path, i.identities, nil)
 		names = slices.AppendSeq(make([]string, 0, children.Count()), children.All())
 		return code
 	})
-	return names, subtree.StatOf(stat), err
+	return names, stat, err
 }
 
 // AwaitConnected implements subtree.NodeClient.
@@ -120,7 +124,7 @@ func (i *internalClient) AwaitConnected(ctx context.Context) error {
 
 // SendDelete implements subtree.NodeClient.
 func (i *internalClient) SendDelete(ctx context.Context, path string, done func(error)) error {
-	body := jute.DeleteRequest{Path: []byte(path), Version: client.AnyVersion}.Append(nil)
+	body := jute.DeleteRequest{Path: []byte(path), Version: subtree.AnyVersion}.Append(nil)
 	return i.submitWrite(ctx, jute.OpDelete, body, codeCallback(func(code jute.Code) {
 		done(codeError(jute.OpDelete, path, code))
 	}))
@@ -165,13 +169,13 @@ func (i *internalClient) writeAndWait(ctx context.Context, op jute.Op, body []by
 }
 
 // SetACL implements subtree.NodeClient.
-func (i *internalClient) SetACL(ctx context.Context, path string, acl []client.ACL, version int32) (client.Stat, error) {
-	body := jute.SetACLRequest{Path: []byte(path), ACL: subtree.ACLRecords(acl), Version: version}.Append(nil)
+func (i *internalClient) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (jute.Stat, error) {
+	body := jute.SetACLRequest{Path: []byte(path), ACL: acl, Version: version}.Append(nil)
 	r, err := i.writeAndWait(ctx, jute.OpSetACL, body)
 	if err == nil {
 		err = codeError(jute.OpSetACL, path, r.Code)
 	}
-	return subtree.StatOf(r.Stat), err
+	return r.Stat, err
 }
 
 // Write implements subtree.NodeClient.

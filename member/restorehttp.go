@@ -9,11 +9,9 @@ import (
 	"net/http"
 	"os"
 
-	"rollcall/client"
 	"rollcall/operator/admin"
 	"rollcall/operator/backup"
 	"rollcall/operator/subtree"
-	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -162,13 +160,12 @@ func unreadableFailure(ctx context.Context, err error) *admin.Failure {
 // partialRestoreFailure returns the reply for a backup that was only partly written.
 func partialRestoreFailure(ctx context.Context, done subtree.LoadResult, nodes int, err error) *admin.Failure {
 	failed := &admin.Failure{Status: http.StatusInternalServerError, Text: err.Error()}
-	code, isCode := errors.AsType[jute.Code](err)
-	of, ofNode := errors.AsType[*client.Error](err)
+	of, ofNode := errors.AsType[*requestError](err)
 	switch {
 	case ctx.Err() != nil:
 		failed.Text = "the request ended"
-	case isCode && ofNode:
-		failed.Text = nodeFailure(code, of.Path).Error()
+	case ofNode:
+		failed.Text = nodeFailure(of.code, of.path).Error()
 	}
 	failed.Text = fmt.Sprintf("ended when %d of %d nodes were as in the backup, %d others deleted, and perhaps some "+
 		"more: %s; the same backup, sent again, does the rest", done.Nodes, nodes, done.Deleted, failed.Text)

@@ -6,16 +6,15 @@ import (
 	"strings"
 
 	"rollcall/cli/nodes"
-	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
 // anyoneAll is the list of a node that everyone may do everything with.
-var anyoneAll = []client.ACL{{Permissions: client.PermAll, Identity: client.Anyone}}
+var anyoneAll = jute.OpenACL
 
 // parseACL parses "scheme:id:perms,…". An id may contain colons. Like zkCli.sh, it reports a malformed entry
 // and skips it.
-func (s *Shell) parseACL(text string) (acl []client.ACL) {
+func (s *Shell) parseACL(text string) (acl []jute.ACL) {
 	entries := strings.TrimRight(text, ",")
 	if entries == "" && text != "" {
 		return nil
@@ -26,29 +25,29 @@ func (s *Shell) parseACL(text string) (acl []client.ACL) {
 			s.screen.printMessage(errorStyle, entry+" does not have the form scheme:id:perm")
 			continue
 		}
-		acl = append(acl, client.ACL{
-			Identity:    client.Identity{Scheme: entry[:first], ID: entry[first+1 : last]},
-			Permissions: s.parsePermissions(entry[last+1:]),
+		acl = append(acl, jute.ACL{
+			Perms: s.parsePermissions(entry[last+1:]),
+			ID:    jute.ID{Scheme: []byte(entry[:first]), ID: []byte(entry[first+1 : last])},
 		})
 	}
 	return acl
 }
 
-func (s *Shell) parsePermissions(letters string) (perms client.Permission) {
+func (s *Shell) parsePermissions(letters string) (perms jute.Perm) {
 	for _, letter := range letters {
 		perm, err := jute.ParsePerms(string(letter))
 		if err != nil {
 			s.screen.printMessage(errorStyle, "Unknown perm type: "+string(letter))
 		}
-		perms |= client.Permission(perm)
+		perms |= perm
 	}
 	return perms
 }
 
 func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 	path := a.path()
-	var acl []client.ACL
-	var stat client.Stat
+	var acl []jute.ACL
+	var stat jute.Stat
 	err := s.nodes.checkPathAndSend(ctx, path, func(space nodes.Space) (err error) {
 		acl, stat, err = space.ACLAndStat(ctx, path)
 		return err
@@ -57,7 +56,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 		return err
 	}
 	for _, entry := range acl {
-		s.screen.printf("'%s,'%s\n: %s", s.screen.name(entry.Identity.Scheme), s.screen.name(entry.Identity.ID), jute.Perm(entry.Permissions).Letters())
+		s.screen.printf("'%s,'%s\n: %s", s.screen.name(string(entry.ID.Scheme)), s.screen.name(string(entry.ID.ID)), entry.Perms.Letters())
 	}
 	if a.hasFlag("s") {
 		s.screen.printStat(stat)

@@ -10,6 +10,7 @@ import (
 
 	"rollcall/cli/nodes"
 	"rollcall/client"
+	"rollcall/zk/jute"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 
 func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
 	var data []byte
-	var stat client.Stat
+	var stat jute.Stat
 	err := s.nodes.sendWatching(ctx, configPath, watchKindIf(a.hasFlag("w"), watchData),
 		func(space nodes.Space) (err error) {
 			space.Root = ""
@@ -112,7 +113,7 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	}
 	s.screen.print("Committed new configuration:\n" + textOrNull(list) + "\n")
 	if a.hasFlag("s") {
-		s.screen.printStat(stat)
+		s.screen.printStat(nodes.StatRecord(stat))
 	}
 	return nil
 }

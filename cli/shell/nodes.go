@@ -249,11 +249,11 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 // javaTimeLayout is for times in this machine's time zone.
 const javaTimeLayout = "Mon Jan 02 15:04:05 MST 2006"
 
-func (s *screen) printStat(stat client.Stat) {
-	at := func(t time.Time) string { return t.Local().Format(javaTimeLayout) }
+func (s *screen) printStat(stat jute.Stat) {
+	at := func(ms int64) string { return time.UnixMilli(ms).Format(javaTimeLayout) }
 	s.print(fmt.Sprintf("cZxid = 0x%x\nctime = %s\nmZxid = 0x%x\nmtime = %s\npZxid = 0x%x\n",
-		uint64(stat.Created), at(stat.CreatedAt()), uint64(stat.Changed), at(stat.ChangedAt()), uint64(stat.ChildrenChanged)) +
+		uint64(stat.Czxid), at(stat.Ctime), uint64(stat.Mzxid), at(stat.Mtime), uint64(stat.Pzxid)) +
 		fmt.Sprintf("cversion = %d\ndataVersion = %d\naclVersion = %d\nephemeralOwner = 0x%x\ndataLength = "+
 			"%d\nnumChildren = %d\n",
-			stat.ChildrenVersion, stat.Version, stat.ACLVersion, uint64(stat.Owner), stat.DataLength, stat.NumChildren))
+			stat.Cversion, stat.Version, stat.Aversion, uint64(stat.EphemeralOwner), stat.DataLength, stat.NumChildren))
 }

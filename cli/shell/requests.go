@@ -34,21 +34,21 @@ func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watch
 }
 
 // createNode creates a node, and returns its path in the shell.
-func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []client.ACL,
+func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL,
 	mode client.Mode,
 ) (made string, err error) {
 	if len(acl) == 0 {
 		return "", &requestError{code: jute.InvalidACL}
 	}
 	err = n.session.sendWhenConnected(ctx, path, func(space nodes.Space) error {
-		made, err = space.Create(ctx, path, data, mode.WithACL(acl...))
+		made, err = space.Create(ctx, path, data, mode, acl)
 		return err
 	})
 	return made, err
 }
 
 // getData returns a node's data and Stat.
-func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (data []byte, stat client.Stat, err error) {
+func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (data []byte, stat jute.Stat, err error) {
 	err = n.sendWatching(ctx, path, watchKindIf(watch, watchData), func(space nodes.Space) error {
 		data, stat, err = space.Get(ctx, path)
 		return err
@@ -57,7 +57,7 @@ func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (da
 }
 
 // listChildren returns the names of a node's children, sorted, and its Stat.
-func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) (names []string, stat client.Stat,
+func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) (names []string, stat jute.Stat,
 	err error,
 ) {
 	err = n.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(space nodes.Space) error {
@@ -68,7 +68,7 @@ func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool
 	return names, stat, err
 }
 
-func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (stat client.Stat, err error) {
+func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (stat jute.Stat, err error) {
 	err = n.sendWatching(ctx, path, watchKindIf(watch, watchExist), func(space nodes.Space) error {
 		stat, err = space.Stat(ctx, path)
 		return err
@@ -76,7 +76,7 @@ func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (s
 	return stat, err
 }
 
-func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat client.Stat,
+func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat,
 	err error,
 ) {
 	err = n.checkPathAndSend(ctx, path, func(space nodes.Space) error {
@@ -86,7 +86,7 @@ func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, ve
 	return stat, err
 }
 
-func (n *nodeRequests) setACL(ctx context.Context, path string, acl []client.ACL, version int32) (stat client.Stat,
+func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (stat jute.Stat,
 	err error,
 ) {
 	if err := checkPath(path); err != nil {

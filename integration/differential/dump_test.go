@@ -14,6 +14,7 @@ import (
 	goclient "rollcall/client"
 	"rollcall/integration/needs"
 	"rollcall/operator/subtree"
+	"rollcall/zk/jute"
 )
 
 // A dump of ZooKeeper loads into Rollcall, and back: the trees are equal. So rollcall's commands on nodes
@@ -64,7 +65,7 @@ func dumpSpace(t *testing.T, z *target) nodes.Space {
 
 // plant makes a tree with all that a dump keeps, and an ephemeral node, which it does not.
 func plant(ctx context.Context, s nodes.Space) error {
-	acl := func(text string) []goclient.ACL {
+	acl := func(text string) []jute.ACL {
 		list, _ := subtree.ParseACL(text) // the texts are good
 		return list
 	}
@@ -86,7 +87,7 @@ func plant(ctx context.Context, s nodes.Space) error {
 		all = append(all, node{fmt.Sprintf("/tree/null/n%d", i*7), nil, "world:anyone:cdrwa"})
 	}
 	for _, n := range all {
-		if _, _, err := s.Client.Create(ctx, n.path, n.data, goclient.Persistent.WithACL(acl(n.acl)...)); err != nil {
+		if _, err := s.Create(ctx, n.path, n.data, goclient.Persistent, acl(n.acl)); err != nil {
 			return err
 		}
 	}

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli/nodes"
 	goclient "rollcall/client"
 	"rollcall/integration/needs"
 	"rollcall/lab/process"
 	"rollcall/migrate/datadir"
-	"rollcall/operator/subtree"
 	"rollcall/zk/jute"
 )
 
@@ -181,7 +181,7 @@ func changeFiles(ctx context.Context, c *goclient.Client, chance *rand.Rand) (er
 // compareFiles compares what a server says of each node with the state.
 func compareFiles(t *testing.T, c *goclient.Client, s *datadir.State) {
 	t.Helper()
-	nodes := map[string]string{}
+	expected := map[string]string{}
 	children := map[string]int32{}
 	err := s.Walk(func(n *datadir.Node) error {
 		if i := strings.LastIndexByte(n.Path, '/'); n.Path != "/" {
@@ -200,27 +200,28 @@ func compareFiles(t *testing.T, c *goclient.Client, s *datadir.State) {
 		if s.Kind(n) == datadir.Ephemeral {
 			stat.EphemeralOwner = jute.SessionID(n.Owner)
 		}
-		nodes[n.Path] = fmt.Sprintf("%q %+v %q", n.Data, subtree.StatOf(stat), subtree.ACLOf(n.ACL))
+		expected[n.Path] = fmt.Sprintf("%q %+v %q", n.Data, stat, n.ACL)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	space := nodes.New(c, "")
 	for unread := []string{"/"}; len(unread) > 0; unread = unread[1:] {
 		path := unread[0]
-		data, stat, err := c.Get(t.Context(), path)
+		data, stat, err := space.Get(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		acl, _, err := c.GetACL(t.Context(), path)
+		acl, err := space.ACL(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprintf("%q %+v %q", data, stat, acl); got != nodes[path] {
-			t.Errorf("%s: ZooKeeper has\n%s\nread was\n%s", path, got, nodes[path])
+		if got := fmt.Sprintf("%q %+v %q", data, stat, acl); got != expected[path] {
+			t.Errorf("%s: ZooKeeper has\n%s\nread was\n%s", path, got, expected[path])
 		}
-		delete(nodes, path)
-		names, _, err := c.Children(t.Context(), path)
+		delete(expected, path)
+		names, _, err := space.Children(t.Context(), path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +229,7 @@ func compareFiles(t *testing.T, c *goclient.Client, s *datadir.State) {
 			unread = append(unread, strings.TrimSuffix(path, "/")+"/"+name)
 		}
 	}
-	for path := range nodes {
+	for path := range expected {
 		t.Errorf("%s: ZooKeeper does not have it", path)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollcall/client"
+	"rollcall/zk/jute"
 )
 
 // Lists are read and written in the form of ZooKeeper's tools. Ids may have colons and commas.
@@ -59,7 +59,7 @@ func FuzzParseACL(f *testing.F) {
 		}
 		for i, entry := range formatACL(list) {
 			again, err := parseEntry(entry)
-			if err != nil || !slices.Equal([]client.ACL{again}, list[i:i+1]) {
+			if err != nil || !jute.EqualACLs([]jute.ACL{again}, list[i:i+1]) {
 				t.Errorf("%q: %q is read as %v, %v, want %v", text, entry, again, err, list[i])
 			}
 		}

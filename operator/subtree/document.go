@@ -13,7 +13,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"rollcall/client"
+	"rollcall/zk/jute"
 )
 
 // A dump is one JSON document. The summary's fields stand around the nodes:
@@ -50,7 +50,7 @@ type Summary struct {
 type Record struct {
 	Path  string
 	Data  []byte // nil: null
-	ACL   []client.ACL
+	ACL   []jute.ACL
 	Owner string // of an ephemeral node: its session, as "0x…"
 
 	// Container and TTL are the kind of a new node. A dump lacks them, because the protocol does not show
@@ -70,7 +70,7 @@ type jsonRecord struct {
 // MarshalJSON implements json.Marshaler.
 func (r Record) MarshalJSON() ([]byte, error) {
 	for _, a := range r.ACL {
-		if !utf8.ValidString(a.Identity.Scheme) || !utf8.ValidString(a.Identity.ID) {
+		if !utf8.Valid(a.ID.Scheme) || !utf8.Valid(a.ID.ID) {
 			return nil, fmt.Errorf("%s: its access control list is not UTF-8, which JSON cannot hold", r.Path)
 		}
 	}

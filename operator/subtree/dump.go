@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"rollcall/client"
 )
 
 // DumpOptions select the content of a dump.
 type DumpOptions struct {
 	IncludeEphemerals bool                   // ephemeral nodes too. They are shown; no load makes them
 	Now               time.Time              // is in the document
+	BeginZxid         int64                  // later changes are counted as newer. The server must have applied it
 	OnWarning         func(path, why string) // is called with each node of which something is missing
 	OnRecord          func(*Record)          // is called with each node that is written
 }
@@ -31,14 +30,10 @@ var ErrEphemeral = errors.New("is an ephemeral node, which a dump leaves out")
 // Dump writes the subtree at top as a JSON document. After an error the document is incomplete, and CheckDump
 // rejects it. A node that vanishes meanwhile is left out, and so is an unreadable one, with a warning.
 func (s Space) Dump(ctx context.Context, w io.Writer, top string, how DumpOptions) (Summary, error) {
-	d := &dumper{space: s, out: bufio.NewWriterSize(w, 64<<10), sum: newChecksum(), options: how}
+	d := &dumper{out: bufio.NewWriterSize(w, 64<<10), sum: newChecksum(), options: how}
 	d.summary = Summary{
 		Format: dumpFormat, Version: dumpVersion, Path: top,
 		Created: how.Now.UTC().Truncate(time.Millisecond),
-	}
-	var err error
-	if d.beginZxid, err = s.Sync(ctx, top); err != nil {
-		return d.summary, fmt.Errorf("sync: %w", err)
 	}
 	skip := s.IsServersNode
 	if top == ServersNode {
@@ -59,12 +54,10 @@ func (s Space) Dump(ctx context.Context, w io.Writer, top string, how DumpOption
 }
 
 type dumper struct {
-	space     Space
-	out       *bufio.Writer
-	sum       *checksum
-	options   DumpOptions
-	beginZxid client.Zxid
-	summary   Summary
+	out     *bufio.Writer
+	sum     *checksum
+	options DumpOptions
+	summary Summary
 }
 
 func (d *dumper) writeHead() error {
@@ -90,7 +83,7 @@ func (d *dumper) writeTail() error {
 func (d *dumper) writeOrSkipNode(n *Node) error {
 	s := &d.summary
 	r := Record{Path: n.Path, Data: n.Data, ACL: n.ACL}
-	if n.Err == nil && n.Stat.Owner != 0 {
+	if n.Err == nil && n.Stat.EphemeralOwner != 0 {
 		if !d.options.IncludeEphemerals {
 			if n.Depth == 0 {
 				return fmt.Errorf("%s %w", n.Path, ErrEphemeral)
@@ -99,11 +92,11 @@ func (d *dumper) writeOrSkipNode(n *Node) error {
 			return nil
 		}
 		s.Ephemerals++
-		r.Owner = n.Stat.Owner.String()
+		r.Owner = n.Stat.EphemeralOwner.String()
 	}
 	if n.Err != nil {
 		if n.Depth == 0 {
-			return &client.Error{Op: opNames.getData, Path: d.space.FullPath(n.Path), Err: n.Err}
+			return n.Err
 		}
 		s.Unread++
 		d.options.OnWarning(n.Path, reasonUnreadable)
@@ -117,7 +110,7 @@ func (d *dumper) writeOrSkipNode(n *Node) error {
 		s.Hidden++
 		d.options.OnWarning(n.Path, reasonHiddenDigests)
 	}
-	if max(n.Stat.Created, n.Stat.Changed, n.Stat.ChildrenChanged) > d.beginZxid {
+	if max(n.Stat.Czxid, n.Stat.Mzxid, n.Stat.Pzxid) > d.options.BeginZxid {
 		s.Newer++
 	}
 	if s.Count == 0 {

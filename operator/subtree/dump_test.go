@@ -87,7 +87,7 @@ func TestDump(t *testing.T) {
 // A dump says what is missing from it, and what changed meanwhile.
 func TestDumpWarns(t *testing.T) {
 	owner := newSpace(t)
-	owner.Client = openClient(t, client.Config{Auth: []client.Auth{{Scheme: "digest", Proof: []byte("owner:secret")}}})
+	owner.Space = nodes.New(openClient(t, client.Config{Auth: []client.Auth{{Scheme: "digest", Proof: []byte("owner:secret")}}}), owner.Root)
 	owner.create(t, "/app", "/app/a", "/app/b", "/app/b/c", "/app/d")
 	mine := client.ACL{Permissions: client.PermAll, Identity: client.Identity{Scheme: "auth"}}
 	for path, list := range map[string][]client.ACL{

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"rollcall/client"
 	"rollcall/operator/backup"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -26,7 +26,7 @@ type LoadOptions struct {
 	Mode        LoadMode
 	AllowEdited bool          // the content may differ from the checksum
 	DryRun      bool          // only report the changes
-	ACL         []client.ACL  // instead of the lists in the dump; nil: those
+	ACL         []jute.ACL    // instead of the lists in the dump; nil: those
 	OnBegin     func(Summary) // called before the first change
 	OnChange    func(Change)  // is called with each change, when it is made or would be
 }
@@ -133,7 +133,7 @@ func (l *loader) loadAll(read func(func(*Record) error) error) error {
 func (l *loader) checkTarget() error {
 	stat, err := l.space.Stat(l.ctx, l.into)
 	switch {
-	case errors.Is(err, client.ErrNoNode):
+	case errors.Is(err, jute.NoNode):
 		l.isNewTop = true
 	case err != nil:
 		return err
@@ -141,7 +141,7 @@ func (l *loader) checkTarget() error {
 		return fmt.Errorf("%s %w", l.into, ErrExists)
 	case l.options.Mode == FailIfExists:
 		return l.checkEmptyRoot()
-	case stat.Owner != 0:
+	case stat.EphemeralOwner != 0:
 		return fmt.Errorf("%s is an ephemeral node, which cannot have children", l.into)
 	}
 	if parent := parentOf(l.into); l.isNewTop && parent != "" {
@@ -233,7 +233,7 @@ func (p *subtreePicker) pickNode(n znode.ImageNode) error {
 		p.skippedTop = path
 		return nil
 	}
-	r := &Record{Path: path, Data: n.Data, ACL: ACLOf(n.ACL), Container: n.Container, TTL: n.TTLMs}
+	r := &Record{Path: path, Data: n.Data, ACL: n.ACL, Container: n.Container, TTL: n.TTLMs}
 	if n.OwnerSession != 0 {
 		r.Owner = n.OwnerSession.String()
 	}

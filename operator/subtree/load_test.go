@@ -162,7 +162,7 @@ func TestLoadMergeAndReplace(t *testing.T) {
 		if err := s.Client.Delete(t.Context(), s.FullPath("/app/c"), -1); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/a"), []client.ACL{{Permissions: client.PermAll, Identity: client.Identity{Scheme: "auth"}}, openACL[0]}[1:], -1); err != nil {
+		if _, err := s.Client.SetACL(t.Context(), s.FullPath("/app/a"), nil, -1); err != nil {
 			t.Fatal(err)
 		}
 		noWrite := []client.ACL{{Permissions: client.PermAll &^ client.PermWrite, Identity: client.Anyone}}

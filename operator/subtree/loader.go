@@ -6,11 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
-	"rollcall/client"
+	"rollcall/zk/jute"
 )
 
 const (
@@ -46,7 +45,7 @@ func (l *loader) queueRecord(r *Record) error {
 	}
 	size := nodeOverhead + len(own.Path) + len(own.Data)
 	for _, a := range own.ACL {
-		size += nodeOverhead + len(a.Identity.ID)
+		size += nodeOverhead + len(a.ID.ID)
 	}
 	if len(l.batch) == maxBatchNodes || len(l.batch) > 0 && l.batchBytes+size > maxBatchBytes {
 		if err := l.flushBatch(); err != nil {
@@ -71,10 +70,10 @@ func (l *loader) flushBatch() error {
 			l.countAndReport(steps)
 			clear(l.batch) // the data are not needed any more
 			l.batch, l.batchBytes = l.batch[:0], 0
-		case try == maxTries && errors.Is(err, client.ErrConnectionLost):
+		case try == maxTries && errors.Is(err, jute.ConnectionLoss):
 			return fmt.Errorf("the connection broke at each of %d tries; a request of %d bytes may be longer than the "+
 				"servers accept (jute.maxbuffer): %w", try, l.batchBytes, err)
-		case try == maxTries || !errors.Is(err, client.ErrConnectionLost) && !l.changedMeanwhile(unseen, err):
+		case try == maxTries || !errors.Is(err, jute.ConnectionLoss) && !l.changedMeanwhile(unseen, err):
 			return err
 		}
 		unseen = false
@@ -84,7 +83,7 @@ func (l *loader) flushBatch() error {
 
 // changedMeanwhile reports whether others changed the nodes after the comparison, so that another one helps.
 func (l *loader) changedMeanwhile(unseen bool, err error) bool {
-	return !unseen && (errors.Is(err, client.ErrNodeExists) || errors.Is(err, client.ErrNoNode))
+	return !unseen && (errors.Is(err, jute.NodeExists) || errors.Is(err, jute.NoNode))
 }
 
 type loadStep struct {
@@ -113,12 +112,12 @@ func (l *loader) planSteps(unseen bool) ([]loadStep, error) {
 func (l *loader) compareNode(ctx context.Context, s *loadStep) error {
 	data, stat, err := l.space.Get(ctx, s.record.Path)
 	switch {
-	case errors.Is(err, client.ErrNoNode):
+	case errors.Is(err, jute.NoNode):
 		s.createNode = true
 		return nil
 	case err != nil:
 		return err
-	case stat.Owner != 0:
+	case stat.EphemeralOwner != 0:
 		s.leaveAlone = true
 		return nil
 	}
@@ -127,7 +126,7 @@ func (l *loader) compareNode(ctx context.Context, s *loadStep) error {
 		return err
 	}
 	s.setData = !bytes.Equal(data, s.record.Data) || (data == nil) != (s.record.Data == nil)
-	s.setACL = !slices.Equal(list, s.record.ACL)
+	s.setACL = !jute.EqualACLs(list, s.record.ACL)
 	return nil
 }
 
@@ -148,7 +147,7 @@ func (l *loader) applySteps(steps []loadStep) error {
 	}
 	for _, s := range steps {
 		if s.setACL {
-			if _, err := l.space.SetACL(l.ctx, s.record.Path, s.record.ACL, client.AnyVersion); err != nil {
+			if _, err := l.space.SetACL(l.ctx, s.record.Path, s.record.ACL, AnyVersion); err != nil {
 				return err
 			}
 		}
@@ -222,7 +221,7 @@ var errStopped = errors.New("stopped")
 
 // ignoreMissingTop ignores NoNode in a dry run that would have created the top.
 func (l *loader) ignoreMissingTop(err error) error {
-	if l.options.DryRun && l.isNewTop && errors.Is(err, client.ErrNoNode) {
+	if l.options.DryRun && l.isNewTop && errors.Is(err, jute.NoNode) {
 		return nil
 	}
 	return err
@@ -231,14 +230,14 @@ func (l *loader) ignoreMissingTop(err error) error {
 // queueExtraDelete deletes a node and its subtree, except for ephemeral nodes.
 func (l *loader) queueExtraDelete(n *Node) error {
 	switch {
-	case n.Stat.Owner != 0:
+	case n.Stat.EphemeralOwner != 0:
 		l.extraRemover.countLeftAlone(n.Path)
 		return nil
 	case n.Err == nil && n.Stat.NumChildren == 0:
 		return l.extraRemover.queuePath(n.Path)
 	}
 	err := l.extraRemover.queueSubtree(n.Path)
-	if errors.Is(err, client.ErrNoNode) {
+	if errors.Is(err, jute.NoNode) {
 		return nil // others have deleted it
 	}
 	return err

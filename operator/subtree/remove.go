@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"rollcall/client"
+	"rollcall/zk/jute"
 )
 
 // maxDeletes bounds the deletes in flight. Servers process them in order, so children go first.
@@ -28,7 +28,7 @@ type RemoveResult struct {
 }
 
 // Remove deletes the subtree at top, children first. It can be repeated after an error. The error is
-// client.ErrNoNode if there is no top, client.ErrNoAuth if a node may not be read or deleted, or one of the client.
+// jute.NoNode if there is no top, jute.NoAuth if a node may not be read or deleted, or one of the NodeClient.
 func (s Space) Remove(ctx context.Context, top string, how RemoveOptions) (RemoveResult, error) {
 	r := &remover{space: s, ctx: ctx, options: how}
 	err := r.queueSubtree(top)
@@ -50,8 +50,8 @@ func (r *remover) queueSubtree(top string) error {
 		return nil
 	}
 	for n, err := range r.space.Walk(r.ctx, top, WalkOptions{}) {
-		if err == nil && n.Err != nil {
-			err = &client.Error{Op: opNames.getChildren, Path: r.space.FullPath(n.Path), Err: n.Err}
+		if err == nil {
+			err = n.Err
 		}
 		if err == nil {
 			err = leave(n.Path)
@@ -59,7 +59,7 @@ func (r *remover) queueSubtree(top string) error {
 		switch {
 		case err != nil:
 			return err
-		case r.options.KeepEphemerals && n.Stat.Owner != 0:
+		case r.options.KeepEphemerals && n.Stat.EphemeralOwner != 0:
 			r.countLeftAlone(n.Path)
 		default:
 			way = append(way, n.Path)
@@ -102,8 +102,8 @@ func (r *remover) flushDeletes() error {
 		case err == nil:
 			r.result.Nodes++
 			r.options.OnNode(paths[i], true)
-		case errors.Is(err, client.ErrNoNode):
-		case errors.Is(err, client.ErrNotEmpty):
+		case errors.Is(err, jute.NoNode):
+		case errors.Is(err, jute.NotEmpty):
 			r.countLeftAlone(paths[i])
 		default:
 			return err
@@ -121,7 +121,7 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 	}
 	for range maxTries {
 		err := s.withTimeout(ctx, func(ctx context.Context) error {
-			if err := s.nodeClient().AwaitConnected(ctx); err != nil {
+			if err := s.Nodes.AwaitConnected(ctx); err != nil {
 				return err
 			}
 			return s.sendDeletes(ctx, paths, left, errs)
@@ -131,7 +131,7 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 		}
 		var again []int
 		for _, i := range left {
-			if errors.Is(errs[i], client.ErrConnectionLost) || errors.Is(errs[i], client.ErrSuspended) {
+			if errors.Is(errs[i], jute.ConnectionLoss) {
 				again = append(again, i)
 			}
 		}
@@ -140,7 +140,7 @@ func (s Space) deleteAll(ctx context.Context, paths []string, errs []error) erro
 		}
 	}
 	return fmt.Errorf("delete %s: the connection broke at each of %d tries: %w", paths[left[0]], maxTries,
-		client.ErrConnectionLost)
+		errs[left[0]])
 }
 
 // sendDeletes pipelines the deletes at indexes, and sets errs when all replies have arrived.
@@ -149,7 +149,7 @@ func (s Space) sendDeletes(ctx context.Context, paths []string, indexes []int, e
 	var pending sync.WaitGroup
 	for _, i := range indexes {
 		pending.Add(1)
-		err := s.nodeClient().SendDelete(ctx, s.FullPath(paths[i]), func(err error) {
+		err := s.Nodes.SendDelete(ctx, s.FullPath(paths[i]), func(err error) {
 			answers[i] = err
 			pending.Done()
 		})

@@ -1,6 +1,7 @@
-// Package subtree works on whole subtrees of an ensemble, over ZooKeeper's protocol or inside a member:
+// Package subtree works on whole subtrees of an ensemble, over ZooKeeper's protocol or inside a member. It has nodes as the
+// protocol does, in the types of package jute:
 //
-//   - Space: a session and its root.
+//   - Space: the nodes below a root. A NodeClient reads and changes them.
 //   - Space.Walk: visits a subtree in order, with many requests in flight.
 //   - Space.Dump, CheckDump and Space.Load: a subtree as a JSON document, and back.
 //   - Space.SourceFromBackup and Space.LoadFrom: a subtree of a backup into an ensemble.
@@ -19,29 +20,17 @@ import (
 	"strings"
 	"time"
 
-	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
-// Space is a session whose paths are below Root, like a ZooKeeper client with a chroot. It is safe for
-// concurrent use.
+// Space is the nodes of an ensemble below Root, like a ZooKeeper client with a chroot. It is safe for concurrent use if
+// Nodes is.
 type Space struct {
-	Client *client.Client // it must fail while it is suspended; the Space waits
-	Nodes  NodeClient     // where the nodes are read and changed; nil: by Client
-	Root   string         // "": paths are as the servers have them
-	Watch  bool           // Stat, Get and Children set watches, whose events the Client's Config.OnEvent gets
-	// NoRetry makes a read fail with client.ErrConnectionLost when its connection breaks, and a request with
-	// client.ErrSuspended without a connection. Otherwise a read is sent again, and a request waits for a connection.
-	NoRetry bool
+	Nodes   NodeClient // reads and changes the nodes
+	Root    string     // "": paths are as the servers have them
+	NoRetry bool       // a read fails when its connection breaks; otherwise it is sent again
 	// OnWait, unless it is nil, is called when a request is sent, and over when its reply has arrived.
 	OnWait func() (over func())
-}
-
-func (s Space) nodeClient() NodeClient {
-	if s.Nodes != nil {
-		return s.Nodes
-	}
-	return sessionNodes{s.Client, s.Watch}
 }
 
 // FullPath adds Root to a path.
@@ -146,93 +135,83 @@ func (s Space) withTimeout(ctx context.Context, call func(context.Context) error
 	}
 	limited, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
-	err := s.callWhenConnected(limited, call)
+	err := call(limited)
 	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return ErrNoReply
 	}
 	return err
 }
 
-// callWhenConnected calls a function that sends a request. While there is no connection it waits for one, unless
-// NoRetry is set.
-func (s Space) callWhenConnected(ctx context.Context, call func(context.Context) error) error {
-	for {
-		err := call(ctx)
-		failed, ok := errors.AsType[*client.Error](err)
-		if !ok || s.NoRetry || !errors.Is(err, client.ErrSuspended) {
-			return err
-		}
-		if err := s.nodeClient().AwaitConnected(ctx); err != nil {
-			return &client.Error{Op: failed.Op, Path: failed.Path, Err: err}
-		}
-	}
-}
-
-// retryBroken repeats call while the connection breaks, at most maxTries times. The request must be
-// idempotent.
-func (s Space) retryBroken(ctx context.Context, call func(context.Context) error) error {
+// SendIdempotent calls a function that sends an idempotent request. Unless NoRetry is set, it calls it again while the
+// connection breaks, at most maxTries times.
+func (s Space) SendIdempotent(ctx context.Context, call func(context.Context) error) error {
 	var err error
 	for range maxTries {
-		if err = s.withTimeout(ctx, call); s.NoRetry || !errors.Is(err, client.ErrConnectionLost) {
+		if err = s.withTimeout(ctx, call); s.NoRetry || !errors.Is(err, jute.ConnectionLoss) {
 			return err
 		}
 	}
 	return fmt.Errorf("the connection broke at each of %d tries: %w", maxTries, err)
 }
 
-// Stat returns the Stat of a node, or client.ErrNoNode. Like the other reads of a Space, it retries if the
+// Stat returns the Stat of a node, or jute.NoNode. Like the other reads of a Space, it retries if the
 // connection breaks.
-func (s Space) Stat(ctx context.Context, path string) (stat client.Stat, err error) {
-	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		stat, err = s.nodeClient().Stat(ctx, s.FullPath(path))
+func (s Space) Stat(ctx context.Context, path string) (stat jute.Stat, err error) {
+	err = s.SendIdempotent(ctx, func(ctx context.Context) error {
+		stat, err = s.Nodes.Stat(ctx, s.FullPath(path))
 		return err
 	})
 	return stat, err
 }
 
 // Get returns the data of a node, nil if they are null, and its Stat.
-func (s Space) Get(ctx context.Context, path string) (data []byte, stat client.Stat, err error) {
-	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		data, stat, err = s.nodeClient().Get(ctx, s.FullPath(path))
+func (s Space) Get(ctx context.Context, path string) (data []byte, stat jute.Stat, err error) {
+	err = s.SendIdempotent(ctx, func(ctx context.Context) error {
+		data, stat, err = s.Nodes.Get(ctx, s.FullPath(path))
 		return err
 	})
 	return data, stat, err
 }
 
 // ACL returns the access control list of a node.
-func (s Space) ACL(ctx context.Context, path string) ([]client.ACL, error) {
+func (s Space) ACL(ctx context.Context, path string) ([]jute.ACL, error) {
 	acl, _, err := s.ACLAndStat(ctx, path)
 	return acl, err
 }
 
 // ACLAndStat returns the access control list of a node and its Stat.
-func (s Space) ACLAndStat(ctx context.Context, path string) (acl []client.ACL, stat client.Stat, err error) {
-	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		acl, stat, err = s.nodeClient().ACL(ctx, s.FullPath(path))
+func (s Space) ACLAndStat(ctx context.Context, path string) (acl []jute.ACL, stat jute.Stat, err error) {
+	err = s.SendIdempotent(ctx, func(ctx context.Context) error {
+		acl, stat, err = s.Nodes.ACL(ctx, s.FullPath(path))
 		return err
 	})
 	return acl, stat, err
 }
 
 // Children returns the names of a node's children, unsorted, and its Stat.
-func (s Space) Children(ctx context.Context, path string) (names []string, stat client.Stat, err error) {
-	err = s.retryBroken(ctx, func(ctx context.Context) error {
-		names, stat, err = s.nodeClient().Children(ctx, s.FullPath(path))
+func (s Space) Children(ctx context.Context, path string) (names []string, stat jute.Stat, err error) {
+	err = s.SendIdempotent(ctx, func(ctx context.Context) error {
+		names, stat, err = s.Nodes.Children(ctx, s.FullPath(path))
 		return err
 	})
 	return names, stat, err
 }
 
-// Sync waits until the server has applied everything written before the call, and returns the zxid of that.
-func (s Space) Sync(ctx context.Context, path string) (client.Zxid, error) {
-	err := s.retryBroken(ctx, s.Client.Sync)
-	if failed, ok := errors.AsType[*client.Error](err); ok {
-		failed.Path = s.FullPath(path)
-	}
-	return s.Client.LastZxid(), err
-}
-
 // SendOnce calls a function that sends a change, once. Its error wraps ErrNoReply if no server has replied.
 func (s Space) SendOnce(ctx context.Context, change func(context.Context) error) error {
 	return s.withTimeout(ctx, change)
+}
+
+// SetACL sets the access control list of a node. version is that of the list, or -1 for any.
+func (s Space) SetACL(ctx context.Context, path string, acl []jute.ACL, version int32) (stat jute.Stat, err error) {
+	err = s.SendOnce(ctx, func(ctx context.Context) error {
+		stat, err = s.Nodes.SetACL(ctx, s.FullPath(path), acl, version)
+		return err
+	})
+	return stat, err
+}
+
+// writeAll makes all writes or none.
+func (s Space) writeAll(ctx context.Context, writes []NodeWrite) error {
+	return s.SendOnce(ctx, func(ctx context.Context) error { return s.Nodes.Write(ctx, writes) })
 }

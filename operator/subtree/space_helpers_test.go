@@ -18,6 +18,7 @@ import (
 	"rollcall/integration/alone"
 	"rollcall/member"
 	"rollcall/operator/subtree"
+	"rollcall/zk/jute"
 )
 
 // addr is where the member that all tests share takes clients. Each test works below a node of its own.
@@ -44,7 +45,7 @@ func openClient(t *testing.T, cfg client.Config) *client.Client {
 var spaceCount atomic.Int64
 
 // openACL is the list of a node that everyone may do everything with.
-var openACL = []client.ACL{{Permissions: client.PermAll, Identity: client.Anyone}}
+var openACL = jute.OpenACL
 
 // testSpace is a space, with what tests do in it.
 type testSpace struct{ nodes.Space }
@@ -85,10 +86,10 @@ func (s testSpace) tree(t *testing.T, top string) (lines []string) {
 		if n.Data != nil {
 			line += fmt.Sprintf(" %q", n.Data)
 		}
-		if !slices.Equal(n.ACL, openACL) {
+		if !jute.EqualACLs(n.ACL, openACL) {
 			line += " " + strings.Join(subtree.FormatACL(n.ACL), ",")
 		}
-		if n.Stat.Owner != 0 {
+		if n.Stat.EphemeralOwner != 0 {
 			line += " *"
 		}
 		lines = append(lines, line)

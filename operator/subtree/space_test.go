@@ -54,12 +54,12 @@ func TestPatience(t *testing.T) {
 		if err := (Space{}).SendOnce(t.Context(), silent); !errors.Is(err, ErrNoReply) || time.Since(began) != requestTimeout {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		if err := (Space{}).retryBroken(t.Context(), silent); !errors.Is(err, ErrNoReply) || time.Since(began) != 2*requestTimeout {
+		if err := (Space{}).SendIdempotent(t.Context(), silent); !errors.Is(err, ErrNoReply) || time.Since(began) != 2*requestTimeout {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := (Space{}).retryBroken(ctx, silent); !errors.Is(err, context.Canceled) {
+		if err := (Space{}).SendIdempotent(ctx, silent); !errors.Is(err, context.Canceled) {
 			t.Errorf("the caller gave up: %v", err)
 		}
 	})

@@ -22,7 +22,7 @@ func NewUsageSum(each func(u Usage, depth int)) *UsageSum { return &UsageSum{onU
 func (s *UsageSum) Add(n *Node) {
 	s.closeBelow(n.Depth)
 	u := Usage{Path: n.Path, Nodes: 1, Bytes: int64(n.Stat.DataLength)}
-	if n.Stat.Owner != 0 {
+	if n.Stat.EphemeralOwner != 0 {
 		u.Ephemerals = 1
 	}
 	if n.Err != nil {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"rollcall/client"
+	"rollcall/zk/jute"
 )
 
 const (
@@ -25,10 +25,10 @@ type Node struct {
 	Path        string // in the space
 	Depth       int    // below the top of the walk, which has 0
 	IsLastChild bool   // no child of the same parent comes after it
-	Stat        client.Stat
-	Data        []byte       // if the walk reads data
-	ACL         []client.ACL // if the walk reads lists
-	// Err is client.ErrNoAuth if the node is unreadable. Then its other fields are unset, and its subtree is not
+	Stat        jute.Stat
+	Data        []byte     // if the walk reads data
+	ACL         []jute.ACL // if the walk reads lists
+	// Err wraps jute.NoAuth if the node is unreadable. Then its other fields are unset, and its subtree is not
 	// visited.
 	Err error
 }
@@ -52,7 +52,7 @@ func (s Space) IsServersNode(path string) bool { return s.Root == "" && path == 
 // Walk visits the subtree at top: parents before children, and children by the bytes of their names. A node
 // that vanishes meanwhile is left out. Reads are retried on a broken connection.
 //
-// If the walk fails, the last pair has the error: ctx's, client.ErrNoNode if there is no top, or the client's. All
+// If the walk fails, the last pair has the error: ctx's, jute.NoNode if there is no top, or the NodeClient's. All
 // requests have ended when Walk returns.
 func (s Space) Walk(ctx context.Context, top string, how WalkOptions) iter.Seq2[*Node, error] {
 	return func(yield func(*Node, error) bool) {
@@ -121,7 +121,7 @@ func (w *walker) visitNode(s *pendingNode) bool {
 	<-s.fetched
 	w.heldBytes.Add(-int64(len(s.node.Data)))
 	switch {
-	case s.node.Depth > 0 && errors.Is(s.err, client.ErrNoNode):
+	case s.node.Depth > 0 && errors.Is(s.err, jute.NoNode):
 		return true
 	case s.err != nil:
 		w.yield(nil, s.err)
@@ -207,8 +207,8 @@ func (w *walker) fetchNode(s *pendingNode) {
 	default:
 		s.unopenedNames, s.node.Stat, s.err = w.space.Children(w.ctx, s.node.Path)
 	}
-	if errors.Is(s.err, client.ErrNoAuth) {
-		s.node.Err, s.err = client.ErrNoAuth, nil
+	if errors.Is(s.err, jute.NoAuth) {
+		s.node.Err, s.err = s.err, nil
 		s.node.Data, s.unopenedNames = nil, nil
 	}
 	if w.options.Skip != nil {

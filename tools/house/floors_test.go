@@ -87,6 +87,34 @@ func TestFloors(t *testing.T) {
 	})
 }
 
+// A member has nothing of the users' client: neither package member nor a package that it needs imports module client.
+func TestMemberHasNoClient(t *testing.T) {
+	t.Chdir("../..")
+	imports := map[string][]string{} // by package, except for tests
+	goFiles(t, func(path string, file *ast.File) {
+		for _, spec := range file.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			if name, own := strings.CutPrefix(imported, "rollcall/"); own && !strings.HasSuffix(path, "_test.go") {
+				imports[filepath.Dir(path)] = append(imports[filepath.Dir(path)], name)
+			}
+		}
+	})
+	needed, seen := []string{"member"}, map[string]bool{"member": true}
+	for i := 0; i < len(needed); i++ {
+		for _, name := range imports[needed[i]] {
+			if room(name) == "client" {
+				t.Errorf("package %s, which a member needs, imports %s", needed[i], name)
+			}
+			if !seen[name] {
+				needed, seen[name] = append(needed, name), true
+			}
+		}
+	}
+	if !seen["operator/subtree"] || !seen["zk/jute"] {
+		t.Errorf("a member needs only %q; the test no longer finds its packages", needed)
+	}
+}
+
 // At most 21 directories at the root have Go code, so a newcomer sees all of them at once.
 func TestFewRooms(t *testing.T) {
 	t.Chdir("../..")
