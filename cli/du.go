@@ -46,7 +46,7 @@ func newDu(w IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		seen := &unreadNodes{streams: n.IOStreams, space: s}
+		seen := &unreadNodes{streams: n.IOStreams}
 		all, err := order.sortRows(n.usageRows(ctx, s, pathOr(args, "/"), depth, seen), limit)
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func newTree(w IOStreams) *cobra.Command {
 			"reads the nodes one after another, so nodes that change meanwhile may be drawn " +
 			"as they were or as they are. -o json and yaml print a row for each node.",
 	}, false, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
-		seen := &unreadNodes{streams: n.IOStreams, space: s}
+		seen := &unreadNodes{streams: n.IOStreams}
 		rows := readableRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}),
 			func(node *subtree.Node) (treeRow, bool) {
 				stat := toAPIStat(node.Stat)

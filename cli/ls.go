@@ -28,7 +28,7 @@ func newLs(w IOStreams) *cobra.Command {
 		if n.format == "table" && !long {
 			return n.printNames(ctx, s, top)
 		}
-		listed := &unreadNodes{streams: n.IOStreams, space: s}
+		listed := &unreadNodes{streams: n.IOStreams}
 		err := PrintRows(n.Output, lsColumns(n.IOStreams),
 			readableRows(listed, s.Walk(ctx, top, subtree.WalkOptions{MaxDepth: 1}), func(node *subtree.Node) (lsRow, bool) {
 				return lsRow{Name: baseName(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1
@@ -79,7 +79,6 @@ func lsColumns(w IOStreams) []Column[lsRow] {
 // unreadNodes collects the nodes of a walk that the user may not read.
 type unreadNodes struct {
 	streams    IOStreams
-	space      nodes.Space
 	count      int
 	firstPaths []string // of their paths
 }

@@ -53,10 +53,7 @@ func (r *removeCommand) run(ctx context.Context, s nodes.Space, args []string) e
 	path := args[0]
 	switch {
 	case !r.recursive:
-		if err := s.SendOnce(ctx, func(ctx context.Context) error {
-			return s.Client.Delete(ctx, s.FullPath(path),
-				r.version)
-		}); err != nil {
+		if err := s.Delete(ctx, path, r.version); err != nil {
 			return err
 		}
 		return PrintText(r.Output, "", removedRow{path, 1})
@@ -121,7 +118,7 @@ func formatNodesWere(n int) string { return formatCount(n, "node was", "nodes we
 
 // confirmRemoval counts the nodes, and returns an error unless the user confirms.
 func (r *removeCommand) confirmRemoval(ctx context.Context, s nodes.Space, path string) error {
-	total, err := r.sumUsage(ctx, s, path, &unreadNodes{streams: r.IOStreams, space: s}, func(subtree.Usage, int) {})
+	total, err := r.sumUsage(ctx, s, path, &unreadNodes{streams: r.IOStreams}, func(subtree.Usage, int) {})
 	if err != nil {
 		return err
 	}
