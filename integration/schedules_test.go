@@ -170,7 +170,7 @@ func (s *totals) floors(t *testing.T, n uint64) {
 		{"writes acknowledged", s.acknowledged.Load(), 140_000, 1},
 		{"stamps judged", s.stamps.Load(), 144_000, 1},
 		{"nodes with a TTL removed", s.reaped.Load(), 14_000, 3},
-		{"nodes with a TTL held by a wrong clock", s.held.Load(), 350, 30}, // 11 to 82 in 200 schedules
+		{"nodes with a TTL held by a wrong clock", s.held.Load(), 350, 60}, // 0 to 93 in 100 schedules
 		{"ends of members by full disks", s.full.Load(), 800, 3},
 		{"ends of members by failed reads of their logs", s.rotten.Load(), 92, 3},
 		{"ends of members by failed reads of snapshots", s.unread.Load(), 106, 3},
