@@ -56,6 +56,9 @@ func ParseSequence[T ~string | ~[]byte](digits T) (number int64, ok bool) {
 		}
 		sum = 10*sum + uint64(digit)
 	}
+	if isLong && sum < longSequenceOffset+firstLongSequence {
+		return 0, false
+	}
 	return int64(sum), sum <= math.MaxInt64
 }
 
