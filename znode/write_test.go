@@ -469,6 +469,27 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// A count stays at the highest number that a name can have, so that snapshots of it can be read.
+func TestLongNamesEnd(t *testing.T) {
+	w := newWorld(t)
+	k := w.connect()
+	k.must(k.create("/q", 0))
+	w.rule(Rules{LongNames: true})
+	w.setCreated("/q", jute.MaxSequence-1)
+	for _, want := range []string{"/q/n-9223372036854775806", "/q/n-9223372036854775807", ""} {
+		if r := k.create("/q/n-", jute.PersistentSequential); r.Path != want || want == "" && r.Code != jute.NodeExists {
+			t.Errorf("created %q, %v, want %q", r.Path, r.Code, want)
+		}
+	}
+	k.must(k.create("/q/other", 0))
+	if got := w.s().nodeAt("/q").numCreated(); got != jute.MaxSequence {
+		t.Errorf("the count is %d", got)
+	}
+	if diff := Diff(w.s(), restored(t, encode(t, w.s().Snapshot()))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // MostCreated is the parent with the most creates, after a restore, too. After that parent was deleted or has passed the
 // last number of ZooKeeper, it is another one, also one whose creates are refused.
 func TestMostCreated(t *testing.T) {
