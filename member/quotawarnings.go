@@ -43,9 +43,12 @@ func (w *quotaWarnings) reportOveruse(q znode.ExceededQuota) {
 func (w *quotaWarnings) resetReported() { w.sharesReached, w.namesReached, w.namesEnded = 0, 0, false }
 
 // reportNames reports that a parent has used up a share of the numbers of its sequential names, and when it has used up
-// all. With longNames, the numbers go on, and the reports end with the last share.
+// all. With longNames, the numbers go on, and nothing is reported.
 func (w *quotaWarnings) reportNames(parent znode.ChildCount, longNames bool) {
-	ended := parent.Created == znode.MaxCreated && !longNames
+	if longNames {
+		return
+	}
+	ended := parent.Created == znode.MaxCreated
 	reached := sharesReached(w.namesReached, parent.Created, znode.MaxCreated)
 	switch {
 	case ended && !w.namesEnded:

@@ -53,7 +53,7 @@ func (s source) Stats() admin.Stats {
 	tree.RLock()
 	defer tree.RUnlock()
 	figures.Zxid, figures.Nodes, figures.DataSize = tree.Zxid(), tree.NodeCount(), tree.DataSize()
-	figures.MostCreated = tree.MostCreated().Created
+	figures.MostCreated, figures.LongNames = tree.MostCreated().Created, tree.Term().LongNames
 	figures.DataQuota, figures.DataUsed = int64(tree.Term().DataQuota), tree.DataUsed()
 	figures.Ephemerals, figures.Sessions = tree.EphemeralCount(), tree.SessionCount()
 	figures.Watches, figures.DataWatches = tree.Watches().WatchCount(), tree.Watches().DataWatchCount()

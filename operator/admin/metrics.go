@@ -100,6 +100,10 @@ var monitorMetrics = []metric{
 		readValue: func(s *Stats) float64 { return float64(s.MostCreated) },
 	},
 	{
+		name: "long_sequential_names", help: "1: longSequentialNames holds in this term; not in ZooKeeper",
+		readValue: func(s *Stats) float64 { return boolValue(s.LongNames) },
+	},
+	{
 		name: "open_file_descriptor_count", help: "of this process, where the system reports it",
 		readValue: func(s *Stats) float64 { return float64(s.OpenFiles) },
 	},

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +23,9 @@ func TestEveryMetricShowsItsField(t *testing.T) {
 			if reflect.ValueOf(m.readValue).Pointer() == reflect.ValueOf(alwaysZero).Pointer() {
 				return
 			}
+			if value == "1" {
+				return // TestMetricsOfSwitches
+			}
 			if value == "0" || value == "0.0" {
 				t.Errorf("%s shows no field", name)
 			}
@@ -30,6 +34,43 @@ func TestEveryMetricShowsItsField(t *testing.T) {
 			}
 			shown[value] = name
 		})
+	}
+}
+
+// Each metric that is 0 or 1 shows a field of its own.
+func TestMetricsOfSwitches(t *testing.T) {
+	ones := func(s *Stats) (names []string) {
+		for i := range monitorMetrics {
+			monitorMetrics[i].eachLine(s, func(name, value string) {
+				if value == "1" {
+					names = append(names, name)
+				}
+			})
+		}
+		return names
+	}
+	var s Stats
+	next := int64(1001)
+	fields := reflect.ValueOf(&s).Elem()
+	fill(fields, &next)
+	s.Role = "leader"
+	all := ones(&s)
+	var shown []string
+	for _, f := range fields.Fields() {
+		if f.Kind() != reflect.Bool {
+			continue
+		}
+		f.SetBool(false)
+		off := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(ones(&s), name) })
+		if len(off) > 1 {
+			t.Errorf("these show one field: %q", off)
+		}
+		shown = append(shown, off...)
+		f.SetBool(true)
+	}
+	slices.Sort(shown)
+	if slices.Sort(all); !slices.Equal(shown, all) || len(all) < 2 {
+		t.Errorf("%q show a field, want %q", shown, all)
 	}
 }
 

@@ -83,6 +83,7 @@ type Stats struct {
 	DataQuota                    int64 // bytes that they may have in this term; 0: there is no limit
 	DataUsed                     int64 // bytes that count against the quota
 	MostCreated                  int64 // children ever created in one parent, as znode.State.MostCreated counts them
+	LongNames                    bool  // the numbers of sequential names go on after 2147483647 in this term
 	Sessions                     int   // of the ensemble
 	Watches                      int   // of this member's connections
 	WatchedPaths                 int   // these three without watches on children alone
