@@ -66,7 +66,7 @@ type Mode struct {
 }
 
 // These are the kinds of nodes. Everyone has every permission on them: see WithACL. A sequential node's name gets a
-// number of ten digits, which is greater than those of all nodes that the parent had before.
+// number of ten digits, or 19 after 8,999,999,999, which is greater than those of all nodes that the parent had before.
 var (
 	Persistent           = Mode{mode: jute.Persistent}
 	PersistentSequential = Mode{mode: jute.PersistentSequential}

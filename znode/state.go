@@ -42,7 +42,7 @@ import (
 )
 
 // FormatLevel is the highest Entry.format that this version can apply. ApplyEntry rejects higher ones. A
-// change of what an entry does to the state raises it. Entries of earlier formats are then applied by the
+// change of what an entry does to the state raises it, from 0.1.0 on. Entries of earlier formats are then applied by the
 // rules of their own format, so that an old log gives the same state.
 const FormatLevel = 1
 

@@ -163,7 +163,7 @@ func exportText(e cli.ExportResult) string {
 		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countNoun(e.OrphanNodes, "node"))
 	}
 	if e.UsedUpParents > 0 {
-		fmt.Fprintf(&b, "%s (the first is %s): the numbers of ZooKeeper end at %d. It gives that one again there, or fails. "+
+		fmt.Fprintf(&b, "%s (the first is %s): the numbers of ZooKeeper end at %d. ZooKeeper gives that number again, or the create fails. "+
 			"Let clients use other parents.\n", countNoun(e.UsedUpParents, "parent with longer sequential names"),
 			screentext.Escape(e.UsedUpParent), jute.MaxZooKeeperSequence)
 	}

@@ -432,7 +432,7 @@ No leader had confirmed the backup: the last writes may be missing.
 1 session opened in Rollcall, and 2 ephemeral nodes of theirs, will end: their clients get new sessions.
 2 nodes with a time to live: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.
 1 node of sessions that have ended were left out.
-2 parents with longer sequential names (the first is /q): the numbers of ZooKeeper end at 2147483647. It gives that one again there, or fails. Let clients use other parents.
+2 parents with longer sequential names (the first is /q): the numbers of ZooKeeper end at 2147483647. ZooKeeper gives that number again, or the create fails. Let clients use other parents.
 Copy the directory to each server's dataDir, add the server's myid, and start ZooKeeper.
 `
 	if got != want {

@@ -472,7 +472,7 @@ type NodeCreate struct {
 	Path       string `json:"path"`       // of the node
 	Data       []byte `json:"data"`       // base64; left out: none
 	ACL        []ACL  `json:"acl"`        // left out: everyone may do everything
-	Sequential bool   `json:"sequential"` // the path gets a number of ten digits at its end; left out: it does not
+	Sequential bool   `json:"sequential"` // the path gets a number at its end, of ten digits or 19; left out: it does not
 }
 
 // NodeSet is new data for a node.

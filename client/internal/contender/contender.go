@@ -16,10 +16,11 @@
 // # Order
 //
 // Contenders are ordered by the sequence number at the end of their names. Other libraries compare the number's text,
-// which is the same order up to 2^31 - 1. After that number, ZooKeeper's servers assign it again or assign negative
-// ones, which sort before all others. Contenders reject such a parent: see ErrNumbersUsedUp. Servers with
-// longSequentialNames assign higher numbers, in the same order as numbers and as text. The parent is a container. The
-// servers delete it some time after its last contender has left, and the numbers begin at 0 again.
+// which is the same order up to 2^31 - 1. From then on, ZooKeeper's servers assign that number again, or reject the create
+// with -110 (node exists). Contenders reject such a parent, and one with the negative numbers that ZooKeeper's manual
+// describes: see ErrNumbersUsedUp. Servers with longSequentialNames assign higher numbers, in the same order as numbers and
+// as text. The parent is a container. The servers delete it some time after its last contender has left, and the numbers
+// begin at 0 again.
 //
 // # Background work
 //
