@@ -19,6 +19,7 @@ import (
 var outsideRunbooks = map[string]string{
 	"export ROLLCALL_ADMIN=http://127.0.0.1:8080": "the test names the members that run",
 	"rollcall: health: 127.0.0.1:2181: not serving: no leader is known: this member waits for all members, which must reply that they have no data before a new ensemble begins; missing: member 3 (10.0.0.3:3888): ...": "quorum.TestWhoBegins has what is waited for",
+	"$ rollcall slow": "the output of a leader that was stopped; operator/view.TestStageText has its words",
 }
 
 // The commands of docs/runbooks.md bring an ensemble back that has lost a machine, a majority, the room on a
