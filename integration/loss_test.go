@@ -13,10 +13,10 @@ import (
 
 const (
 	// losses is how many runs lose packets. ROLLCALL_SCHEDULES sets another number.
-	losses = 3
-	// mostExpired is the number of sessions, of 50 in each run, that may expire in a run on average. Elections and clients
-	// follow chance, too: of 60 runs, one lost 2 sessions. With one connection to each member, a run lost 5 to 13 on average.
-	mostExpired = 2
+	losses = 8
+	// losing is the share of runs in which sessions may expire: three of eight. Elections and clients follow chance, too, and the
+	// sessions of a member expire together: some did in about one of 40 runs, and with one connection to each member in six of ten.
+	losing = 3. / 8
 )
 
 // The connections on which members ping and forward writes lose 30 % of their packets, and those of the log lose none, so there is
@@ -25,16 +25,18 @@ const (
 // replaced when it was silent for a tick, sessions expired in six of ten runs.
 func TestSessionsWhilePacketsAreLost(t *testing.T) {
 	t.Parallel()
-	expired, seeds := 0, seedsToRun(t, losses)
+	lost, seeds := 0, seedsToRun(t, losses)
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				expired += loseForAMinute(t, simulated.Loss{Share: 0.3, Seed: seed, Steady: 6, Port: ":2888"})
+				if loseForAMinute(t, simulated.Loss{Share: 0.3, Seed: seed, Steady: 6, Port: ":2888"}) > 0 {
+					lost++
+				}
 			})
 		})
 	}
-	if most := mostExpired * len(seeds); expired > most {
-		t.Errorf("%d sessions expired in %d runs, want %d at most", expired, len(seeds), most)
+	if most := int(losing * float64(len(seeds))); lost > most {
+		t.Errorf("sessions expired in %d of %d runs, want %d at most", lost, len(seeds), most)
 	}
 }
 
