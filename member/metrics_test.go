@@ -40,7 +40,7 @@ func TestEveryMetricLeavesZero(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Write: diskTime, Adjust: func(cfg *member.Config) {
 			cfg.SnapCount, cfg.Limits.MaxClientConns = 20, -1
 			cfg.Limits.MaxConns, cfg.Limits.Budget = mostConns, 4<<20
-			cfg.Rules.DataQuota = 1 << 40
+			cfg.Rules.DataQuota, cfg.Rules.LongNames = 1<<40, true
 			cfg.Limits.Throttle = admission.Throttle{Tokens: 2 * mostConns, FillTime: time.Hour, Freeze: time.Millisecond}
 		}})
 		w := &watched{Ensemble: e, t: t, leader: e.Ready(), left: map[string]bool{}}
