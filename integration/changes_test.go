@@ -28,7 +28,8 @@ const (
 // sizes are the numbers of members with which schedules begin, as often as they are here.
 var sizes = []int{1, 2, 3, 3, 3, 3, 3, 5}
 
-// knownSeeds were found when members waited for ever, when an acknowledged write was lost, or when a leader alone resumed its term. They are played in each run.
+// knownSeeds were found when members waited for ever, when an acknowledged write was lost, or when a leader alone resumed its
+// term. They are played in each run.
 var knownSeeds = []uint64{502802, 504462, 504345, 2202423, 2200861, 2200127, 300669}
 
 // changingTotals counts what happened in all schedules.

@@ -85,9 +85,9 @@ func (t *Transfer) ToAny(ctx context.Context) error {
 	}
 }
 
-// pauseAfter returns how long this member takes entries before the next try, after one that took so long and in vain. A member that rejected
-// leadership, before or now, is tried half as often each time. A rejection can also be a lost connection, of which this member learns late: the
-// pause is at least as long as the try.
+// pauseAfter returns how long this member takes entries before the next try, after one that took so long and in vain. A
+// member that rejected leadership, before or now, is tried half as often each time. A rejection can also be a lost
+// connection, of which this member learns late: the pause is at least as long as the try.
 func (t *Transfer) pauseAfter(took time.Duration, triedBefore int, rejected bool) time.Duration {
 	longest := transferTimeout * t.electionTimeout
 	if !rejected {
