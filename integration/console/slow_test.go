@@ -122,7 +122,10 @@ func TestSlowRequests(t *testing.T) {
 	p.shows("#slow tbody tr:first-child", "150 ms: the client did not take the reply")
 	p.click("#slow .pager button", "Next")
 	p.shows("#slow .pager", "slow requests 101 to 150, the last")
-	for _, address := range []string{"fd00::7", "[fd00::7]:4000"} {
+	for _, address := range []string{"fd00::7", "[fd00::7]", "[fd00::7]:4000"} {
+		p.fill("#slow-about", f.sessions[2].id)
+		p.press(kb.Enter)
+		p.shows("#slow .pager", "slow requests 1 to 100")
 		p.fill("#slow-about", address)
 		p.press(kb.Enter)
 		p.shows("#slow .pager", "slow requests 1 to 1, the last")

@@ -25,9 +25,9 @@ export function getJSON(path, parameters = {}, signal = undefined, proof = undef
   return requestJSON(query.size > 0 ? `${path}?${query}` : path, { signal, proof });
 }
 
-// clientParameters returns the parameter that selects the rows of a session or of an address.
+// clientParameters returns the parameter that selects the rows of a session or of an address. An IPv6 address may be in brackets.
 export function clientParameters(text) {
-  return /^0x/i.test(text) ? { session: text.toLowerCase() } : { address: text };
+  return /^0x/i.test(text) ? { session: text.toLowerCase() } : { address: text.replace(/^\[([^\]]*)\]$/, '$1') };
 }
 
 export function postJSON(path, body) {
