@@ -13,15 +13,17 @@ import (
 	"rollcall/rollcalltest"
 )
 
-// pipeline sends four creates at once, of /0 to /3, and returns the outcomes in their order.
-func (c *client) pipeline() (outcomes []error) {
+// pipeline sends four creates, of /0 to /3, and returns the outcomes in their order. The server replies to none before all are sent.
+func (c *client) pipeline(to *rollcalltest.Server) (outcomes []error) {
 	c.t.Helper()
+	must(c.t, to.Pause())
 	ends := make(chan error, 4)
 	for i := range 4 {
 		path := fmt.Sprintf("/%d", i)
 		must(c.t, c.Pipeline().Create(c.t.Context(), path, nil, rollcall.Ephemeral,
 			func(_ string, _ rollcall.Stat, err error) { ends <- err }))
 	}
+	must(c.t, to.Resume())
 	for range 4 {
 		outcomes = append(outcomes, <-ends)
 	}
@@ -34,7 +36,7 @@ func TestLoseReply(t *testing.T) {
 	inBubble(t, 1, rollcalltest.Config{}, func(t *testing.T, e *rollcalltest.Ensemble) {
 		c := connect(t, e)
 		must(t, e.LoseReply(0, 2))
-		for i, err := range c.pipeline() {
+		for i, err := range c.pipeline(e.Servers[0]) {
 			if i < 1 && err != nil || i >= 1 && !errors.Is(err, rollcall.ErrConnectionLost) {
 				t.Errorf("create %d: %v", i, err)
 			}
@@ -44,6 +46,7 @@ func TestLoseReply(t *testing.T) {
 				t.Errorf("%s exists: %t", path, i >= 2)
 			}
 		}
+		synctest.Wait() // states are reported beside the replies
 		if n := c.connects(); n != 2 {
 			t.Errorf("the session was connected %d times, want 2", n)
 		}
@@ -59,7 +62,7 @@ func TestLoseRequest(t *testing.T) {
 		c := connect(t, e)
 		e.OnRequest(pass)
 		must(t, e.LoseRequest(0, 3))
-		for i, err := range c.pipeline() {
+		for i, err := range c.pipeline(e.Servers[0]) {
 			if i < 2 && err != nil || i >= 2 && !errors.Is(err, rollcall.ErrConnectionLost) {
 				t.Errorf("create %d: %v", i, err)
 			}
