@@ -267,7 +267,7 @@ func TestTestingModule(t *testing.T) {
 	block = strings.TrimSuffix(block, tidy) + "cp ../rollcall/go.sum ."
 	// To list the packages takes a second, and to build them a minute.
 	out := output(t, app, "sh", "-ec", "go mod init example.com/app\n"+block+"\ngo list -test -deps .")
-	for _, want := range []string{"example.com/app.test", "rollcall/rollcalltest", "rollcall/client"} {
+	for _, want := range []string{"example.com/app.test", "rollcall/rollcalltest", "rollcall/zk/jute"} {
 		if !strings.Contains(out, "\n"+want+"\n") {
 			t.Errorf("the module's test has no package %s:\n%s", want, out)
 		}
