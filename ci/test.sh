@@ -64,9 +64,9 @@ module() { cd "$1" && CGO_ENABLED=0 gotest -trimpath ./...; } # the flags of ci/
 systems() { go run ./ci/typecheck cmd/rollcall linux/arm64 darwin/arm64 freebsd/amd64 && go run ./ci/typecheck lab/bench/floor darwin/arm64; }
 case ${1:-short} in
   short)
-    part unit gotest -short $(units) $small ./integration/cases $recipes # one run: two at once would compile most packages twice
+    part unit gotest -short -p 3 $recipes ./integration/cases $small $(units) # one run, so that each package is compiled once; many tests wait
     beside beside-short
-    part processes gotest -short -p 1 -run '^Test(Kazoo|GoSession|Kills)$' ./integration/clients ./integration/kills
+    part processes gotest -short -run '^Test(Kazoo|GoSession|Kills)$' ./integration/clients ./integration/kills
     ;;
   rest)
     beside beside-rest
