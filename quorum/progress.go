@@ -42,7 +42,7 @@ func (n *Node) Progress() string {
 		max(applied, s.CommitIndex()))
 }
 
-// describeStartReads describes what raft reads before it runs.
+// describeStartReads describes the progress of reading the data before raft runs.
 func describeStartReads(r disk.StartReads) string {
 	switch {
 	case r.AllEntries > 0:

@@ -221,7 +221,7 @@ func (d *Data) Snapshots() raft.SnapshotStore { return d.snapshotStore }
 // HasData reports whether there is a snapshot or a log entry.
 func (d *Data) HasData() bool { return d.guardedLog.hasEntries.Load() || d.hasSnapshot.Load() }
 
-// StartReads returns what has been read of the data before raft runs.
+// StartReads returns the progress of reading the data before raft runs.
 func (d *Data) StartReads() StartReads { return d.startReads.current() }
 
 // AppendTotals returns the number of entries that this process has appended to the log, their size in bytes, and

@@ -2,17 +2,17 @@ package disk
 
 import "sync"
 
-// StartReads is what raft has read of the data before it runs: a snapshot, and then the log after it.
+// StartReads has the progress of reading the data before raft runs: a snapshot, and then the log after it.
 type StartReads struct {
-	SnapshotBytes, SnapshotSize int64  // of the snapshot that was opened last; SnapshotSize is 0 if there is none
+	SnapshotBytes, SnapshotSize int64  // of the snapshot opened last; SnapshotSize is 0 if there is none
 	Entries, AllEntries         uint64 // of the log; AllEntries is 0 until the first one has been read
 }
 
-// startReadCounter counts what raft reads before it runs. It is safe for concurrent use.
+// startReadCounter counts the reads of the data before raft runs. It is safe for concurrent use.
 type startReadCounter struct {
 	mu            sync.Mutex
 	reads         StartReads
-	snapshotIndex uint64 // of the snapshot that was opened last
+	snapshotIndex uint64 // of the snapshot opened last
 }
 
 func (c *startReadCounter) current() StartReads {
@@ -21,7 +21,7 @@ func (c *startReadCounter) current() StartReads {
 	return c.reads
 }
 
-// beginSnapshot notes that raft begins with a snapshot. It may have failed with a newer one.
+// beginSnapshot starts the count for a snapshot. raft opens an older one if a newer one is damaged.
 func (c *startReadCounter) beginSnapshot(index uint64, size int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,7 @@ func (c *startReadCounter) addSnapshotBytes(n int) {
 	c.reads.SnapshotBytes += int64(n)
 }
 
-// addEntry notes that an entry was read. indexRange returns the first and the last index of the log.
+// addEntry counts an entry. indexRange returns the first and the last index of the log.
 func (c *startReadCounter) addEntry(indexRange func() (first, last uint64)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -76,7 +76,7 @@ type storeGuard struct {
 	endMember   func(error)
 	raftRunning func() bool       // reports whether raft's goroutines run; before that, errors are simply returned
 	operations  *operations       // keeps the operations under way
-	startReads  *startReadCounter // counts what is read before raft runs
+	startReads  *startReadCounter // counts the reads before raft runs
 }
 
 // runTracked runs op, which may hang.
