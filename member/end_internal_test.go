@@ -14,7 +14,9 @@ import (
 	"rollcall/config"
 	"rollcall/follower"
 	"rollcall/operator/audit"
+	"rollcall/quorum"
 	"rollcall/quorum/disk"
+	"rollcall/quorum/wire"
 )
 
 // A member ends although one of its goroutines hangs in a disk, and says why it ended.
@@ -59,6 +61,30 @@ func TestEndDoesNotWaitForADisk(t *testing.T) {
 				time.Sleep(tt.hangs) // the bubble waits for it
 			})
 		})
+	}
+}
+
+// A node that fails closes the stores. What fails then in other goroutines is not why the member ended.
+func TestEndReasonIsTheNodes(t *testing.T) {
+	closed, damaged, taken := errors.New("file already closed"), errors.New("data is damaged"), errors.New("address already in use")
+	for _, tt := range []struct {
+		name          string
+		first, ofNode error
+		want, not     error
+	}{
+		{"the node failed, and another goroutine returned before it", closed, damaged, damaged, closed},
+		{"the node failed first", damaged, damaged, damaged, nil},
+		{"another goroutine failed", taken, nil, taken, nil},
+		{"another goroutine failed, and raft did not end", taken, quorum.ErrNotEnded, taken, nil},
+		{"raft did not end", taken, quorum.ErrNotEnded, quorum.ErrNotEnded, nil},
+		{"the node must start again", closed, wire.ErrRestart, wire.ErrRestart, closed},
+		{"a goroutine hangs", errors.Join(closed, errNotStopped), damaged, errNotStopped, closed},
+		{"told to end", nil, nil, nil, nil},
+	} {
+		got := endReason(tt.first, tt.ofNode)
+		if !errors.Is(got, tt.want) || tt.not != nil && errors.Is(got, tt.not) {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 

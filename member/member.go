@@ -424,10 +424,10 @@ func (m *Member) Run(ctx context.Context) error {
 	defer stop()
 	m.auditLog.Start()
 	g, inner := errgroup.WithContext(inner)
-	var inUse atomic.Bool // raft still uses the stores
+	var nodeReason atomic.Pointer[error] // why the node has ended
 	g.Go(func() error {
 		err := m.node.Run(inner)
-		inUse.Store(errors.Is(err, quorum.ErrNotEnded))
+		nodeReason.Store(&err)
 		return err
 	})
 	g.Go(func() error { return m.follower.Run(inner) })
@@ -482,8 +482,8 @@ func (m *Member) Run(ctx context.Context) error {
 		return nil
 	})
 	err := awaitStop(inner, g)
-	if inUse.Load() && !errors.Is(err, quorum.ErrNotEnded) { // it was not the first error
-		err = errors.Join(err, quorum.ErrNotEnded)
+	if reason := nodeReason.Load(); reason != nil {
+		err = endReason(err, *reason)
 	}
 	if !m.auditLog.Close() && err != nil { // a member that ends without an error is not restarted
 		err = errors.Join(err, errNotStopped)
@@ -519,6 +519,21 @@ func awaitStop(ctx context.Context, g *errgroup.Group) error {
 		return errors.Join(why, errNotStopped)
 	}
 	return errNotStopped
+}
+
+// endReason returns why the member ends, given the first error of its goroutines and the node's error. A node that fails
+// closes the stores, so another goroutine may return an error of a closed store first. If another goroutine failed before
+// the node, then the node was told to end, and returns nil or quorum.ErrNotEnded.
+func endReason(first, ofNode error) error {
+	switch {
+	case ofNode == nil || errors.Is(first, ofNode):
+		return first
+	case errors.Is(ofNode, quorum.ErrNotEnded):
+		return errors.Join(first, ofNode)
+	case errors.Is(first, errNotStopped):
+		return errors.Join(ofNode, errNotStopped)
+	}
+	return ofNode
 }
 
 // CanRestart reports whether another start corrects an error of Run. If so, the member has stopped completely, and the
