@@ -70,7 +70,7 @@ func TestStartReadsSnapshot(t *testing.T) {
 	var out strings.Builder
 	var members []api.Member
 	err = runCommand(t.Context(), []string{"status", "--admin", admin, "-o", "json"}, nil, &out, io.Discard)
-	if err = errors.Join(err, json.Unmarshal([]byte(out.String()), &members)); err != nil || len(members) != 1 || members[0].NotServing != want {
+	if err = errors.Join(err, json.Unmarshal([]byte(out.String()), &members)); err != nil || len(members) != 1 || members[0].NotServing != want || members[0].IsJoining {
 		t.Errorf("status: %s, %v; /readyz says %q", out.String(), err, readyz)
 	}
 	_, err = pipe.Write(state[half:])

@@ -164,7 +164,7 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 	case status.IsJoining || !in.IsVoter && !listed.Observer:
 		s.State = api.StateCatchingUp
 	case status.Role == "":
-		s.State, s.Detail = api.StateNotServing, cmp.Or(status.StallReason, status.DamageReason)
+		s.State, s.Detail = api.StateNotServing, cmp.Or(status.StallReason, status.DamageReason, status.NotServing)
 	default:
 		s.State = status.Role
 	}
