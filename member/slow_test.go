@@ -231,6 +231,22 @@ func TestSlowStages(t *testing.T) {
 	}
 }
 
+// A follower's disk still writes an entry of the leader's client when the entry of the follower's own client comes. The leader
+// has the first one committed with the third member, and so sends the second one at once.
+func TestSlowDiskWithEarlierEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startSlow(t, false)
+		c := s.Connect(20*time.Second, s.leader)
+		s.Disk(s.home).SetLatency(slowLength)
+		if _, err := c.Create("/earlier", nil, jute.Persistent); err != nil {
+			t.Fatal(err)
+		}
+		s.Disk(s.home).SetLatency(0)
+		s.set()
+		checkSlow(t, s.slowest("/node"), "disk", []uint32{s.home}, slowLength)
+	})
+}
+
 // Without a leader, the time until another one serves is named, with its length.
 func TestSlowElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5311,7 +5311,7 @@ type TimeRow struct {
 	Sealed        int64                  `protobuf:"zigzag64,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
 	Received      int64                  `protobuf:"zigzag64,3,opt,name=received,proto3" json:"received,omitempty"`
 	Durable       int64                  `protobuf:"zigzag64,4,opt,name=durable,proto3" json:"durable,omitempty"`
-	WriteBegun    int64                  `protobuf:"zigzag64,5,opt,name=write_begun,json=writeBegun,proto3" json:"write_begun,omitempty"`
+	DiskBefore    int64                  `protobuf:"zigzag64,5,opt,name=disk_before,json=diskBefore,proto3" json:"disk_before,omitempty"` // a duration
 	Committed     int64                  `protobuf:"zigzag64,6,opt,name=committed,proto3" json:"committed,omitempty"`
 	ApplyBegun    int64                  `protobuf:"zigzag64,7,opt,name=apply_begun,json=applyBegun,proto3" json:"apply_begun,omitempty"`
 	Locked        int64                  `protobuf:"zigzag64,8,opt,name=locked,proto3" json:"locked,omitempty"`
@@ -5380,9 +5380,9 @@ func (x *TimeRow) GetDurable() int64 {
 	return 0
 }
 
-func (x *TimeRow) GetWriteBegun() int64 {
+func (x *TimeRow) GetDiskBefore() int64 {
 	if x != nil {
-		return x.WriteBegun
+		return x.DiskBefore
 	}
 	return 0
 }
@@ -6417,8 +6417,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06sealed\x18\x02 \x01(\x12R\x06sealed\x12\x1a\n" +
 	"\breceived\x18\x03 \x01(\x12R\breceived\x12\x18\n" +
 	"\adurable\x18\x04 \x01(\x12R\adurable\x12\x1f\n" +
-	"\vwrite_begun\x18\x05 \x01(\x12R\n" +
-	"writeBegun\x12\x1c\n" +
+	"\vdisk_before\x18\x05 \x01(\x12R\n" +
+	"diskBefore\x12\x1c\n" +
 	"\tcommitted\x18\x06 \x01(\x12R\tcommitted\x12\x1f\n" +
 	"\vapply_begun\x18\a \x01(\x12R\n" +
 	"applyBegun\x12\x16\n" +

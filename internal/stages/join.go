@@ -326,10 +326,14 @@ func (j *joiner) addFollowerCommit(own Entry) {
 	j.addStage(Stage{Kind: StageNotice, Member: j.leader, To: j.in.Self}, own.Committed)
 }
 
-// addCopy adds the time until a follower had the entry on its disk.
+// addCopy adds the time until a follower had the entry on its disk. While its disk wrote earlier entries, it received none.
+// That time is the disk's, except for what a message between the two members takes at most.
 func (j *joiner) addCopy(follower uint32) {
 	e := j.entries[follower]
-	j.addStage(Stage{Kind: StageReplicate, Member: j.leader, To: follower}, j.timeAt(follower, e.Received))
+	received := j.timeAt(follower, e.Received)
+	arrived := max(received-e.DiskBefore, j.last+j.peers[follower].Error+j.peers[j.leader].Error)
+	j.addStage(Stage{Kind: StageReplicate, Member: j.leader, To: follower}, min(arrived, received))
+	j.addStage(Stage{Kind: StageDisk, Member: follower}, received)
 	j.addStage(Stage{Kind: StageDisk, Member: follower}, j.timeAt(follower, e.Durable))
 }
 

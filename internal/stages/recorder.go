@@ -25,7 +25,7 @@ import (
 
 const (
 	// ringSize is the number of entries whose times a member holds. A member reads those of the other members within
-	// joinDelay, in which a fast ensemble writes some hundred entries. The slots take 768 KiB.
+	// joinDelay, in which a fast ensemble writes some hundred entries. The slots take 800 KiB.
 	ringSize = 4096
 	// MaxMembers limits the members of which an entry has times. More voters are rare.
 	MaxMembers = 7
@@ -99,6 +99,7 @@ type Entry struct {
 	Durable  Time // it was on this member's disk
 
 	WriteBegun Time // this member's disk began to write it
+	DiskBefore Time // a duration, see Recorder.diskBefore; only in Records, of a follower
 	Committed  Time // a follower heard that it was committed
 	ApplyBegun Time // its turn to be applied had come
 	Locked     Time // no reader held the state any more
@@ -325,12 +326,35 @@ func (r *Recorder) Records(indexes []uint64) Records {
 		if e.Index != index || index == 0 {
 			continue
 		}
+		e.DiskBefore = r.diskBefore(&e)
 		found.Entries = append(found.Entries, e)
 		if before := r.longestApplied(index, e.oldestArrival(), e.ApplyBegun); before != 0 {
 			found.Entries = append(found.Entries, r.ring[before%ringSize])
 		}
 	}
 	return found
+}
+
+// diskBreak is the longest pause between two writes that a follower needs to reply to a request and to read the next one.
+const diskBreak = 5 * Time(time.Millisecond)
+
+// diskBefore returns how long a follower's disk had written earlier entries, without a pause of more than diskBreak, when
+// the follower received e. A follower reads the leader's next request when its disk has the entries of the one before. So an
+// entry that came meanwhile was received as late as that. The caller holds mu.
+func (r *Recorder) diskBefore(e *Entry) (total Time) {
+	if e.Sealed != 0 || e.Received == 0 {
+		return 0
+	}
+	from := e.Received
+	for before := e.Index - 1; before > 0 && e.Index-before < ringSize; before-- {
+		one := &r.ring[before%ringSize]
+		if one.Index != before || one.Durable == 0 || from-one.Durable > diskBreak {
+			break
+		}
+		total += max(0, min(one.Durable, from)-one.WriteBegun) // entries that were written together count once
+		from = min(from, one.WriteBegun)
+	}
+	return total
 }
 
 // longestApplied returns the entry before index that was being applied for longest between two times, or 0. The caller

@@ -310,6 +310,30 @@ func TestRing(t *testing.T) {
 	})
 }
 
+// Two writes of earlier entries without a pause held up an entry. The write before a pause did not.
+func TestDiskBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(allAt(time.Second), time.Now)
+		write := func(first, last uint64, took time.Duration) {
+			r.Received(first, last)
+			begun := time.Now()
+			time.Sleep(took)
+			r.Durable(first, last, begun)
+		}
+		write(1, 1, 70*time.Millisecond)
+		time.Sleep(2 * time.Duration(diskBreak))
+		write(2, 3, 30*time.Millisecond)
+		time.Sleep(time.Duration(diskBreak) / 2)
+		write(4, 4, 20*time.Millisecond)
+		write(5, 5, 10*time.Millisecond)
+		for index, want := range map[uint64]Time{1: 0, 2: 0, 3: 0, 4: 30 * ms, 5: 50 * ms} {
+			if found := r.Records([]uint64{index}); len(found.Entries) != 1 || found.Entries[0].DiskBefore != want {
+				t.Errorf("entry %d: %+v, want %v", index, found.Entries, want)
+			}
+		}
+	})
+}
+
 // A nil Recorder records nothing.
 func TestNilRecorder(*testing.T) {
 	var r *Recorder
