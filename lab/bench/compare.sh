@@ -6,7 +6,6 @@
 #   compare.sh                  runs all parts and writes the report
 #   compare.sh run PART...      runs these parts of three, one, idle15, idle, failover, alone and backup
 #   compare.sh run links        runs the rows of three members over links of 1, 5 and 25 ms each way, which needs root (see lab/bench/links.sh)
-#   compare.sh run builds       measures builds of Rollcall by turns, and prints how they differ (see lab/bench/builds.sh)
 #   compare.sh run floor        runs the rows of three and one that the floor has, on the floor and on Rollcall alone
 #   compare.sh print            prints the tables of one and three from what is kept
 #   compare.sh report           writes docs/performance.md, docs/performance/details.md and docs/sizing.md from what is kept
@@ -30,7 +29,7 @@
 #   BACKUP_SECONDS (15)             how long a run of the part backup is measured, after a warm-up of 5 s
 #   PAIRS (3)                       how many pairs of runs the part backup has for each role in a round. For fewer, choose another DATA
 #   DATA (docs/performance/data)
-#   PORT (24600)                    the first of 1,260 ports of 127.0.0.1, and of 420 for each of more than three builds
+#   PORT (24600)                    the first of 1,260 ports of 127.0.0.1
 #   TLS                             not empty: clients of both connect over TLS. Choose another DATA
 #   WORK                            directory for data, on the disk to be measured (default: a new one in TMPDIR)
 set -euo pipefail
@@ -45,14 +44,12 @@ slowest_backup=$((4 << 20)) # bytes in a second, half of the usual rate; less be
 PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
 . lab/bench/ensemble.sh
 . lab/bench/links.sh
-. lab/bench/builds.sh
 
 # rows PART SIDE [OF] prints the part's rows for that side: name, tab, case. If OF is Floor, it prints only those that the
 # floor has. The floor has no watches and no ephemerals, and sessions do not expire there. Only its leader takes clients, so
 # the cases for followers are measured there, too.
 rows() {
-  local part=${1%-*ms}
-  awk -F ' *[|] *' -v part="${part/#builds/three}" -v side="$2" -v of="${3:-$2}" -v wanted="${ROWS:-.}" '
+  awk -F ' *[|] *' -v part="${1%-*ms}" -v side="$2" -v of="${3:-$2}" -v wanted="${ROWS:-.}" '
     /^#/ || $1 != part || $2 !~ wanted || $3 == "" { next }
     of == "Floor" && $3 !~ /^(set|get|mix|children|multi|create|sessions):conns=/ { next }
     side == "Floor" { sub(/,member=[a-z]+/, "", $3) }
@@ -113,11 +110,10 @@ rotated() {
 # at_side SIDE makes the ensemble of a side the present one. Each has a directory and 420 ports of its own.
 at_side() {
   kind=$1 WORK=$root/$1 first=${first_of[$1]:-0}
-  [ -n "${port_of[$1]:-}" ] || port_of[$1]=$((first_port + 420 * ${#port_of[@]}))
-  PORT=${port_of[$1]}
+  case $1 in ZooKeeper) PORT=$first_port ;; Floor) PORT=$((first_port + 420)) ;; *) PORT=$((first_port + 840)) ;; esac
   mkdir -p "$WORK"
 }
-declare -A first_of=() port_of=()
+declare -A first_of=()
 first_port=$PORT
 
 # start_side SIDE N starts the ensemble of a side.
@@ -414,7 +410,7 @@ part() {
     one) turns one 1 "$rounds" "$sides" ;;
     floor) turns three 3 "$rounds" "Floor Rollcall" Floor && turns one 1 "$rounds" "Floor Rollcall" Floor ;;
     idle15 | idle) turns "$1" 3 "$idle_rounds" "ZooKeeper Rollcall" ;;
-    failover | alone | backup | links | builds) "$1" ;;
+    failover | alone | backup | links) "$1" ;;
   esac
 }
 
@@ -425,4 +421,4 @@ needs() {
   command -v java >/dev/null && [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; return 1; }
 }
 
-measuring "three one idle15 idle failover alone backup" "floor links builds" "$@"
+measuring "three one idle15 idle failover alone backup" "floor links" "$@"

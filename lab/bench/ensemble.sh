@@ -19,7 +19,6 @@ limit=60 # seconds until all members must serve
 started=0 # ensembles so far
 first=0   # port before that of the first member's clients
 kind=""   # of the members that were launched last
-declare -A build_files=() # the programs of builds.sh by their names, which are kinds
 
 # host I prints the address of member I.
 host() { [ -n "${LINKS:-}" ] && echo "10.47.0.$1" || echo 127.0.0.1; }
@@ -98,6 +97,7 @@ launch() {
   config "$i" "$n" >"$cfg"
   [ "$n" != 1 ] || heap=2g
   case $kind in
+    Rollcall) set -- "$rollcall" serve "$cfg" ;;
     ZooKeeper) set -- java "-Xms$heap" "-Xmx$heap" -Dzookeeper.forceSync=yes -Dzookeeper.admin.enableServer=false \
       -cp "/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar$netty" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
       org.apache.zookeeper.server.quorum.QuorumPeerMain "$cfg" ;;
@@ -105,7 +105,6 @@ launch() {
       [ -x "$WORK/floor" ] || CGO_ENABLED=0 go build -trimpath -o "$WORK/floor" ./lab/bench/floor || return
       set -- "$WORK/floor" --member "$i" --peers "$(peers "$n")" --data "$WORK/$i"
       [ "$i" != 1 ] || set -- "$@" --client "127.0.0.1:$((first + 1))" ;;
-    *) set -- "${build_files[$kind]:-$rollcall}" serve "$cfg" ;; # Rollcall, or a build of it
   esac
   [ -z "${LINKS:-}" ] || set -- ip netns exec "$LINKS$i" "$@"
   setsid "$@" >"$WORK/log.$i" 2>&1 </dev/null &
@@ -160,11 +159,9 @@ stop() {
   rm -rf "$WORK"/[0-9]* "$WORK"/cfg.* "$WORK"/log.*
 }
 
-# stop_everywhere stops the members in the first WORK, and in the directories of the sides below it that compare.sh makes.
+# stop_everywhere stops the members in the first WORK, and in those directories of the sides below it that compare.sh makes.
 stop_everywhere() {
-  local pids
-  for pids in "$root/pids" "$root"/*/pids; do
-    WORK=${pids%/pids}
+  for WORK in "$root" "$root"/ZooKeeper "$root"/Floor "$root"/Rollcall; do
     stop
   done
 }
