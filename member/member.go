@@ -521,14 +521,14 @@ func awaitStop(ctx context.Context, g *errgroup.Group) error {
 	return errNotStopped
 }
 
-// endReason returns why the member ends, given the first error of its goroutines and the node's error. A node that fails
-// closes the stores, so another goroutine may return an error of a closed store first. If another goroutine failed before
-// the node, then the node was told to end, and returns nil or quorum.ErrNotEnded.
+// endReason returns why the member ends, given the first error of its goroutines and the node's error. A node that ends
+// closes the stores, so another goroutine may return the error of a closed store before the node returns. That one explains
+// nothing. Other errors are reasons of their own.
 func endReason(first, ofNode error) error {
 	switch {
 	case ofNode == nil || errors.Is(first, ofNode):
 		return first
-	case errors.Is(ofNode, quorum.ErrNotEnded):
+	case !errors.Is(first, os.ErrClosed):
 		return errors.Join(first, ofNode)
 	case errors.Is(first, errNotStopped):
 		return errors.Join(ofNode, errNotStopped)

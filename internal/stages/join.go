@@ -327,7 +327,7 @@ func (j *joiner) addFollowerCommit(own Entry) {
 }
 
 // addCopy adds the time until a follower had the entry on its disk. While its disk wrote earlier entries, it received none.
-// That time is the disk's, except for what a message between the two members takes at most.
+// That time is the disk's, except for the error of the clocks.
 func (j *joiner) addCopy(follower uint32) {
 	e := j.entries[follower]
 	received := j.timeAt(follower, e.Received)

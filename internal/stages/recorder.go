@@ -98,6 +98,7 @@ type Entry struct {
 	Received Time // this member had it: from the leader, or in the leader's log
 	Durable  Time // it was on this member's disk
 
+	HeldSince  Time // since then a follower had waited for no request of the leader, when it received this entry
 	WriteBegun Time // this member's disk began to write it
 	DiskBefore Time // a duration, see Recorder.diskBefore; only in Records, of a follower
 	Committed  Time // a follower heard that it was committed
@@ -229,11 +230,12 @@ func (r *Recorder) Stored(index uint64, data []byte) {
 	}
 }
 
-// Received records that entries have come from the leader.
-func (r *Recorder) Received(first, last uint64) {
+// Received records that entries have come from the leader. Since heldSince this member had waited for no request of it.
+func (r *Recorder) Received(first, last uint64, heldSince time.Time) {
+	held := r.At(heldSince)
 	r.stampEntries(first, last, func(e *Entry, now Time) {
 		if e.Received == 0 {
-			e.Received = now
+			e.Received, e.HeldSince = now, held
 		}
 	})
 }
@@ -329,32 +331,36 @@ func (r *Recorder) Records(indexes []uint64) Records {
 		e.DiskBefore = r.diskBefore(&e)
 		found.Entries = append(found.Entries, e)
 		if before := r.longestApplied(index, e.oldestArrival(), e.ApplyBegun); before != 0 {
-			found.Entries = append(found.Entries, r.ring[before%ringSize])
+			earlier := r.ring[before%ringSize]
+			earlier.DiskBefore = r.diskBefore(&earlier)
+			found.Entries = append(found.Entries, earlier)
 		}
 	}
 	return found
 }
 
-// diskBreak is the longest pause between two writes that a follower needs to reply to a request and to read the next one.
-const diskBreak = 5 * Time(time.Millisecond)
+// maxEarlier limits the earlier entries that diskBefore looks at. They take less than 10 µs.
+const maxEarlier = 512
 
-// diskBefore returns how long a follower's disk had written earlier entries, without a pause of more than diskBreak, when
-// the follower received e. A follower reads the leader's next request when its disk has the entries of the one before. So an
-// entry that came meanwhile was received as late as that. The caller holds mu.
-func (r *Recorder) diskBefore(e *Entry) (total Time) {
-	if e.Sealed != 0 || e.Received == 0 {
-		return 0
-	}
-	from := e.Received
-	for before := e.Index - 1; before > 0 && e.Index-before < ringSize; before-- {
+// diskBefore returns how long a follower's disk had written earlier entries when the follower received e. A follower reads
+// the leader's next request once its disk has the entries of the one before. So an entry that had come meanwhile was received
+// as late as that. It counts the longest time before e.Received in which the member waited for no request, and its disk
+// wrote for three quarters of it at least. The caller holds mu.
+func (r *Recorder) diskBefore(e *Entry) (found Time) {
+	written, from := Time(0), e.Received
+	for before := e.Index - 1; e.HeldSince != 0 && before > 0 && e.Index-before <= maxEarlier; before-- {
 		one := &r.ring[before%ringSize]
-		if one.Index != before || one.Durable == 0 || from-one.Durable > diskBreak {
+		if one.Index != before || one.Durable <= e.HeldSince {
 			break
 		}
-		total += max(0, min(one.Durable, from)-one.WriteBegun) // entries that were written together count once
-		from = min(from, one.WriteBegun)
+		begun := min(from, max(one.WriteBegun, e.HeldSince))
+		written += max(0, min(one.Durable, from)-begun) // entries that were written together count once
+		if from = begun; 4*written < 3*(e.Received-from) {
+			break
+		}
+		found = written
 	}
-	return total
+	return found
 }
 
 // longestApplied returns the entry before index that was being applied for longest between two times, or 0. The caller

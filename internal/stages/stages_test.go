@@ -310,28 +310,49 @@ func TestRing(t *testing.T) {
 	})
 }
 
-// Two writes of earlier entries without a pause held up an entry. The write before a pause did not.
+// Writes of earlier entries held up an entry if the member waited for no request meanwhile, and if its disk was busy for most
+// of that time. An entry shows the same beside one that waited for it to be applied.
 func TestDiskBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(allAt(time.Second), time.Now)
-		write := func(first, last uint64, took time.Duration) {
-			r.Received(first, last)
+		write := func(first, last uint64, heldSince time.Time, took time.Duration) {
+			r.Received(first, last, heldSince)
 			begun := time.Now()
 			time.Sleep(took)
 			r.Durable(first, last, begun)
 		}
-		write(1, 1, 70*time.Millisecond)
-		time.Sleep(2 * time.Duration(diskBreak))
-		write(2, 3, 30*time.Millisecond)
-		time.Sleep(time.Duration(diskBreak) / 2)
-		write(4, 4, 20*time.Millisecond)
-		write(5, 5, 10*time.Millisecond)
-		for index, want := range map[uint64]Time{1: 0, 2: 0, 3: 0, 4: 30 * ms, 5: 50 * ms} {
-			if found := r.Records([]uint64{index}); len(found.Entries) != 1 || found.Entries[0].DiskBefore != want {
-				t.Errorf("entry %d: %+v, want %v", index, found.Entries, want)
+		start := time.Now()
+		write(1, 1, start, 70*time.Millisecond)
+		time.Sleep(100 * time.Millisecond)
+		write(2, 3, start, 30*time.Millisecond)
+		time.Sleep(2 * time.Millisecond)
+		write(4, 4, start, 20*time.Millisecond)
+		r.ApplyBegun(4)
+		write(5, 5, start, 10*time.Millisecond)
+		r.Applied(4)
+		r.ApplyBegun(5)
+		write(6, 6, time.Now().Add(-5*time.Millisecond), time.Millisecond)
+		write(7, 7, time.Now(), time.Millisecond)
+		want := map[uint64]Time{1: 0, 2: 0, 3: 0, 4: 30 * ms, 5: 50 * ms, 6: 5 * ms, 7: 0}
+		for _, e := range r.Records([]uint64{1, 2, 3, 4, 5, 6, 7}).Entries {
+			if e.DiskBefore != want[e.Index] {
+				t.Errorf("entry %d: %v, want %v", e.Index, time.Duration(e.DiskBefore), time.Duration(want[e.Index]))
 			}
 		}
 	})
+}
+
+// A follower's disk explains no more of an entry's way than its whole length without the error of the clocks.
+func TestJoinDiskBefore(t *testing.T) {
+	for _, tt := range []struct{ before, way, disk Time }{{0, 18 * ms, 10 * ms}, {12 * ms, 6 * ms, 22 * ms}, {900 * ms, 1 * ms, 27 * ms}} {
+		peers := peersOf(0)
+		leader, own := &peers[1].Entries[0], &peers[2].Entries[0]
+		leader.Durable, own.DiskBefore = 35*ms, tt.before
+		got, _ := Join(ownRequest(), Ensemble{2, []uint32{1, 2, 3}}, peers)
+		if want := []Stage{stage(StageReplicate, 1, 2, tt.way), stage(StageDisk, 2, 0, tt.disk)}; !slices.Equal(got[5:7], want) {
+			t.Errorf("after %v: %+v, want %+v", time.Duration(tt.before), got[5:7], want)
+		}
+	}
 }
 
 // A nil Recorder records nothing.
@@ -339,7 +360,7 @@ func TestNilRecorder(*testing.T) {
 	var r *Recorder
 	r.Sealed([]byte{1}, &Arrivals{})
 	r.Stored(1, nil)
-	r.Received(1, 2)
+	r.Received(1, 2, time.Now())
 	r.Durable(1, 2, time.Now())
 	r.Acked(2, 1, 2)
 	r.CommitKnown(2)

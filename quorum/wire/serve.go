@@ -176,6 +176,7 @@ type inConn struct {
 	// short, because checkAndSetSender has compared the id and replaced the address.
 	frameSender raft.RPCHeader
 
+	heldSince    time.Time // since then no request had to be waited for
 	requestBegun time.Time // of the current request; zero between requests
 	requestBytes int       // read since then
 
@@ -214,8 +215,12 @@ func (c *inConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// readAtOnce is the longest time in which the first byte of a request is read that has come before.
+const readAtOnce = time.Millisecond
+
 // readRequest reads a request, or returns the error that ends the connection.
 func (c *inConn) readRequest() (command any, err error) {
+	awaited := time.Now()
 	kind, err := c.r.ReadByte()
 	if err != nil {
 		return nil, err
@@ -224,6 +229,9 @@ func (c *inConn) readRequest() (command any, err error) {
 		return nil, fmt.Errorf("%w: type %d", errNotRaftRequest, kind)
 	}
 	c.requestBegun, c.requestBytes = time.Now(), 0
+	if c.requestBegun.Sub(awaited) > readAtOnce {
+		c.heldSince = c.requestBegun
+	}
 	c.peerConns.noteRequest(c, false)
 	m := messageReader{
 		bounds: requestKinds[kind].bounds, from: c.r, buffer: c.keptBuffer[:0],
@@ -368,7 +376,7 @@ func (rc *receiver) serveConn(in *inConn) error {
 		case isInstall:
 			resp, err = rc.receiveAndInstall(r, install, io.LimitReader(in.r, install.Size))
 		default:
-			recordReceived(rc.cfg.Stages, command)
+			recordReceived(rc.cfg.Stages, command, in.heldSince)
 			resp, err = rc.handleRequest(r, in.serverID, command)
 			recordCommit(rc.cfg.Stages, command, resp)
 			rc.noteResponse(in, command, resp)
@@ -380,9 +388,9 @@ func (rc *receiver) serveConn(in *inConn) error {
 }
 
 // recordReceived records that the entries of a request have come.
-func recordReceived(r *stages.Recorder, command any) {
+func recordReceived(r *stages.Recorder, command any, heldSince time.Time) {
 	if req, ok := command.(*raft.AppendEntriesRequest); ok && len(req.Entries) > 0 {
-		r.Received(req.Entries[0].Index, req.Entries[len(req.Entries)-1].Index)
+		r.Received(req.Entries[0].Index, req.Entries[len(req.Entries)-1].Index, heldSince)
 	}
 }
 
