@@ -60,6 +60,7 @@ type serverProgress struct {
 	progress        *Progress // on a terminal, while it catches up
 	reportedApplied uint64    // applied entries at the last report
 	reportedAt      time.Time // zero: not yet
+	lastState       string    // at the last line
 }
 
 func (p *serverProgress) endProgress() {
@@ -105,10 +106,13 @@ func (p *serverProgress) printIfChanged(s api.Server, state string) {
 	case api.StateSilent:
 		text += " (" + s.Detail + "); start it, with the lines server.N of the other members in its zoo.cfg"
 	case api.StateNotServing:
-		text += " " + s.Detail
+		if p.lastState == s.State && time.Since(p.reportedAt) < progressReportEvery {
+			return // the detail of a member that reads its data changes with each percent
+		}
+		text, p.reportedAt = text+": "+s.Detail, time.Now()
 	}
 	if text != p.lastReport {
 		warnf(p.IOStreams, "%s", text)
 	}
-	p.lastReport = text
+	p.lastReport, p.lastState = text, s.State
 }

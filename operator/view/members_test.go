@@ -78,6 +78,15 @@ func TestMembers(t *testing.T) {
 		t.Errorf("%+v", seventh)
 	}
 
+	// A voter that reads its data at the start counts for no majority.
+	say(1, func(s *proto.MemberStatus) { s.Role, s.NotServing = "", "this member has started: it reads its log, 40 %" })
+	if m, err = f.Members(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first := m.Servers[0]; first.State != api.StateNotServing || first.Detail != "this member has started: it reads its log, 40 %" || first.NeededForMajority {
+		t.Errorf("%+v", first)
+	}
+
 	// A member that is in neither says so of itself.
 	f.leader, f.ensemble = 9, Ensemble{List: listOf(2, 3), RaftServers: inRaft(2, 3)}
 	if m, err = f.Members(t.Context()); err != nil || len(m.Servers) != 3 || m.Servers[0].State != api.StateRemoved {

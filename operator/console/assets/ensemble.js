@@ -59,7 +59,7 @@ function stateBadge(m) {
   if (trouble) {
     return badge(trouble, trouble === 'joining' || trouble === 'drained' ? 'warn' : 'bad');
   }
-  return m.role ? badge(m.role, { follower: 'plain', 'read-only': 'warn' }[m.role] ?? 'good') : badge(m.leader ? 'serves nobody' : 'no leader', 'warn');
+  return m.role ? badge(m.role, { follower: 'plain', 'read-only': 'warn' }[m.role] ?? 'good') : badge(m.leader ? 'serves nobody' : m.term ? 'no leader' : 'starting', 'warn');
 }
 
 function lagCell(m) {
