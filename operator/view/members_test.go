@@ -79,7 +79,9 @@ func TestMembers(t *testing.T) {
 	}
 
 	// A voter that reads its data at the start counts for no majority.
-	say(1, func(s *proto.MemberStatus) { s.Role, s.NotServing = "", "this member has started: it reads its log, 40 %" })
+	say(1, func(s *proto.MemberStatus) {
+		s.Role, s.NotServing = "", "this member has started: it reads its log, 40 %"
+	})
 	if m, err = f.Members(t.Context()); err != nil {
 		t.Fatal(err)
 	}
