@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"testing"
+
+	"rollcall/operator/api"
+)
+
+// PROBLEM says each thing that is wrong once, in the member's own words if it gave a reason.
+func TestProblemText(t *testing.T) {
+	for _, tt := range []struct {
+		member memberRow
+		want   string
+	}{
+		{memberRow{Member: api.Member{Role: "leader"}}, ""},
+		{memberRow{silentReason: "connection refused"}, "no answer: connection refused"},
+		{memberRow{Member: api.Member{StallReason: "its disk hangs", NotServing: "hangs"}}, "stalled: its disk hangs"},
+		{memberRow{Member: api.Member{DamageReason: "it differs", NotServing: "damaged"}}, "damaged: it differs"},
+		{memberRow{Member: api.Member{Role: api.RoleReadOnly}}, "read-only: it knows no leader"},
+		{memberRow{Member: api.Member{Role: api.RoleReadOnly, NotServing: "read-only: no leader is known"}}, "read-only: no leader is known"},
+		{memberRow{Member: api.Member{IsJoining: true}}, "joining: it has no vote yet"},
+		{memberRow{Member: api.Member{IsJoining: true, NotServing: "it copies a snapshot"}}, "it copies a snapshot"},
+		{memberRow{Member: api.Member{IsJoining: true, WasRemoved: true, NotServing: "removed"}}, "removed from the ensemble: stop it, or add it again"},
+		{memberRow{Member: api.Member{Role: "follower", InsecurePorts: "open ports", NoMemory: true}}, "open ports; short of memory: it rejects writes that add data"},
+		{memberRow{Member: api.Member{Role: "follower", IsDrained: true}}, "drained: it takes no clients"},
+		{memberRow{Member: api.Member{IsDrained: true, NotServing: "it takes no more clients"}}, "it takes no more clients"},
+	} {
+		if got := problemText(tt.member); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.member, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package disk
+
+import (
+	"errors"
+	"testing"
+)
+
+// A segment's header is read as it was written. Each wrong bit in it is noticed, and a header that is too short.
+func TestSegmentHeader(t *testing.T) {
+	h := segmentHeader{logID: 7, number: 3, base: 40, size: 8 << 10, front: 11, before: 99}
+	b := h.encode()
+	if got, err := decodeSegmentHeader(b); err != nil || got != h {
+		t.Errorf("%+v, %v; want %+v", got, err, h)
+	}
+	for bit := range 8 * len(b) {
+		b[bit/8] ^= 1 << (bit % 8)
+		if _, err := decodeSegmentHeader(b); !errors.Is(err, ErrDamaged) {
+			t.Errorf("bit %d is wrong: %v", bit, err)
+		}
+		b[bit/8] ^= 1 << (bit % 8)
+	}
+	if _, err := decodeSegmentHeader(b[:len(b)-1]); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a byte is missing: %v", err)
+	}
+}
+
+// A record with the right checksum is refused if it does not follow the one before it.
+func TestReadRecordOutOfPlace(t *testing.T) {
+	h := segmentHeader{logID: 7, number: 1, base: 5, front: 5, size: 8 << 10}
+	header := h.encode()
+	for _, tt := range []struct {
+		name   string
+		change func(r *record)
+		fits   bool
+	}{
+		{"in its place", func(*record) {}, true},
+		{"of another batch", func(r *record) { r.batch += recordAlignment }, false},
+		{"after another record", func(r *record) { r.before++ }, false},
+		{"of a later entry", func(r *record) { r.index++ }, false},
+		{"of no entry", func(r *record) { r.index = 0 }, false},
+		{"of an unknown kind", func(r *record) { r.kind = 9 }, false},
+		{"a front after all entries", func(r *record) { r.kind, r.index = frontRecord, 6 }, false},
+	} {
+		s := newSegment(h, "segment", nil)
+		r := recordOf(testLog(5, 40))
+		r.batch, r.before = segmentHeaderSize, h.checksum
+		tt.change(&r)
+		if _, err := s.readRecord(r.appendTo(header, h.checksum, testLog(5, 40)), segmentHeaderSize); tt.fits != (err == nil) || err != nil && !errors.Is(err, ErrDamaged) {
+			t.Errorf("a record %s: %v", tt.name, err)
+		}
+	}
+}
