@@ -314,6 +314,7 @@ func TestCacheCloses(t *testing.T) {
 		if err := k.Attach(t.Context(), c); !errors.Is(err, ErrClosed) {
 			t.Errorf("Attach: %v, want ErrClosed", err)
 		}
+		synctest.Wait() // the request that removes the last watch may be under way
 		if n := s.WatchCount(); n != 0 {
 			t.Errorf("%d watches are left", n)
 		}
