@@ -241,6 +241,7 @@ func TestSlowDiskWithEarlierEntry(t *testing.T) {
 		if _, err := c.Create("/earlier", nil, jute.Persistent); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(time.Millisecond) // the follower's disk has begun to write it
 		s.Disk(s.home).SetLatency(0)
 		s.set()
 		checkSlow(t, s.slowest("/node"), "disk", []uint32{s.home}, slowLength)
