@@ -28,6 +28,11 @@ func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 			Status: http.StatusServiceUnavailable,
 			Text:   text + "; make the backup from another member",
 		}
+	case health.ReadsData:
+		return admin.StateCopy{}, &admin.Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   "this member has started and reads its data; make the backup later, or from another member",
+		}
 	case health.Joining:
 		return admin.StateCopy{}, &admin.Failure{
 			Status: http.StatusServiceUnavailable,

@@ -615,8 +615,11 @@ func (m *Member) Health() admin.Health { return source{m}.Health() }
 // DamageReason returns the difference of this member's state from the others', or "" if no damage is known.
 func (m *Member) DamageReason() string { return m.node.Record().DamageReason() }
 
-// IsJoining reports whether this member is still catching up and takes part in no election.
+// IsJoining reports whether this member takes part in no election, because it reads its data or is still catching up.
 func (m *Member) IsJoining() bool { return m.node.IsJoining() }
+
+// isCatchingUp reports whether this member has read its data and is still catching up with the leader.
+func (m *Member) isCatchingUp() bool { return !m.node.Status().IsReadingData() && m.node.IsJoining() }
 
 // ReloadSecrets reloads the files with the members' secrets, keys and certificates. The log reports the
 // changes. If a file cannot be used, the log has the reason, and the former keys stay in use.

@@ -104,7 +104,7 @@ func (v viewer) memberStatus() *proto.MemberStatus {
 		Sessions:  uint32(st.Sessions), Connections: uint32(st.Connections),
 		StateHashes: m.follower.StateHashes(), Version: m.cfg.Version,
 		StartedMs: m.wallClock.Now().Add(-time.Since(m.incarnation.startTime)).UnixMilli(),
-		ClockMs:   m.wallClock.Now().UnixMilli(), Joining: !m.node.Status().IsReadingData() && m.node.IsJoining(),
+		ClockMs:   m.wallClock.Now().UnixMilli(), Joining: m.isCatchingUp(),
 		Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputeReason()), Drained: m.server.Draining(),
 		Exposed: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removalWatch.removedVersion() != 0,
 		Operators: m.cfg.operatorsURL(),

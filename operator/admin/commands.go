@@ -450,7 +450,7 @@ func (a *adminServer) writeZabState(j *commandReply) {
 		j.field("zab_epoch", zxid>>32)
 		j.field("zab_counter", zxid&(1<<32-1))
 		switch {
-		case health.Joining:
+		case health.Joining, health.ReadsData:
 			state = "synchronization"
 		case health.Role == "", health.Role == api.RoleReadOnly:
 			state = "election"

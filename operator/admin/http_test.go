@@ -335,7 +335,7 @@ func TestProbes(t *testing.T) {
 		{"was removed", "", Health{RemovedVersion: 0x400000007}, false, 200, 503, "this member was removed from the ensemble (the list of version 0x400000007)"},
 		{"joins", "", Health{HasLeader: true, Joining: true}, false, 200, 503, "joining"},
 		{"copies", "", Health{HasLeader: true, Joining: true, Progress: "copies a snapshot"}, false, 200, 503, "this member is joining the ensemble: it copies a snapshot"},
-		{"reads its log", "", Health{ReadsData: true, Joining: true, Progress: "reads its log, 40 %"}, false, 200, 503, "this member has started: it reads its log, 40 %"},
+		{"reads its log", "", Health{ReadsData: true, Progress: "reads its log, 40 %"}, false, 200, 503, "this member has started: it reads its log, 40 %"},
 		{"applies its log", "", Health{HasLeader: true, Progress: "applies its log, 40 %"}, false, 200, 503, "this member has started: it applies its log, 40 %"},
 		{"has caught up", "", Health{HasLeader: true}, false, 200, 503, "has caught up, and its leader has not announced it yet"},
 		{"hangs", "", Health{HasLeader: true, Stalled: "applying entries takes 4s"}, false, 503, 503, "applying entries takes 4s"},

@@ -37,7 +37,7 @@ func (c nativeMetrics) healthMetrics() []metrics.Native {
 			func(h Health) bool { return h.Role == "leader" || h.Role == "standalone" }),
 		flag("rollcall_leader_known", "1 if this member knows a leader", func(h Health) bool { return h.HasLeader }),
 		flag("rollcall_joining", "1 if this member catches up and takes part in no election",
-			func(h Health) bool { return h.Joining && !h.ReadsData }),
+			func(h Health) bool { return h.Joining }),
 		flag("rollcall_stalled", "1 if the disk or apply hangs, so that this member does not serve",
 			func(h Health) bool { return h.Stalled != "" }),
 		flag("rollcall_damaged", "1 if this member's state is damaged, so that it no longer serves",

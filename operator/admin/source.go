@@ -126,8 +126,8 @@ type Health struct {
 	// the condition without which it can neither join an ensemble nor get a leader; "": none is known
 	WaitingFor    string
 	Progress      string // what it still has to do before it takes part, such as "applies its log, 40 %"; "": nothing
-	ReadsData     bool   // it has started and reads its data, as Progress says; it counts as joining until that is done
-	Joining       bool   // it catches up and takes part in no election
+	ReadsData     bool   // it has started and reads its data, as Progress says
+	Joining       bool   // it has read its data, catches up, and takes part in no election
 	Drained       bool   // it takes no more clients, because an operator has drained it or it is stopping
 	HasLeader     bool   // this member knows a leader
 	InsecurePorts string // how the ports for members are open to processes that are no members; "": they are not
@@ -167,9 +167,9 @@ func (h Health) StatusText() (text string, serves bool) {
 			"another one can take its place: do not stop it before", uint64(h.LeavingVersion)), false
 	case h.WaitingFor != "" && !h.HasLeader:
 		return "no leader is known: this member waits for " + h.WaitingFor, false
-	case h.Joining && h.Progress != "" && !h.ReadsData:
+	case h.Joining && h.Progress != "":
 		return "this member is joining the ensemble: it " + h.Progress, false
-	case h.Joining && !h.ReadsData:
+	case h.Joining:
 		return "this member is joining the ensemble and has not caught up yet", false
 	case h.Progress != "":
 		return "this member has started: it " + h.Progress, false
