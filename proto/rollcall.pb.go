@@ -5311,7 +5311,7 @@ type TimeRow struct {
 	Sealed        int64                  `protobuf:"zigzag64,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
 	Received      int64                  `protobuf:"zigzag64,3,opt,name=received,proto3" json:"received,omitempty"`
 	Durable       int64                  `protobuf:"zigzag64,4,opt,name=durable,proto3" json:"durable,omitempty"`
-	DiskBefore    int64                  `protobuf:"zigzag64,5,opt,name=disk_before,json=diskBefore,proto3" json:"disk_before,omitempty"` // a duration
+	DiskBefore    int64                  `protobuf:"zigzag64,12,opt,name=disk_before,json=diskBefore,proto3" json:"disk_before,omitempty"` // a duration
 	Committed     int64                  `protobuf:"zigzag64,6,opt,name=committed,proto3" json:"committed,omitempty"`
 	ApplyBegun    int64                  `protobuf:"zigzag64,7,opt,name=apply_begun,json=applyBegun,proto3" json:"apply_begun,omitempty"`
 	Locked        int64                  `protobuf:"zigzag64,8,opt,name=locked,proto3" json:"locked,omitempty"`
@@ -6411,13 +6411,13 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bTimeRows\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x12R\x05clock\x12(\n" +
 	"\x04rows\x18\x02 \x03(\v2\x14.rollcall.v1.TimeRowR\x04rows\x12-\n" +
-	"\x06causes\x18\x03 \x03(\v2\x15.rollcall.v1.CauseRowR\x06causes\"\xe3\x02\n" +
+	"\x06causes\x18\x03 \x03(\v2\x15.rollcall.v1.CauseRowR\x06causes\"\xe9\x02\n" +
 	"\aTimeRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06sealed\x18\x02 \x01(\x12R\x06sealed\x12\x1a\n" +
 	"\breceived\x18\x03 \x01(\x12R\breceived\x12\x18\n" +
 	"\adurable\x18\x04 \x01(\x12R\adurable\x12\x1f\n" +
-	"\vdisk_before\x18\x05 \x01(\x12R\n" +
+	"\vdisk_before\x18\f \x01(\x12R\n" +
 	"diskBefore\x12\x1c\n" +
 	"\tcommitted\x18\x06 \x01(\x12R\tcommitted\x12\x1f\n" +
 	"\vapply_begun\x18\a \x01(\x12R\n" +
@@ -6426,7 +6426,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\aapplied\x18\t \x01(\x12R\aapplied\x124\n" +
 	"\barrivals\x18\n" +
 	" \x03(\v2\x18.rollcall.v1.MemberDelayR\barrivals\x12,\n" +
-	"\x04acks\x18\v \x03(\v2\x18.rollcall.v1.MemberDelayR\x04acks\"=\n" +
+	"\x04acks\x18\v \x03(\v2\x18.rollcall.v1.MemberDelayR\x04acksJ\x04\b\x05\x10\x06\"=\n" +
 	"\vMemberDelay\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x16\n" +
 	"\x06micros\x18\x02 \x01(\rR\x06micros\"\\\n" +
