@@ -333,7 +333,6 @@ func (j *joiner) addCopy(follower uint32) {
 	received := j.timeAt(follower, e.Received)
 	arrived := max(received-e.DiskBefore, j.last+j.peers[follower].Error+j.peers[j.leader].Error)
 	j.addStage(Stage{Kind: StageReplicate, Member: j.leader, To: follower}, min(arrived, received))
-	j.addStage(Stage{Kind: StageDisk, Member: follower}, received)
 	j.addStage(Stage{Kind: StageDisk, Member: follower}, j.timeAt(follower, e.Durable))
 }
 

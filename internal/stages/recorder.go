@@ -339,7 +339,7 @@ func (r *Recorder) Records(indexes []uint64) Records {
 	return found
 }
 
-// maxEarlier limits the earlier entries that diskBefore looks at. They take less than 10 µs.
+// maxEarlier limits the earlier entries that diskBefore looks at: see BenchmarkDiskBefore.
 const maxEarlier = 512
 
 // diskBefore returns how long a follower's disk had written earlier entries when the follower received e. A follower reads

@@ -394,6 +394,20 @@ func BenchmarkEntry(b *testing.B) {
 	}
 }
 
+// BenchmarkDiskBefore measures the search through as many earlier entries as it may look at, all of which were written together.
+func BenchmarkDiskBefore(b *testing.B) {
+	r := New(allAt(time.Second), time.Now)
+	start := time.Now()
+	for i := range uint64(maxEarlier) {
+		r.Received(i+1, i+1, start)
+		r.Durable(i+1, i+1, start)
+	}
+	last := &Entry{Index: maxEarlier + 1, HeldSince: r.Now() - Time(time.Second), Received: r.Now()}
+	for b.Loop() {
+		r.diskBefore(last)
+	}
+}
+
 // BenchmarkKeepNothing measures what a request costs that is slow in a second with slower ones.
 func BenchmarkKeepNothing(b *testing.B) {
 	r := New(allAt(time.Millisecond), time.Now)
