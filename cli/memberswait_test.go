@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,25 @@ func TestWaitingTellsTheRate(t *testing.T) {
 		want := []string{
 			"rollcall: member 4: joining", "rollcall: member 4: catching up 1000 of 9000",
 			"rollcall: member 4: catching up 1500 of 9000, 100/s", "rollcall: member 4: catching up 2000 of 9000, 100/s", "rollcall: member 4: follower",
+		}
+		if got := strings.TrimSpace(errs.String()); got != strings.Join(want, "\n") {
+			t.Errorf("it says\n%s\nwant\n%s", got, strings.Join(want, "\n"))
+		}
+	})
+}
+
+// A command that waits for a server that reads its data says every few seconds how far it is.
+func TestWaitingForAReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs bytes.Buffer
+		p := &serverProgress{membersCommand: newMembersCommand(IOStreams{Err: &errs}), id: 4}
+		for percent := range 12 {
+			p.reportServer(api.Members{Items: []api.Server{{MemberID: 4, State: api.StateNotServing, Detail: fmt.Sprintf("it reads its log, %d %%", percent)}}})
+			time.Sleep(time.Second)
+		}
+		var want []string
+		for _, percent := range []int{0, 5, 10} {
+			want = append(want, fmt.Sprintf("rollcall: member 4: not serving: it reads its log, %d %%", percent))
 		}
 		if got := strings.TrimSpace(errs.String()); got != strings.Join(want, "\n") {
 			t.Errorf("it says\n%s\nwant\n%s", got, strings.Join(want, "\n"))
