@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ import (
 
 const (
 	defaultHosts = "127.0.0.1:2181"
-	// sessionOpenTimeout is longer than an election takes.
-	sessionOpenTimeout = 10 * time.Second
+	// defaultSessionOpenTimeout is longer than an election takes.
+	defaultSessionOpenTimeout = 10 * time.Second
 	// maxURLs bounds --admin, as client.ParseHostPorts bounds --hosts.
 	maxURLs = 32
 	// maxToken bounds a token file, in bytes. A token has at most 4,096 characters.
@@ -269,11 +270,12 @@ func (l *EnsembleFlags) readSASLLogin() (*client.Login, error) {
 	return &who, nil
 }
 
-// openSession is client.Dial with sessionOpenTimeout and advice. It gives up earlier if no session can ever be opened at any
+// openSession is client.Dial with a timeout and advice. It gives up earlier if no session can ever be opened at any
 // of servers, because other ports are there, or the certificates do not fit.
 func (l *EnsembleFlags) openSession(ctx context.Context, servers []string, cfg client.Config) (*client.Client, error) {
 	defer startWaiting(l.streams, "a session at "+summarizeServers(servers)).Done()
-	within, stop := context.WithTimeout(ctx, sessionOpenTimeout)
+	limit := cmp.Or(l.streams.sessionOpenTimeout, defaultSessionOpenTimeout)
+	within, stop := context.WithTimeout(ctx, limit)
 	defer stop()
 	var c *client.Client
 	err := l.giveUpAtWrongPorts(within, servers, func(ctx context.Context) (err error) {
@@ -289,7 +291,7 @@ func (l *EnsembleFlags) openSession(ctx context.Context, servers []string, cfg c
 		return nil, ctx.Err()
 	}
 	where := l.describeAddress(strings.Join(servers, ","), l.hostsSettingName())
-	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s", where, sessionOpenTimeout, lastAttempt(err),
+	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s", where, limit, lastAttempt(err),
 		l.tls.connectAdvice(l.streams, err))
 	if wrong := new(wrongPortError); errors.As(err, &wrong) {
 		text = fmt.Sprintf("no member takes a session at %s: %v", where, wrong)

@@ -41,6 +41,7 @@ type IOStreams struct {
 	membersPollInterval time.Duration // 0: membersPollEvery. Tests set it
 	adminPort           string        // "": the constant defaultAdminPort. Tests set it
 	portReplyTimeout    time.Duration // of a check of a port; 0: the default
+	sessionOpenTimeout  time.Duration // 0: defaultSessionOpenTimeout. Tests set it
 }
 
 // ProcessStreams returns the streams of this process.

@@ -35,6 +35,7 @@ func nodeWorld(t *testing.T) (IOStreams, nodes.Space) {
 	}
 	w, _, _ := testWorld("ROLLCALL_HOSTS=" + memberAddr + s.Root)
 	w.Now = func() time.Time { return time.Time{} } // so that nodes have no age
+	w.sessionOpenTimeout = 2 * time.Minute          // the member and the command are of this process, which may not run for long
 	return w, s
 }
 

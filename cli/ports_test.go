@@ -143,7 +143,7 @@ func TestWrongPorts(t *testing.T) {
 					t.Errorf("%v: does not say %s", err, part)
 				}
 			}
-			for _, part := range []string{"within " + sessionOpenTimeout.String(), "frame of", "expired", "EOF"} {
+			for _, part := range []string{"within " + defaultSessionOpenTimeout.String(), "frame of", "expired", "EOF"} {
 				if strings.Contains(err.Error(), part) {
 					t.Errorf("%v: says %s", err, part)
 				}
