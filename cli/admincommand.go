@@ -18,9 +18,9 @@ import (
 
 // adminCommand is shared by the commands that query a member over HTTP.
 type adminCommand struct {
-	IOStreams
-	*EnsembleFlags
-	*Output
+	streams      IOStreams
+	ensemble     *EnsembleFlags
+	output       *Output
 	warnedSilent map[uint32]bool // the silent members that were reported, by id
 }
 
@@ -29,8 +29,8 @@ func newAdminCommand(w IOStreams) *adminCommand {
 }
 
 func (a *adminCommand) registerFlags(cmd *cobra.Command) *cobra.Command {
-	a.EnsembleFlags.Register(cmd)
-	return a.Output.Register(cmd)
+	a.ensemble.Register(cmd)
+	return a.output.Register(cmd)
 }
 
 // warnf prints an escaped line on stderr.
@@ -42,7 +42,7 @@ func warnf(w IOStreams, format string, args ...any) {
 // warnSilent warns once for each member that did not reply.
 func (a *adminCommand) warnSilent(s api.Silence) {
 	if !a.warnedSilent[s.MemberID] {
-		warnf(a.IOStreams, "member %d: %s; what only this member knows is missing", s.MemberID, silenceReason(s))
+		warnf(a.streams, "member %d: %s; what only this member knows is missing", s.MemberID, silenceReason(s))
 	}
 	a.warnedSilent[s.MemberID] = true
 }
@@ -57,7 +57,7 @@ func silenceReason(s api.Silence) string {
 // getObject gets a path below /v1/, of a member that is in the ensemble if there is one.
 func getObject[T any](ctx context.Context, a *adminCommand, path string, query url.Values) (T, error) {
 	var reply T
-	err := a.callInEnsemble(ctx, func(c *api.Client) (err error) {
+	err := a.ensemble.callInEnsemble(ctx, func(c *api.Client) (err error) {
 		reply, err = api.Get[T](ctx, c, path, query)
 		return WithAdvice(err)
 	})

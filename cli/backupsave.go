@@ -51,7 +51,7 @@ func newBackupSave(w IOStreams) *cobra.Command {
 			if rate != 0 {
 				s.query.Set("rate", strconv.Itoa(rate))
 			}
-			row, err := s.saveTo(cmd.Context(), a.EnsembleFlags, args[0])
+			row, err := s.saveTo(cmd.Context(), a.ensemble, args[0])
 			if err != nil {
 				return fmt.Errorf("backup save: %w", err)
 			}
@@ -62,7 +62,7 @@ func newBackupSave(w IOStreams) *cobra.Command {
 			if args[0] == "-" {
 				return nil // the output has the backup
 			}
-			return printRow(a.Output, backupColumns, row)
+			return printRow(a.output, backupColumns, row)
 		},
 	})
 	AddOutFlag(cmd, "`file`, directory, or - for standard output, in place of the argument")

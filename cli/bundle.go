@@ -99,14 +99,14 @@ func newBundle(w IOStreams) *cobra.Command {
 				return usageErrorf("support-bundle: FILE and --out both name the archive; leave one out")
 			}
 			file = strings.Join(append(args, file), "")
-			members, err := a.adminClients(cmd.Context())
+			members, err := a.ensemble.adminClients(cmd.Context())
 			if len(members) == 0 {
 				return err
 			}
 			if file == "" {
 				file = "rollcall-support-" + w.Now().UTC().Format("20060102-150405") + ".tar.gz"
 			}
-			return writeBundle(cmd.Context(), w, a.Output, file, members, err)
+			return writeBundle(cmd.Context(), w, a.output, file, members, err)
 		},
 	})
 	registerOutFlag(cmd, &file, "`file` for the archive, in place of the argument; it must not exist (default rollcall-support-TIME.tar.gz)")

@@ -137,7 +137,7 @@ func newWatches(w IOStreams) *cobra.Command {
 				return err
 			}
 			rows := listWatches(cmd.Context(), a, path, query, limit)
-			return PrintRows(a.Output, watchColumns(), withRowProgress(a.IOStreams, "watches", rows))
+			return PrintRows(a.output, watchColumns(), withRowProgress(a.streams, "watches", rows))
 		},
 	})
 	cmd.Flags().StringVar(&session, "session", "", "list the watches of the session with this `id`")
@@ -148,7 +148,7 @@ func newWatches(w IOStreams) *cobra.Command {
 // listWatches lists watches with paths relative to the user's root.
 func listWatches(ctx context.Context, a *adminCommand, path string, query url.Values, limit int) iter.Seq2[api.Watch,
 	error] {
-	space, err := a.rootOnlySpace()
+	space, err := a.ensemble.rootOnlySpace()
 	if err != nil {
 		return failedRows[api.Watch](err)
 	}

@@ -47,10 +47,10 @@ func (f *listCommand[T]) register(cmd *cobra.Command) *cobra.Command {
 		maxSorted, f.noun, strings.Join(f.sortKeys(), ", "))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.watch {
-			return printRepeatedly(cmd.Context(), f.IOStreams, f.every,
+			return printRepeatedly(cmd.Context(), f.streams, f.every,
 				func(w IOStreams, lines int) error { return f.printOnce(cmd.Context(), w, lines) })
 		}
-		return f.printOnce(cmd.Context(), f.IOStreams, 0)
+		return f.printOnce(cmd.Context(), f.streams, 0)
 	}
 	f.registerFlags(cmd)
 	fs := cmd.Flags()
@@ -67,7 +67,7 @@ func (f *listCommand[T]) register(cmd *cobra.Command) *cobra.Command {
 
 // printOnce prints the list once. lines is the height of the screen, or 0.
 func (f *listCommand[T]) printOnce(ctx context.Context, w IOStreams, lines int) error {
-	out := *f.Output
+	out := *f.output
 	out.streams = w
 	if out.format == "json" && f.isUnsorted() {
 		// not decoded, which would take most of the time
@@ -93,7 +93,7 @@ func (f *listCommand[T]) orderedRows(ctx context.Context, columns []Column[T], l
 		return failedRows[T](err)
 	}
 	rows := listRows[T](ctx, f.adminCommand, f.noun, f.queryValues(), 0)
-	held, err := by.sortRows(withRowProgress(f.IOStreams, f.noun, rows), f.rowLimit(lines))
+	held, err := by.sortRows(withRowProgress(f.streams, f.noun, rows), f.rowLimit(lines))
 	if err != nil {
 		return failedRows[T](err)
 	}
@@ -103,10 +103,10 @@ func (f *listCommand[T]) orderedRows(ctx context.Context, columns []Column[T], l
 // rowsAsListed returns at most lines rows in the members' order, decoded as U; 0 means no limit.
 func rowsAsListed[T, U any](ctx context.Context, f *listCommand[T], lines int) iter.Seq2[U, error] {
 	rows := listRows[U](ctx, f.adminCommand, f.noun, f.queryValues(), f.rowLimit(lines))
-	if f.OutTerminal {
+	if f.streams.OutTerminal {
 		return rows
 	}
-	return withRowProgress(f.IOStreams, f.noun, rows)
+	return withRowProgress(f.streams, f.noun, rows)
 }
 
 func (f *listCommand[T]) queryValues() url.Values {

@@ -31,7 +31,7 @@ func newDrain(w IOStreams) *cobra.Command {
 			"credentials.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			admin, err := a.FirstAdminClient(cmd.Context())
+			admin, err := a.ensemble.FirstAdminClient(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -41,7 +41,7 @@ func newDrain(w IOStreams) *cobra.Command {
 			}
 			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.Name(), done.ClosedConnections,
 				time.Duration(done.TookMs)*time.Millisecond)
-			if err := PrintText(a.Output, text, drainedRow{admin.Name(), done}); err != nil {
+			if err := PrintText(a.output, text, drainedRow{admin.Name(), done}); err != nil {
 				return err
 			}
 			if done.StillLeads {
@@ -77,7 +77,7 @@ func newSnapshot(w IOStreams) *cobra.Command {
 			"It needs an administrator's credentials.",
 		Example: "  rollcall snapshot --token-file /etc/rollcall/token",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			admin, err := a.FirstAdminClient(cmd.Context())
+			admin, err := a.ensemble.FirstAdminClient(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func newSnapshot(w IOStreams) *cobra.Command {
 			}
 			text := fmt.Sprintf("member %d: snapshot of index %d, zxid %s, %s, written in %v\n", done.MemberID, done.Index,
 				done.Zxid, FormatSize(done.Bytes), time.Duration(done.TookMs)*time.Millisecond)
-			return PrintText(a.Output, text, done)
+			return PrintText(a.output, text, done)
 		},
 	})
 }
@@ -121,7 +121,7 @@ func newLogLevel(w IOStreams) *cobra.Command {
 			if len(args) == 1 && !slices.Contains(logLevels, args[0]) {
 				return usageErrorf("log-level: %.100q: there are %s", args[0], strings.Join(logLevels, ", "))
 			}
-			members, err := a.adminClients(cmd.Context())
+			members, err := a.ensemble.adminClients(cmd.Context())
 			if err != nil && len(members) == 0 {
 				return err
 			}
@@ -136,7 +136,7 @@ func newLogLevel(w IOStreams) *cobra.Command {
 				rows = append(rows, row)
 			}
 			if len(rows) > 0 {
-				failed = append(failed, PrintRows(a.Output, levelColumns, rowsOf(rows)))
+				failed = append(failed, PrintRows(a.output, levelColumns, rowsOf(rows)))
 			}
 			return errors.Join(failed...)
 		},

@@ -66,11 +66,11 @@ func printServers(ctx context.Context, a *adminCommand) error {
 		return err
 	}
 	if members.WasRemoved {
-		warnf(a.IOStreams, "the member that answers was removed from the ensemble: the list is as this member last knew it")
+		warnf(a.streams, "the member that answers was removed from the ensemble: the list is as this member last knew it")
 	} else if !members.IsSettled {
-		warnf(a.IOStreams, "raft's configuration does not follow the list yet")
+		warnf(a.streams, "raft's configuration does not follow the list yet")
 	}
-	return PrintRows(a.Output, serverColumns, rowsOf(rows))
+	return PrintRows(a.output, serverColumns, rowsOf(rows))
 }
 
 // fetchServerRows returns the servers by id. It queries twice if one of them is catching up.
@@ -105,7 +105,7 @@ func fetchServerRows(ctx context.Context, a *adminCommand) (rows []serverRow, me
 // fetchServerList returns the members. It falls back to the old list of a removed member if no other member
 // replies.
 func fetchServerList(ctx context.Context, a *adminCommand) (m api.Members, err error) {
-	err = a.callInEnsemble(ctx, func(c *api.Client) error {
+	err = a.ensemble.callInEnsemble(ctx, func(c *api.Client) error {
 		reply, err := api.Get[api.Members](ctx, c, "members", nil)
 		if err != nil {
 			return err
@@ -278,7 +278,7 @@ func unlistedError(id uint32) error {
 // requestChange posts a change, provided that the list is still m.
 func (k *membersCommand) requestChange(ctx context.Context, m api.Members, c api.MembersChange) error {
 	c.Version, c.Force = m.Version, k.force
-	_, err := postInEnsemble[api.MembersChanged](ctx, k.EnsembleFlags, "members", c)
+	_, err := postInEnsemble[api.MembersChanged](ctx, k.ensemble, "members", c)
 	var apiErr *api.Error
 	switch {
 	case err == nil:
@@ -305,5 +305,5 @@ func (k *membersCommand) printResult(m api.Members, id uint32, done, text string
 		text += "; nothing was to be changed"
 	}
 	row := membersResult{Member: id, Outcome: done, Changed: k.changed, Version: m.Version, Leader: m.LeaderID}
-	return PrintText(k.Output, fmt.Sprintf("%s; the list has version %s\n", text, m.Version), row)
+	return PrintText(k.output, fmt.Sprintf("%s; the list has version %s\n", text, m.Version), row)
 }

@@ -30,14 +30,14 @@ func newMembersLead(w IOStreams) *cobra.Command {
 			return err
 		}
 		if m.LeaderID != id {
-			if _, err := postInEnsemble[api.MembersLed](ctx, k.EnsembleFlags, "members/lead",
+			if _, err := postInEnsemble[api.MembersLed](ctx, k.ensemble, "members/lead",
 				api.MembersLead{Member: id}); err != nil {
 				return WithAdvice(err)
 			}
 			k.changed, m.LeaderID = true, id
 		}
 		row := membersResult{Member: id, Outcome: "leads", Changed: k.changed, Version: m.Version, Leader: m.LeaderID}
-		return PrintText(k.Output, fmt.Sprintf("member %d leads\n", id), row)
+		return PrintText(k.output, fmt.Sprintf("member %d leads\n", id), row)
 	})
 }
 
@@ -73,7 +73,7 @@ func (k *membersCommand) drainServerAndWait(ctx context.Context, id uint32, over
 			"start the members that are down first, or add --force", id))
 	}
 	var done api.Drained
-	err = k.callInEnsemble(ctx, func(c *api.Client) (err error) {
+	err = k.ensemble.callInEnsemble(ctx, func(c *api.Client) (err error) {
 		done, err = postDrain(ctx, c, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
 		return err
 	})
@@ -90,7 +90,7 @@ func (k *membersCommand) drainServerAndWait(ctx context.Context, id uint32, over
 		return err
 	}
 	text := fmt.Sprintf("member %d: drained, %d connections closed; it is safe to stop it\n", id, done.ClosedConnections)
-	return PrintText(k.Output, text,
+	return PrintText(k.output, text,
 		membersResult{Member: id, Outcome: "drained", Changed: true, Version: m.Version, Leader: m.LeaderID})
 }
 
@@ -110,7 +110,7 @@ func newMembersRebalance(w IOStreams) *cobra.Command {
 		Example: "  rollcall members rebalance --token-file /etc/rollcall/token --rate 20",
 	}, func(ctx context.Context, _ []string) error {
 		var done api.Rebalanced
-		err := k.callInEnsemble(ctx, func(admin *api.Client) (err error) {
+		err := k.ensemble.callInEnsemble(ctx, func(admin *api.Client) (err error) {
 			done, err = postSlowChange[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate},
 				rebalanceTimeout,
 				"how far it came", "repeat the command")
@@ -120,9 +120,9 @@ func newMembersRebalance(w IOStreams) *cobra.Command {
 			return err
 		}
 		for _, s := range done.Silent {
-			warnf(k.IOStreams, "member %d has no share: %s", s.MemberID, silenceReason(s))
+			warnf(k.streams, "member %d has no share: %s", s.MemberID, silenceReason(s))
 		}
-		if err := PrintText(k.Output, formatRebalanced(done), done); err != nil {
+		if err := PrintText(k.output, formatRebalanced(done), done); err != nil {
 			return err
 		}
 		if why := unbalancedReason(done); why != "" {

@@ -35,7 +35,7 @@ func (k *membersCommand) pollMembersUntil(ctx context.Context, id uint32, rest s
 		case ctx.Err() == nil && time.Since(lastReply) > membersPollPatience:
 			return m, fmt.Errorf("%w; %s; run the command again: it goes on where it is", err, rest)
 		}
-		if sleepContext(ctx, k.pollInterval()) != nil {
+		if sleepContext(ctx, k.streams.pollInterval()) != nil {
 			return m, WithStatus(Failed, fmt.Errorf("stopped; %s; run the command again: it goes on where it is", rest))
 		}
 	}
@@ -83,7 +83,7 @@ func (p *serverProgress) reportServer(m api.Members) {
 		return
 	}
 	if p.progress == nil {
-		p.progress, p.reportedAt = NewProgress(p.IOStreams, fmt.Sprintf("log entries on member %d", p.id), 0), time.Time{}
+		p.progress, p.reportedAt = NewProgress(p.streams, fmt.Sprintf("log entries on member %d", p.id), 0), time.Time{}
 	}
 	if m.CommittedIndex != nil {
 		p.progress.SetTotal(int(*m.CommittedIndex))
@@ -112,7 +112,7 @@ func (p *serverProgress) printIfChanged(s api.Server, state string) {
 		text, p.reportedAt = text+": "+s.Detail, time.Now()
 	}
 	if text != p.lastReport {
-		warnf(p.IOStreams, "%s", text)
+		warnf(p.streams, "%s", text)
 	}
 	p.lastReport, p.lastState = text, s.State
 }

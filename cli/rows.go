@@ -142,7 +142,7 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 		ctx, stop := context.WithCancel(ctx)
 		var c *api.Client
 		var coming *pendingPage[T]
-		err := a.callInEnsemble(ctx, func(admin *api.Client) error {
+		err := a.ensemble.callInEnsemble(ctx, func(admin *api.Client) error {
 			c, coming = admin, fetchPage[T](ctx, admin, path, query)
 			<-coming.fetched
 			return WithAdvice(coming.err)

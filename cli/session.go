@@ -53,13 +53,13 @@ func newSessionShow(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printRow(a.Output, detailColumns(w.Now()), detail)
+			return printRow(a.output, detailColumns(w.Now()), detail)
 		},
 	})
 }
 
 func fetchSessionDetail(ctx context.Context, a *adminCommand, id string) (sessionDetail, error) {
-	space, err := a.rootOnlySpace()
+	space, err := a.ensemble.rootOnlySpace()
 	if err != nil {
 		return sessionDetail{}, err
 	}
@@ -94,7 +94,7 @@ func explainMissingSession(ctx context.Context, a *adminCommand, id string, err 
 	}
 	e := ends.Items[0]
 	return WithStatus(NotFound, fmt.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id,
-		e.Reason, formatAge(a.Now(), e.EndedAt), id))
+		e.Reason, formatAge(a.streams.Now(), e.EndedAt), id))
 }
 
 func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
@@ -166,18 +166,18 @@ func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 		}
 		sessions = append(sessions, s)
 	}
-	if !a.InTerminal {
+	if !a.streams.InTerminal {
 		return usageErrorf("session kill: there is no terminal to ask on; --yes ends the sessions without asking")
 	}
 	for _, s := range sessions {
 		// nothing can be done about an error
-		_, _ = fmt.Fprintln(a.Err, EscapeUnprintable(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID,
+		_, _ = fmt.Fprintln(a.streams.Err, EscapeUnprintable(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID,
 			orDash(s.Address), formatMember(s.MemberID), formatCount(s.EphemeralCount, "ephemeral node", "ephemeral nodes"))))
 	}
 	if more := len(ids) - maxListedKills; more > 0 {
-		_, _ = fmt.Fprintf(a.Err, "and %d more\n", more) // likewise
+		_, _ = fmt.Fprintf(a.streams.Err, "and %d more\n", more) // likewise
 	}
-	return Confirm(a.IOStreams, "session kill", fmt.Sprintf("End %s?", formatCount(len(ids), "session", "sessions")))
+	return Confirm(a.streams, "session kill", fmt.Sprintf("End %s?", formatCount(len(ids), "session", "sessions")))
 }
 
 func checkChangePermission(ctx context.Context, a *adminCommand) error {
@@ -220,18 +220,18 @@ type sessionKill struct {
 // killSessions ends the sessions in order and prints their ends. It continues after an error, and returns the
 // first one.
 func killSessions(ctx context.Context, a *adminCommand, ids []string) error {
-	k := &sessionKill{adminCommand: a, remainingIDs: ids, progress: NewProgress(a.IOStreams, "sessions", len(ids))}
-	err := a.callInEnsemble(ctx, func(c *api.Client) error { return k.killThrough(ctx, c) })
+	k := &sessionKill{adminCommand: a, remainingIDs: ids, progress: NewProgress(a.streams, "sessions", len(ids))}
+	err := a.ensemble.callInEnsemble(ctx, func(c *api.Client) error { return k.killThrough(ctx, c) })
 	k.progress.Done()
 	if k.firstErr == nil {
 		k.firstErr = WithAdvice(err)
 	} else if err != nil {
-		warnf(a.IOStreams, "%v", err)
+		warnf(a.streams, "%v", err)
 	}
 	if len(k.ends) == 0 {
 		return k.firstErr
 	}
-	return errors.Join(k.firstErr, PrintRows(a.Output, endColumns(a.Now()), rowsOf(k.ends)))
+	return errors.Join(k.firstErr, PrintRows(a.output, endColumns(a.streams.Now()), rowsOf(k.ends)))
 }
 
 // killThrough ends the remaining sessions through one member. It returns an error only if that member was
@@ -254,7 +254,7 @@ func (k *sessionKill) killThrough(ctx context.Context, c *api.Client) error {
 			k.firstErr = err
 		} else {
 			k.progress.Done()
-			warnf(k.IOStreams, "%v", err)
+			warnf(k.streams, "%v", err)
 		}
 		if s := StatusOf(err); s == Denied || s == Unavailable || ctx.Err() != nil {
 			k.remainingIDs = nil // the others would fail likewise

@@ -27,7 +27,7 @@ func newSlow(w IOStreams) *cobra.Command {
 			if err := of.check(len(args) == 1); err != nil {
 				return err
 			}
-			space, err := a.rootOnlySpace()
+			space, err := a.ensemble.rootOnlySpace()
 			if err != nil {
 				return err
 			}
@@ -43,11 +43,11 @@ func newSlow(w IOStreams) *cobra.Command {
 					return err
 				}
 				found = relative(found)
-				return printRow(a.Output, oneSlowColumns(w.Now(), found), found)
+				return printRow(a.output, oneSlowColumns(w.Now(), found), found)
 			}
 			rows := listRows[api.SlowRequest](cmd.Context(), a, "slow",
 				queryWithoutEmpty("member", of.member, "session", of.session, "address", of.address), limit)
-			return PrintRows(a.Output, slowColumns(w.Now()), mapRows(rows, relative))
+			return PrintRows(a.output, slowColumns(w.Now()), mapRows(rows, relative))
 		},
 	})
 	cmd.Flags().StringVar(&of.member, "member", "", "only requests that the member with this `number` received")

@@ -75,7 +75,7 @@ func (a *whyCommand) validate(about string) error {
 func newestRows[T any](ctx context.Context, a *whyCommand, path string, query url.Values, at func(T) time.Time) ([]T,
 	error,
 ) {
-	found, first := []T{}, a.Now().Add(-a.since)
+	found, first := []T{}, a.streams.Now().Add(-a.since)
 	for row, err := range listRows[T](ctx, a.adminCommand, path, query, a.limit) {
 		switch {
 		case err != nil:
@@ -94,7 +94,7 @@ func (a *whyCommand) listEnds(ctx context.Context, query url.Values) ([]api.End,
 
 // listRemovals lists removals with paths relative to the user's root.
 func (a *whyCommand) listRemovals(ctx context.Context, query url.Values) ([]api.Removal, error) {
-	space, err := a.rootOnlySpace()
+	space, err := a.ensemble.rootOnlySpace()
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +126,13 @@ func (a *whyCommand) printLatest(ctx context.Context) (err error) {
 	if reply.Removals, err = a.listRemovals(ctx, url.Values{}); err != nil {
 		return err
 	}
-	if !a.IsText() {
-		return printRow(a.Output, nil, reply)
+	if !a.output.IsText() {
+		return printRow(a.output, nil, reply)
 	}
-	_, err = fmt.Fprintf(a.Out, "Sessions that ended%s, the newest first:\n", a.withinText())
-	err = errors.Join(err, PrintRows(a.Output, endColumns(a.Now()), rowsOf(reply.Ends)))
-	_, werr := fmt.Fprintf(a.Out, "\nNodes that were removed%s, the newest first:\n", a.withinText())
-	return errors.Join(err, werr, PrintRows(a.Output, removalColumns(a.Now()), rowsOf(reply.Removals)))
+	_, err = fmt.Fprintf(a.streams.Out, "Sessions that ended%s, the newest first:\n", a.withinText())
+	err = errors.Join(err, PrintRows(a.output, endColumns(a.streams.Now()), rowsOf(reply.Ends)))
+	_, werr := fmt.Fprintf(a.streams.Out, "\nNodes that were removed%s, the newest first:\n", a.withinText())
+	return errors.Join(err, werr, PrintRows(a.output, removalColumns(a.streams.Now()), rowsOf(reply.Removals)))
 }
 
 func isAddress(text string) bool {
@@ -148,7 +148,7 @@ func (a *whyCommand) printEnds(ctx context.Context, parameter, value string) err
 	case err != nil:
 		return err
 	case len(ends) > 0:
-		return PrintRows(a.Output, endColumns(a.Now()), rowsOf(ends))
+		return PrintRows(a.output, endColumns(a.streams.Now()), rowsOf(ends))
 	case parameter == "session":
 		return noEndError(ctx, a.adminCommand, value)
 	}
@@ -219,14 +219,14 @@ func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
 	case node.Kind == kindNone && len(reply.Removals) == 0:
 		return WithStatus(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the "+
 			"ensemble remembers%s", path, a.withinText()))
-	case !a.IsText():
-		return printRow(a.Output, nil, reply)
+	case !a.output.IsText():
+		return printRow(a.output, nil, reply)
 	}
 	if node.Kind != kindNone {
-		_, err = fmt.Fprintln(a.Out, EscapeUnprintable("It exists: "+formatOwner(node)))
+		_, err = fmt.Fprintln(a.streams.Out, EscapeUnprintable("It exists: "+formatOwner(node)))
 	}
 	if len(reply.Removals) > 0 {
-		err = errors.Join(err, PrintRows(a.Output, removalColumns(a.Now()), rowsOf(reply.Removals)))
+		err = errors.Join(err, PrintRows(a.output, removalColumns(a.streams.Now()), rowsOf(reply.Removals)))
 	}
 	return err
 }
@@ -288,7 +288,7 @@ func newWhoOwns(w IOStreams) *cobra.Command {
 			for _, s := range node.Silent {
 				a.warnSilent(s)
 			}
-			return printRow(a.Output, ownerColumns(sessionColumns(w.Now()), node), node)
+			return printRow(a.output, ownerColumns(sessionColumns(w.Now()), node), node)
 		},
 	})
 }
@@ -298,7 +298,7 @@ func (a *adminCommand) fullPath(text string) (full string, err error) {
 	if !strings.HasPrefix(text, "/") {
 		return "", usageErrorf("%.100q is not a path: that begins with /", text)
 	}
-	space, err := a.rootOnlySpace()
+	space, err := a.ensemble.rootOnlySpace()
 	return space.FullPath(text), err
 }
 
