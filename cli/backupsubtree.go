@@ -27,7 +27,7 @@ type SubtreeRestore struct {
 
 // NewSubtreeRestore returns a SubtreeRestore that prints with out.
 func NewSubtreeRestore(w IOStreams, out *Output) *SubtreeRestore {
-	return &SubtreeRestore{nodeCommand: &nodeCommand{IOStreams: w, EnsembleFlags: NewEnsembleFlags(w), Output: out}}
+	return &SubtreeRestore{nodeCommand: &nodeCommand{streams: w, ensemble: NewEnsembleFlags(w), output: out}}
 }
 
 // Register adds the flags to cmd.
@@ -38,7 +38,7 @@ func (r *SubtreeRestore) Register(cmd *cobra.Command) {
 	fs.BoolVar(&r.deleteExtra, "delete", false, "with --subtree: also delete the nodes there that are not in the backup")
 	fs.BoolVar(&r.dryRun, "dry-run", false, "with --subtree: print what would be changed, and change nothing")
 	fs.BoolVar(&r.skipConfirm, "yes", false, "with --subtree: do it without asking")
-	r.registerSessionFlags(cmd, "`host:port,.../root` where members take clients, with --subtree; root is the node "+
+	r.ensemble.registerSessionFlags(cmd, "`host:port,.../root` where members take clients, with --subtree; root is the node "+
 		"that is / here")
 	markShared(fs, "hosts")
 	markShared(fs, "auth")
@@ -77,11 +77,11 @@ func (r *SubtreeRestore) Run(ctx context.Context, file string) error {
 		return fmt.Errorf("backup restore: %w", err)
 	}
 	if n := source.Ephemerals; n > 0 {
-		warnf(r.IOStreams, "backup restore: left out %s",
+		warnf(r.streams, "backup restore: left out %s",
 			formatCount(n, "ephemeral node, which belongs to a session", "ephemeral nodes, which belong to sessions"))
 	}
 	return explainNodeError("backup restore", s, !r.dryRun, r.showOrRestore(ctx, &loadJob{
-		IOStreams: r.IOStreams, Output: r.Output, sourceName: "the subtree of the backup", resumeAdvice: repeatCompletes,
+		streams: r.streams, output: r.output, sourceName: "the subtree of the backup", resumeAdvice: repeatCompletes,
 		options: subtree.LoadOptions{Into: into, Mode: r.loadMode()},
 		runLoad: func(ctx context.Context, how subtree.LoadOptions) (subtree.LoadResult, error) {
 			return s.LoadFrom(ctx, source, how)
@@ -115,7 +115,7 @@ func (r *SubtreeRestore) parsePaths() (from, into string, err error) {
 
 // validate also returns an error if the file cannot be read several times.
 func (r *SubtreeRestore) validate(file string) error {
-	if !r.dryRun && !r.skipConfirm && !r.InTerminal {
+	if !r.dryRun && !r.skipConfirm && !r.streams.InTerminal {
 		return errors.New("there is no terminal to ask on; --dry-run prints what would be changed, and --yes does it " +
 			"without asking")
 	}
@@ -136,7 +136,7 @@ func (r *SubtreeRestore) showOrRestore(ctx context.Context, work *loadJob) error
 			return err
 		}
 		if would.Created+would.Set+would.ACLs+would.Deleted > 0 {
-			err = Confirm(r.IOStreams, "backup restore",
+			err = Confirm(r.streams, "backup restore",
 				"Of "+strings.TrimPrefix(planSummary(work.sourceName, would), "of ")+". --dry-run lists them. Do it?")
 		}
 		if err != nil {
@@ -148,7 +148,7 @@ func (r *SubtreeRestore) showOrRestore(ctx context.Context, work *loadJob) error
 
 func (r *SubtreeRestore) readSource(s nodes.Space, file, from string) (subtree.Source, error) {
 	source, err := s.SourceFromBackup(from, func(v znode.ImageVisitor) (backup.Head, error) {
-		row, err := readBackup(r.IOStreams, file, v)
+		row, err := readBackup(r.streams, file, v)
 		return row.Head, err
 	})
 	if errors.Is(err, subtree.ErrNotInBackup) {

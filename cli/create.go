@@ -115,11 +115,11 @@ func (c *createCommand) run(ctx context.Context, s nodes.Space, args []string) e
 }
 
 func (c *createCommand) printPath(r pathRow) error {
-	if c.IsText() {
-		_, err := fmt.Fprintln(c.Out, EscapeUnprintable(r.Path))
+	if c.output.IsText() {
+		_, err := fmt.Fprintln(c.streams.Out, EscapeUnprintable(r.Path))
 		return err
 	}
-	return printRow(c.Output, nil, r)
+	return printRow(c.output, nil, r)
 }
 
 type pathRow struct {
@@ -128,7 +128,7 @@ type pathRow struct {
 
 // awaitSessionEnd waits for Ctrl-C, which is no error, or for the end of the session.
 func (c *createCommand) awaitSessionEnd(ctx context.Context) error {
-	warnf(c.IOStreams, "the node is there until Ctrl-C")
+	warnf(c.streams, "the node is there until Ctrl-C")
 	select {
 	case <-ctx.Done():
 		return nil

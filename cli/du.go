@@ -46,12 +46,12 @@ func newDu(w IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		seen := &unreadNodes{streams: n.IOStreams}
+		seen := &unreadNodes{streams: n.streams}
 		all, err := order.sortRows(n.usageRows(ctx, s, pathOr(args, "/"), depth, seen), limit)
 		if err != nil {
 			return err
 		}
-		return errors.Join(PrintRows(n.Output, usageColumns, rowsOf(all)), seen.reportUnread())
+		return errors.Join(PrintRows(n.output, usageColumns, rowsOf(all)), seen.reportUnread())
 	}))
 	addIntFlag(cmd, &depth, "depth", "print subtrees up to so many `levels` below the node", 0, noMaximum)
 	addIntFlag(cmd, &limit, "limit", "print the first so many `rows` only (0: all)", 0, noMaximum)
@@ -77,7 +77,7 @@ func (n *nodeCommand) usageRows(ctx context.Context, s nodes.Space, top string, 
 func (n *nodeCommand) sumUsage(ctx context.Context, s nodes.Space, top string, seen *unreadNodes,
 	each func(subtree.Usage, int),
 ) (total subtree.Usage, err error) {
-	progress := NewProgress(n.IOStreams, "nodes", 0)
+	progress := NewProgress(n.streams, "nodes", 0)
 	defer progress.Done()
 	sum := subtree.NewUsageSum(func(u subtree.Usage, depth int) {
 		total = u // the last one is the whole
@@ -115,17 +115,17 @@ func newTree(w IOStreams) *cobra.Command {
 			"reads the nodes one after another, so nodes that change meanwhile may be drawn " +
 			"as they were or as they are. -o json and yaml print a row for each node.",
 	}, false, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
-		seen := &unreadNodes{streams: n.IOStreams}
+		seen := &unreadNodes{streams: n.streams}
 		rows := readableRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}),
 			func(node *subtree.Node) (treeRow, bool) {
 				stat := toAPIStat(node.Stat)
 				return treeRow{node.Path, node.Depth, stat.DataLength, stat.NumChildren, stat.Owner, node.IsLastChild}, true
 			})
 		var err error
-		if n.IsText() {
-			err = n.drawTree(withRowProgress(n.IOStreams, "nodes", rows), depth)
+		if n.output.IsText() {
+			err = n.drawTree(withRowProgress(n.streams, "nodes", rows), depth)
 		} else {
-			err = PrintRows(n.Output, nil, withRowProgress(n.IOStreams, "nodes", rows))
+			err = PrintRows(n.output, nil, withRowProgress(n.streams, "nodes", rows))
 		}
 		return errors.Join(err, seen.reportUnread())
 	}))
@@ -134,7 +134,7 @@ func newTree(w IOStreams) *cobra.Command {
 }
 
 func (n *nodeCommand) drawTree(rows iter.Seq2[treeRow, error], depth int) error {
-	out := bufio.NewWriterSize(n.Out, outBuffer)
+	out := bufio.NewWriterSize(n.streams.Out, outBuffer)
 	var branches []string // prefixes of the children of each ancestor
 	nodes, bytes, ephemerals := 0, int64(0), 0
 	for row, err := range rows {
@@ -152,7 +152,7 @@ func (n *nodeCommand) drawTree(rows iter.Seq2[treeRow, error], depth int) error 
 			name = row.Path
 		}
 		// a bufio.Writer keeps its error for Flush
-		_, _ = fmt.Fprintln(out, head+EscapeUnprintable(name)+tintText(n.AllowsColor(), Dim, nodeDetails(row, depth)))
+		_, _ = fmt.Fprintln(out, head+EscapeUnprintable(name)+tintText(n.streams.AllowsColor(), Dim, nodeDetails(row, depth)))
 		if nodes, bytes = nodes+1, bytes+int64(row.Bytes); row.Owner != "" {
 			ephemerals++
 		}

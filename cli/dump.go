@@ -42,7 +42,7 @@ func newDump(w IOStreams) *cobra.Command {
 
 func (d *dumpCommand) run(ctx context.Context, s nodes.Space, args []string) error {
 	if d.file == "" {
-		return d.writeDump(ctx, s, args[0], d.Out)
+		return d.writeDump(ctx, s, args[0], d.streams.Out)
 	}
 	var incomplete incompleteDumpError
 	err := replaceFile(d.file, func(w io.Writer) error {
@@ -59,11 +59,11 @@ func (d *dumpCommand) run(ctx context.Context, s nodes.Space, args []string) err
 }
 
 func (d *dumpCommand) writeDump(ctx context.Context, s nodes.Space, path string, w io.Writer) error {
-	progress := NewProgress(d.IOStreams, "nodes", 0)
+	progress := NewProgress(d.streams, "nodes", 0)
 	defer progress.Done()
 	var warnings []string
 	sum, err := s.Dump(ctx, w, path, subtree.DumpOptions{
-		IncludeEphemerals: d.withEphemerals, Now: d.Now(),
+		IncludeEphemerals: d.withEphemerals, Now: d.streams.Now(),
 		OnRecord: func(*subtree.Record) { progress.Add(1) },
 		OnWarning: func(path, why string) {
 			if len(warnings) < maxUnreadShown {
@@ -81,7 +81,7 @@ func (d *dumpCommand) writeDump(ctx context.Context, s nodes.Space, path string,
 		return err
 	}
 	for _, text := range warnings {
-		warnf(d.IOStreams, "%s", text)
+		warnf(d.streams, "%s", text)
 	}
 	summary := fmt.Sprintf("dumped %s with %s of data", formatCount(sum.Count, "node", "nodes"), FormatSize(sum.Bytes))
 	if sum.LeftOut > 0 {
@@ -90,7 +90,7 @@ func (d *dumpCommand) writeDump(ctx context.Context, s nodes.Space, path string,
 	if sum.Newer > 0 {
 		summary += fmt.Sprintf("; %s changed meanwhile, so the dump is no picture of one moment", formatNodesWere(sum.Newer))
 	}
-	warnf(d.IOStreams, "%s", summary)
+	warnf(d.streams, "%s", summary)
 	if sum.Unread+sum.Hidden > 0 {
 		return incompleteDumpError{fmt.Errorf("%s: the dump lacks parts of %s: %w; --auth shows another identity", path,
 			formatCount(sum.Unread+sum.Hidden, "node", "nodes"), client.ErrNoAuth)}

@@ -24,7 +24,7 @@ func newStat(w IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRow(n.Output, pathColumns(n.IOStreams), nodeStat{args[0], toAPIStat(stat)})
+		return printRow(n.output, pathColumns(n.streams), nodeStat{args[0], toAPIStat(stat)})
 	})
 }
 
@@ -52,12 +52,12 @@ func newGet(w IOStreams) *cobra.Command {
 		switch {
 		case err != nil:
 			return err
-		case n.format != "table":
-			return printRow(n.Output, dataColumns(n.IOStreams), newNodeData(args[0], data, toAPIStat(stat)))
-		case n.OutTerminal && !raw:
+		case n.output.format != "table":
+			return printRow(n.output, dataColumns(n.streams), newNodeData(args[0], data, toAPIStat(stat)))
+		case n.streams.OutTerminal && !raw:
 			data = []byte(escapeLines(string(data)))
 		}
-		_, err = n.Out.Write(data)
+		_, err = n.streams.Out.Write(data)
 		return err
 	})
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the bytes as they are on a terminal, too")
@@ -107,7 +107,7 @@ func newSync(w IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printRow(n.Output, []Column[synced]{
+		return printRow(n.output, []Column[synced]{
 			{Name: "server", Cell: func(r synced) string { return r.Server }},
 			{Name: "zxid", Cell: func(r synced) string { return r.Zxid }},
 		}, synced{s.Client.Server(), formatZxid(zxid)})
@@ -136,7 +136,7 @@ func newACL(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return PrintRows(n.Output, aclColumns, rowsOf(aclRows(list)))
+			return PrintRows(n.output, aclColumns, rowsOf(aclRows(list)))
 		}
 		stat, err := s.SetACL(ctx, args[0], list, version)
 		if err != nil {

@@ -94,7 +94,7 @@ func (l *loadCommand) run(ctx context.Context, name string) error {
 // openFile opens the dump. It spools input that cannot be read twice, such as a pipe.
 func (l *loadCommand) openFile(name string) (*os.File, error) {
 	if name == "-" {
-		return spoolFile(l.In)
+		return spoolFile(l.streams.In)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -125,7 +125,7 @@ func spoolFile(r io.Reader) (*os.File, error) {
 
 func (l *loadCommand) loadOrShow(ctx context.Context, s nodes.Space, file io.ReadSeeker) error {
 	work := &loadJob{
-		IOStreams: l.IOStreams, Output: l.Output, sourceName: "the dump", resumeAdvice: "with --merge, " + repeatCompletes,
+		streams: l.streams, output: l.output, sourceName: "the dump", resumeAdvice: "with --merge, " + repeatCompletes,
 		noAuthAdvice: ", or --acl",
 		options:      subtree.LoadOptions{Into: l.into, AllowEdited: l.allowEdited, ACL: l.acl},
 		runLoad: func(ctx context.Context, how subtree.LoadOptions) (subtree.LoadResult, error) {
@@ -148,8 +148,8 @@ const repeatCompletes = "the same command does the rest"
 
 // loadJob loads a dump, or a subtree of a backup.
 type loadJob struct {
-	IOStreams
-	*Output
+	streams      IOStreams
+	output       *Output
 	sourceName   string // such as "the dump"
 	resumeAdvice string // after an interruption
 	noAuthAdvice string // follows the advice about permissions
@@ -159,10 +159,10 @@ type loadJob struct {
 
 func (l *loadJob) printChanges(ctx context.Context) error {
 	var would subtree.LoadResult
-	if err := PrintRows(l.Output, changeColumns, l.plannedChanges(ctx, &would)); err != nil {
+	if err := PrintRows(l.output, changeColumns, l.plannedChanges(ctx, &would)); err != nil {
 		return err
 	}
-	warnf(l.IOStreams, "%s", planSummary(l.sourceName, would))
+	warnf(l.streams, "%s", planSummary(l.sourceName, would))
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (l *loadJob) dryRunLoad(ctx context.Context, each func(subtree.Change)) (su
 }
 
 func (l *loadJob) loadAndPrint(ctx context.Context) error {
-	progress := NewProgress(l.IOStreams, "nodes", 0)
+	progress := NewProgress(l.streams, "nodes", 0)
 	defer progress.Done()
 	total, last := 0, ""
 	how := l.options
@@ -216,9 +216,9 @@ func (l *loadJob) loadAndPrint(ctx context.Context) error {
 		return l.explainFailure(done, total, err)
 	}
 	if done.Created > 0 {
-		warnf(l.IOStreams, "%s", startsOver)
+		warnf(l.streams, "%s", startsOver)
 	}
-	return printRow(l.Output, loadedColumns, done)
+	return printRow(l.output, loadedColumns, done)
 }
 
 // startsOver names state that neither a dump nor a subtree of a backup restores, because clients cannot set it.

@@ -25,11 +25,11 @@ func newLs(w IOStreams) *cobra.Command {
 			"of each child's Stat. -o wide, json and yaml show all of them.",
 	}, false, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
 		top := pathOr(args, "/")
-		if n.format == "table" && !long {
+		if n.output.format == "table" && !long {
 			return n.printNames(ctx, s, top)
 		}
-		listed := &unreadNodes{streams: n.IOStreams}
-		err := PrintRows(n.Output, lsColumns(n.IOStreams),
+		listed := &unreadNodes{streams: n.streams}
+		err := PrintRows(n.output, lsColumns(n.streams),
 			readableRows(listed, s.Walk(ctx, top, subtree.WalkOptions{MaxDepth: 1}), func(node *subtree.Node) (lsRow, bool) {
 				return lsRow{Name: baseName(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1
 			}))
@@ -59,7 +59,7 @@ func (n *nodeCommand) printNames(ctx context.Context, s nodes.Space, top string)
 		return err
 	}
 	slices.Sort(names)
-	out := bufio.NewWriterSize(n.Out, outBuffer)
+	out := bufio.NewWriterSize(n.streams.Out, outBuffer)
 	for _, name := range names {
 		_, _ = fmt.Fprintln(out, EscapeUnprintable(name)) // a bufio.Writer keeps its error for Flush
 	}

@@ -22,19 +22,19 @@ const sessionCloseTimeout = 2 * time.Second
 
 // nodeCommand is shared by the commands on nodes.
 type nodeCommand struct {
-	IOStreams
-	*EnsembleFlags
-	*Output
+	streams      IOStreams
+	ensemble     *EnsembleFlags
+	output       *Output
 	adjustConfig func(*client.Config) // changes the configuration of the session; nil: nothing does
 }
 
 func newNodeCommand(w IOStreams) *nodeCommand {
-	return &nodeCommand{IOStreams: w, EnsembleFlags: NewEnsembleFlags(w), Output: NewOutput(w)}
+	return &nodeCommand{streams: w, ensemble: NewEnsembleFlags(w), output: NewOutput(w)}
 }
 
 // registerWithOutput does the same as the next function, and adds the flag -o.
 func (n *nodeCommand) registerWithOutput(cmd *cobra.Command, change bool, work nodeWork) *cobra.Command {
-	return n.Output.Register(n.registerSessionCommand(cmd, change, work))
+	return n.output.Register(n.registerSessionCommand(cmd, change, work))
 }
 
 type nodeWork func(ctx context.Context, s nodes.Space, args []string) error
@@ -57,7 +57,7 @@ func (n *nodeCommand) registerSessionCommand(cmd *cobra.Command, change bool, wo
 		defer closeSession(s.Client)
 		return explainNodeError(commandName(cmd), s, change, work(cmd.Context(), s, args))
 	}
-	n.registerSessionFlags(cmd, "`host:port,.../root` where members take clients; root is the node that is / here")
+	n.ensemble.registerSessionFlags(cmd, "`host:port,.../root` where members take clients; root is the node that is / here")
 	markShared(cmd.Flags(), "hosts")
 	markShared(cmd.Flags(), "auth")
 	return cmd
@@ -83,20 +83,20 @@ func withinWalkTime(work nodeWork) nodeWork {
 }
 
 func (n *nodeCommand) openSpace(ctx context.Context) (nodes.Space, error) {
-	servers, cfg, err := n.SessionConfig()
+	servers, cfg, err := n.ensemble.SessionConfig()
 	if err != nil {
 		return nodes.Space{}, err
 	}
-	_, root, err := n.hostsAndRoot()
+	_, root, err := n.ensemble.hostsAndRoot()
 	if err != nil {
 		return nodes.Space{}, err
 	}
 	if n.adjustConfig != nil {
 		n.adjustConfig(&cfg)
 	}
-	c, err := n.openSession(ctx, servers, cfg)
+	c, err := n.ensemble.openSession(ctx, servers, cfg)
 	s := nodes.New(c, root)
-	s.OnWait = func() (over func()) { return startWaiting(n.IOStreams, summarizeServers(servers)).Done }
+	s.OnWait = func() (over func()) { return startWaiting(n.streams, summarizeServers(servers)).Done }
 	return s, err
 }
 

@@ -43,7 +43,7 @@ func (r *removeCommand) validate(path string) error {
 		return errors.New("rm: --version is about one node, not for -r")
 	case !r.recursive && (r.dryRun || r.skipConfirm):
 		return errors.New("rm: --dry-run and --yes are for -r")
-	case r.recursive && !r.dryRun && !r.skipConfirm && !r.InTerminal:
+	case r.recursive && !r.dryRun && !r.skipConfirm && !r.streams.InTerminal:
 		return errors.New("rm: there is no terminal to ask on; --yes deletes all of it without asking")
 	}
 	return nil
@@ -56,7 +56,7 @@ func (r *removeCommand) run(ctx context.Context, s nodes.Space, args []string) e
 		if err := s.Delete(ctx, path, r.version); err != nil {
 			return err
 		}
-		return PrintText(r.Output, "", removedRow{path, 1})
+		return PrintText(r.output, "", removedRow{path, 1})
 	case r.dryRun:
 		return r.printPlanned(r.plannedRemovals(ctx, s, path))
 	case !r.skipConfirm:
@@ -64,7 +64,7 @@ func (r *removeCommand) run(ctx context.Context, s nodes.Space, args []string) e
 			return err
 		}
 	}
-	progress := NewProgress(r.IOStreams, "nodes deleted", 0)
+	progress := NewProgress(r.streams, "nodes deleted", 0)
 	defer progress.Done()
 	done, err := s.Remove(ctx, path, subtree.RemoveOptions{OnNode: func(string, bool) { progress.Add(1) }})
 	progress.Done()
@@ -80,7 +80,7 @@ func (r *removeCommand) run(ctx context.Context, s nodes.Space, args []string) e
 		return fmt.Errorf("%s deleted, and %s left, because others created children there meanwhile: %w; the same command "+
 			"tries again", formatNodesWere(done.Nodes), formatNodesWere(done.LeftAlone), client.ErrNotEmpty)
 	}
-	return PrintText(r.Output, formatNodesWere(done.Nodes)+" deleted.\n", removedRow{path, done.Nodes})
+	return PrintText(r.output, formatNodesWere(done.Nodes)+" deleted.\n", removedRow{path, done.Nodes})
 }
 
 type removedRow struct {
@@ -100,14 +100,14 @@ func (r *removeCommand) plannedRemovals(ctx context.Context, s nodes.Space, path
 }
 
 func (r *removeCommand) printPlanned(rows iter.Seq2[pathRow, error]) error {
-	if !r.IsText() {
-		return PrintRows(r.Output, nil, rows)
+	if !r.output.IsText() {
+		return PrintRows(r.output, nil, rows)
 	}
 	for row, err := range rows {
 		if err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintln(r.Out, EscapeUnprintable(row.Path)); err != nil {
+		if _, err := fmt.Fprintln(r.streams.Out, EscapeUnprintable(row.Path)); err != nil {
 			return err
 		}
 	}
@@ -118,11 +118,11 @@ func formatNodesWere(n int) string { return formatCount(n, "node was", "nodes we
 
 // confirmRemoval counts the nodes, and returns an error unless the user confirms.
 func (r *removeCommand) confirmRemoval(ctx context.Context, s nodes.Space, path string) error {
-	total, err := r.sumUsage(ctx, s, path, &unreadNodes{streams: r.IOStreams}, func(subtree.Usage, int) {})
+	total, err := r.sumUsage(ctx, s, path, &unreadNodes{streams: r.streams}, func(subtree.Usage, int) {})
 	if err != nil {
 		return err
 	}
-	return Confirm(r.IOStreams, "rm",
+	return Confirm(r.streams, "rm",
 		fmt.Sprintf("Delete %s with %s, %d of them ephemeral, and %s of data?", EscapeUnprintable(path),
 			formatCount(total.Nodes, "node", "nodes"), total.Ephemerals, FormatSize(total.Bytes)))
 }

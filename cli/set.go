@@ -110,9 +110,9 @@ const anyVersion = -1
 
 // printChanged prints the Stat of a changed node, or in a table only its new version.
 func (n *nodeCommand) printChanged(path string, stat jute.Stat, versionName string, version int32) error {
-	if n.format == "table" {
-		_, err := fmt.Fprintf(n.Out, "%s has %s %d.\n", EscapeUnprintable(path), versionName, version)
+	if n.output.format == "table" {
+		_, err := fmt.Fprintf(n.streams.Out, "%s has %s %d.\n", EscapeUnprintable(path), versionName, version)
 		return err
 	}
-	return printRow(n.Output, pathColumns(n.IOStreams), nodeStat{path, toAPIStat(stat)})
+	return printRow(n.output, pathColumns(n.streams), nodeStat{path, toAPIStat(stat)})
 }

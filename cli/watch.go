@@ -38,7 +38,7 @@ func newNodeWatch(w IOStreams) *cobra.Command {
 	c := &nodeWatchCommand{nodeCommand: newNodeCommand(w)}
 	c.adjustConfig = func(cfg *client.Config) {
 		c.eventRows, c.endReason = make(chan eventRow, maxQueuedEvents), make(chan error, 1)
-		_, c.root, _ = c.hostsAndRoot() // checked before
+		_, c.root, _ = c.ensemble.hostsAndRoot() // checked before
 		cfg.OnEvent, cfg.OnState = c.onEvent, c.onState
 	}
 	cmd := c.registerWithOutput(&cobra.Command{
@@ -59,7 +59,7 @@ func newNodeWatch(w IOStreams) *cobra.Command {
 // onEvent is called by the client's reader.
 func (c *nodeWatchCommand) onEvent(e client.Event) {
 	row := eventRow{
-		Time: c.Now().UTC().Truncate(time.Millisecond), Type: jute.EventType(e.Type).String(),
+		Time: c.streams.Now().UTC().Truncate(time.Millisecond), Type: jute.EventType(e.Type).String(),
 		Path: subtree.Space{Root: c.root}.TrimRoot(e.Path),
 	}
 	if e.Zxid > 0 {
@@ -77,9 +77,9 @@ func (c *nodeWatchCommand) onEvent(e client.Event) {
 func (c *nodeWatchCommand) onState(change client.StateChange) {
 	switch change.State {
 	case client.Suspended:
-		warnf(c.IOStreams, "the connection is lost (%v); looking for another member", change.Err)
+		warnf(c.streams, "the connection is lost (%v); looking for another member", change.Err)
 	case client.Reconnected:
-		warnf(c.IOStreams, "connected again; events of changes meanwhile may be missing")
+		warnf(c.streams, "connected again; events of changes meanwhile may be missing")
 	case client.Expired:
 		c.endWith(fmt.Errorf("the session has ended, and the watch with it: %w", change.Err))
 	}
@@ -98,11 +98,11 @@ func (c *nodeWatchCommand) run(ctx context.Context, s nodes.Space, args []string
 	}); err != nil && ctx.Err() == nil {
 		return err // after Ctrl-C there are no events, and JSON and YAML say that, too
 	}
-	switch rows := c.incomingRows(ctx); c.format {
+	switch rows := c.incomingRows(ctx); c.output.format {
 	case "json":
-		return printJSON(c.Out, rows)
+		return printJSON(c.streams.Out, rows)
 	case "yaml":
-		return printYAML(c.Out, rows)
+		return printYAML(c.streams.Out, rows)
 	default:
 		return c.printLines(rows)
 	}
@@ -133,10 +133,10 @@ func (c *nodeWatchCommand) printLines(rows iter.Seq2[eventRow, error]) error {
 			return err
 		}
 		zxid := ""
-		if c.format == "wide" {
+		if c.output.format == "wide" {
 			zxid = fmt.Sprintf("%-12s  ", orDash(row.Zxid))
 		}
-		if _, err := fmt.Fprintf(c.Out, "%s  %s%-19s  %s\n", formatMillisecond(row.Time), zxid, row.Type,
+		if _, err := fmt.Fprintf(c.streams.Out, "%s  %s%-19s  %s\n", formatMillisecond(row.Time), zxid, row.Type,
 			EscapeUnprintable(row.Path)); err != nil {
 			return err
 		}
