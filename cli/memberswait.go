@@ -21,7 +21,7 @@ const (
 func (k *membersCommand) pollMembersUntil(ctx context.Context, id uint32, rest string,
 	ok func(m api.Members) bool,
 ) (api.Members, error) {
-	p := &serverProgress{membersCommand: k, id: id}
+	p := &serverProgress{command: k, id: id}
 	defer p.endProgress()
 	lastReply := time.Now()
 	for {
@@ -55,7 +55,7 @@ func (w IOStreams) pollInterval() time.Duration {
 }
 
 type serverProgress struct {
-	*membersCommand
+	command         *membersCommand
 	id              uint32
 	progress        *Progress // on a terminal, while it catches up
 	reportedApplied uint64    // applied entries at the last report
@@ -83,7 +83,7 @@ func (p *serverProgress) reportServer(m api.Members) {
 		return
 	}
 	if p.progress == nil {
-		p.progress, p.reportedAt = NewProgress(p.streams, fmt.Sprintf("log entries on member %d", p.id), 0), time.Time{}
+		p.progress, p.reportedAt = NewProgress(p.command.streams, fmt.Sprintf("log entries on member %d", p.id), 0), time.Time{}
 	}
 	if m.CommittedIndex != nil {
 		p.progress.SetTotal(int(*m.CommittedIndex))
@@ -111,8 +111,8 @@ func (p *serverProgress) printIfChanged(s api.Server, state string) {
 		}
 		text, p.reportedAt = text+": "+s.Detail, time.Now()
 	}
-	if text != p.lastReport {
-		warnf(p.streams, "%s", text)
+	if text != p.command.lastReport {
+		warnf(p.command.streams, "%s", text)
 	}
-	p.lastReport, p.lastState = text, s.State
+	p.command.lastReport, p.lastState = text, s.State
 }

@@ -15,7 +15,7 @@ import (
 func TestWaitingTellsTheRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs bytes.Buffer
-		p := &serverProgress{membersCommand: newMembersCommand(IOStreams{Err: &errs}), id: 4}
+		p := &serverProgress{command: newMembersCommand(IOStreams{Err: &errs}), id: 4}
 		defer p.endProgress()
 		committed := uint64(9000)
 		tell := func(state string, applied uint64) {
@@ -41,7 +41,7 @@ func TestWaitingTellsTheRate(t *testing.T) {
 func TestWaitingForAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs bytes.Buffer
-		p := &serverProgress{membersCommand: newMembersCommand(IOStreams{Err: &errs}), id: 4}
+		p := &serverProgress{command: newMembersCommand(IOStreams{Err: &errs}), id: 4}
 		for percent := range 12 {
 			p.reportServer(api.Members{Items: []api.Server{{MemberID: 4, State: api.StateNotServing, Detail: fmt.Sprintf("it reads its log, %d %%", percent)}}})
 			time.Sleep(time.Second)
