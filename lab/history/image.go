@@ -37,7 +37,7 @@ func checkImage(b *indexedHistory, found func(Violation)) {
 		all = append(all, arrival{seq: b.Events[i].Seq, event: &b.Events[i]})
 	}
 	slices.SortFunc(all, func(x, y arrival) int { return cmp.Compare(x.seq, y.seq) })
-	im := imageCheck{indexedHistory: b, found: found, newestZxid: map[jute.SessionID]int64{}, watchesByConn: map[uint64]*armedWatches{}, childChangeZxids: b.childChanges()}
+	im := imageCheck{history: b, found: found, newestZxid: map[jute.SessionID]int64{}, watchesByConn: map[uint64]*armedWatches{}, childChangeZxids: b.childChanges()}
 	for _, a := range all {
 		if a.event != nil {
 			im.fireWatches(a.event)
@@ -49,7 +49,7 @@ func checkImage(b *indexedHistory, found func(Violation)) {
 
 // imageCheck replays the replies and events in their order. It keeps the newest zxid that each session has seen.
 type imageCheck struct {
-	*indexedHistory
+	history          *indexedHistory
 	found            func(Violation)
 	newestZxid       map[jute.SessionID]int64 // the greatest zxid
 	watchesByConn    map[uint64]*armedWatches
@@ -101,7 +101,7 @@ func (im *imageCheck) judgeRead(c *Call) {
 	if c.Op != jute.OpGetData && c.Op != jute.OpExists {
 		return
 	}
-	w := im.writesByPath[c.Path]
+	w := im.history.writesByPath[c.Path]
 	n := w.countUpTo(im.newestZxid[c.Session])
 	if n == 0 {
 		return
@@ -128,7 +128,7 @@ func (im *imageCheck) recordWatch(a *armedWatches, c *Call) {
 	var fires int64
 	switch c.Op {
 	case jute.OpGetData, jute.OpExists:
-		w := im.writesByPath[c.Path]
+		w := im.history.writesByPath[c.Path]
 		if n := w.countUpTo(c.Reply.Zxid); w != nil && n < len(w.succeeded) {
 			fires = w.succeeded[n].Reply.Zxid
 		}

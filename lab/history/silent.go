@@ -40,7 +40,7 @@ func checkSilent(b *indexedHistory, found func(Violation)) {
 			if len(l.grants) == 0 || l.grants[0].At >= end {
 				continue
 			}
-			s := silenceCheck{indexedHistory: b, term: term, withoutMajority: alone, paused: paused, end: end, rate: b.clockRate(term.Leader)}
+			s := silenceCheck{history: b, term: term, withoutMajority: alone, paused: paused, end: end, rate: b.clockRate(term.Leader)}
 			if v, ok := s.findOverdue(l, s.possibleRenewals(l, deaf)); ok {
 				found(v)
 			}
@@ -65,7 +65,7 @@ func (b *indexedHistory) tenures() (all []Term) {
 
 // silenceCheck judges one session in one term.
 type silenceCheck struct {
-	*indexedHistory
+	history                 *indexedHistory
 	term                    Term
 	withoutMajority, paused spans
 	end                     time.Duration
@@ -84,9 +84,9 @@ func (s *silenceCheck) findOverdue(l *sessionLife, signs []sessionRenewal) (v Vi
 	var until time.Duration // by a clock that stops while the leader is alone
 	for _, r := range append(signs, sessionRenewal{at: s.end}) {
 		if last.timeout > 0 {
-			limit := s.silenceGrace() + s.Slack + clockRounding(s.rate)
+			limit := s.history.silenceGrace() + s.history.Slack + clockRounding(s.rate)
 			if s.paused.overlaps(last.at, r.at) {
-				limit += 2 * s.checkInterval() // its own bucket, and the one before
+				limit += 2 * s.history.checkInterval() // its own bucket, and the one before
 			}
 			if over := s.leaderTime(r.at) - until; over > limit {
 				return Violation{
@@ -134,7 +134,7 @@ func (s *silenceCheck) possibleRenewals(l *sessionLife, deaf map[uint32][]spans)
 			continue
 		}
 		for _, d := range deaf[t.Member] {
-			for _, at := range d.uncoveredEnds(max(t.At, s.term.From), elapsedOnClock(1/s.rate, s.checkInterval())) {
+			for _, at := range d.uncoveredEnds(max(t.At, s.term.From), elapsedOnClock(1/s.rate, s.history.checkInterval())) {
 				add(at, g.Timeout, false)
 			}
 		}

@@ -32,7 +32,7 @@ func checkWrites(b *indexedHistory, found func(Violation)) {
 		if last == nil || s.Index > last.Index {
 			last = s
 		}
-		p := snapshotCheck{indexedHistory: b, snapshot: s, found: found, learnedZxids: learnedZxids, matchedCreates: map[*Call]bool{}, seenPaths: map[string]bool{}}
+		p := snapshotCheck{history: b, snapshot: s, found: found, learnedZxids: learnedZxids, matchedCreates: map[*Call]bool{}, seenPaths: map[string]bool{}}
 		p.judgeNodes()
 	}
 	checkOrder(b, learnedZxids, found)
@@ -62,7 +62,7 @@ func (c *Call) newViolation(f fault, detail string) Violation {
 
 // snapshotCheck judges one whole snapshot.
 type snapshotCheck struct {
-	*indexedHistory
+	history        *indexedHistory
 	snapshot       *Snapshot
 	found          func(Violation)
 	learnedZxids   map[*Call]int64
@@ -78,7 +78,7 @@ func (p *snapshotCheck) judgeNodes() {
 			p.judgeNode(n)
 		}
 	}
-	for path, w := range p.writesByPath {
+	for path, w := range p.history.writesByPath {
 		if p.seenPaths[path] || w.mayVanish || w.mayHaveHappened(p.snapshot.Seq, isDelete) {
 			continue
 		}
@@ -112,7 +112,7 @@ func (w *pathWrites) lastCreate(z int64) (made *Call, sets []*Call) {
 
 // judgeNode judges a node that exists.
 func (p *snapshotCheck) judgeNode(n *Node) {
-	w := p.writesByPath[n.Path]
+	w := p.history.writesByPath[n.Path]
 	if w == nil {
 		p.judgeUnexplained(n)
 		return
@@ -164,13 +164,13 @@ func (p *snapshotCheck) judgeContent(n *Node, w *pathWrites, made *Call, sets []
 // judgeUnexplained judges a node with a path that no answer contained. It must come from a create without an
 // answer, and each of those makes at most one node.
 func (p *snapshotCheck) judgeUnexplained(n *Node) {
-	if w := p.writesByPath[n.Path]; w.mayHaveHappened(p.snapshot.Seq, jute.Op.IsCreate) {
+	if w := p.history.writesByPath[n.Path]; w.mayHaveHappened(p.snapshot.Seq, jute.Op.IsCreate) {
 		p.learnZxids(w, n)
 		return
 	}
 	var fits []*Call
 	if path, ok := sequentialPrefix(n.Path); ok {
-		for _, c := range p.unansweredSequential[path] {
+		for _, c := range p.history.unansweredSequential[path] {
 			if c.Data == n.Data && c.Invoked.Seq < p.snapshot.Seq && !p.matchedCreates[c] {
 				fits = append(fits, c)
 			}
