@@ -74,21 +74,30 @@ func (m *member) mountDisk(ctx context.Context) error {
 	return runCommand(ctx, mountTimeout, nil, "mount", "-o", "loop", m.diskImage(), m.disk)
 }
 
+// diskFaults makes the faults of the members' own disks.
+type diskFaults struct{ processes *Processes }
+
+// registerMethods lets the members have the faults of their disks.
+func (t diskFaults) registerMethods() {
+	methods := t.processes.methods
+	methods[Disk], methods[Fill] = faultMethod{t.canBreakDisk, t.planDisk}, faultMethod{t.canBreakDisk, t.planFill}
+}
+
 // canBreakDisk returns an error if a member's disk is broken already.
-func (t *Processes) canBreakDisk(f Fault) error {
-	if len(t.brokenOf(f.Member, Disk, Fill)) > 0 {
+func (t diskFaults) canBreakDisk(f Fault) error {
+	if len(t.processes.brokenOf(f.Member, Disk, Fill)) > 0 {
 		return fmt.Errorf("the disk of member %s is broken already: repair that first", f.Member)
 	}
 	return nil
 }
 
-func (t *Processes) planDisk(f Fault, _ int) (faultPlan, error) {
-	m := t.findMember(f.Member)
+func (t diskFaults) planDisk(f Fault, _ int) (faultPlan, error) {
+	m := t.processes.findMember(f.Member)
 	if f.Mode == Stall {
 		return faultPlan{
 			undo:  []Step{{Thaw: m.disk}},
 			make:  func(context.Context) error { return freezeWrites(m.disk) },
-			after: func(ctx context.Context) error { return t.reviveMember(ctx, m) },
+			after: func(ctx context.Context) error { return t.processes.reviveMember(ctx, m) },
 		}, nil
 	}
 	wasUp := false // a repair that is tried again starts what the first try has ended
@@ -102,14 +111,14 @@ func (t *Processes) planDisk(f Fault, _ int) (faultPlan, error) {
 }
 
 // remountDisk makes a failed disk work again. The member is killed, unless it has ended by itself, and starts again.
-func (t *Processes) remountDisk(ctx context.Context, m *member, wasUp bool) error {
-	if err := t.endMember(ctx, m, syscall.SIGKILL); err != nil {
+func (t diskFaults) remountDisk(ctx context.Context, m *member, wasUp bool) error {
+	if err := t.processes.endMember(ctx, m, syscall.SIGKILL); err != nil {
 		return err
 	}
 	if err := errors.Join(unmountLazily(m.disk), m.mountDisk(ctx), m.checkDisk()); err != nil || !wasUp {
 		return err
 	}
-	return t.startMember(m)
+	return t.processes.startMember(m)
 }
 
 // checkDisk returns the error of a disk that was mounted again and still fails. The kernel keeps a file system, with its failure, for
@@ -123,12 +132,12 @@ func (m *member) checkDisk() error {
 	return err
 }
 
-func (t *Processes) planFill(f Fault, _ int) (faultPlan, error) {
-	m := t.findMember(f.Member)
+func (t diskFaults) planFill(f Fault, _ int) (faultPlan, error) {
+	m := t.processes.findMember(f.Member)
 	path := filepath.Join(m.disk, filler)
 	return faultPlan{
 		undo:  []Step{{Remove: path}},
 		make:  func(context.Context) error { return fillDisk(path) },
-		after: func(ctx context.Context) error { return t.reviveMember(ctx, m) },
+		after: func(ctx context.Context) error { return t.processes.reviveMember(ctx, m) },
 	}, nil
 }

@@ -193,32 +193,44 @@ func (n *network) applyFilter(ctx context.Context, name string, id int, rules []
 	return runCommand(ctx, stepTimeout, nil, n.commandInside(name, "nft", strings.Join(script, "; "))...)
 }
 
+// networkFaults makes the faults of the members' network.
+type networkFaults struct{ processes *Processes }
+
+// registerMethods lets the members have the faults of their network.
+func (t networkFaults) registerMethods() {
+	methods := t.processes.methods
+	methods[Cut], methods[Forget] = faultMethod{nil, t.planCut}, faultMethod{nil, t.planForget}
+	methods[Slow] = faultMethod{t.canSlow, t.planSlow}
+}
+
 // cutAddresses returns the addresses that a fault cuts its member from.
-func (t *Processes) cutAddresses(f Fault) []string {
+func (t networkFaults) cutAddresses(f Fault) []string {
 	var all []string
 	from := f.From
 	if from == nil {
-		from = t.names
+		from = t.processes.names
 	}
 	for _, name := range from {
 		if name != f.Member {
-			all = append(all, t.network.addressOf(t.findMember(name).id))
+			all = append(all, t.processes.network.addressOf(t.processes.findMember(name).id))
 		}
 	}
 	if f.Client {
-		all = append(all, t.network.addressOf(hostNumber))
+		all = append(all, t.processes.network.addressOf(hostNumber))
 	}
 	return all
 }
 
-func (t *Processes) planCut(f Fault, id int) (faultPlan, error) {
+func (t networkFaults) planCut(f Fault, id int) (faultPlan, error) {
 	peers := t.cutAddresses(f)
 	if len(peers) == 0 {
 		return faultPlan{}, errors.New("it is cut from nobody: name members, or clients")
 	}
 	return faultPlan{
-		undo: []Step{t.network.removeTableStep(f.Member, id)},
-		make: func(ctx context.Context) error { return t.network.applyFilter(ctx, f.Member, id, cutRules(f, peers)) },
+		undo: []Step{t.processes.network.removeTableStep(f.Member, id)},
+		make: func(ctx context.Context) error {
+			return t.processes.network.applyFilter(ctx, f.Member, id, cutRules(f, peers))
+		},
 	}, nil
 }
 
@@ -247,12 +259,12 @@ func cutRules(f Fault, peers []string) (rules []string) {
 }
 
 // canSlow returns an error if a member's links cannot be slowed down.
-func (t *Processes) canSlow(f Fault) error {
+func (t networkFaults) canSlow(f Fault) error {
 	switch {
-	case f.Delay > 0 && !t.network.netem:
+	case f.Delay > 0 && !t.processes.network.netem:
 		return errors.New("this kernel cannot delay packets, because it lacks netem: modprobe sch_netem, or use another " +
 			"machine (a rate and a loss work without it)")
-	case len(t.brokenOf(f.Member, Slow)) > 0:
+	case len(t.processes.brokenOf(f.Member, Slow)) > 0:
 		return fmt.Errorf("the links of member %s are slow already: repair that first", f.Member)
 	}
 	return nil
@@ -274,8 +286,8 @@ func (n *network) removeQueueSteps(name string) (steps []Step) {
 	return steps
 }
 
-func (t *Processes) planSlow(f Fault, id int) (faultPlan, error) {
-	n := t.network
+func (t networkFaults) planSlow(f Fault, id int) (faultPlan, error) {
+	n := t.processes.network
 	return faultPlan{
 		undo: append(n.removeQueueSteps(f.Member), n.removeTableStep(f.Member, id)),
 		make: func(ctx context.Context) error {
@@ -339,8 +351,8 @@ func lossRule(from string, share float64) string {
 	return fmt.Sprintf("ip saddr %s numgen random mod %d < %d drop", from, of, int(share*of))
 }
 
-func (t *Processes) planForget(f Fault, id int) (faultPlan, error) {
-	n := t.network
+func (t networkFaults) planForget(f Fault, id int) (faultPlan, error) {
+	n := t.processes.network
 	return faultPlan{
 		undo: []Step{n.removeTableStep(f.Member, id)},
 		make: func(ctx context.Context) error {

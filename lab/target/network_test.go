@@ -40,11 +40,11 @@ func TestPeers(t *testing.T) {
 		{Fault{Member: "1", From: []string{"3"}, Client: true}, []string{"198.18.7.3", "198.18.7.254"}},
 		{Fault{Member: "1", From: []string{}, Client: true}, []string{"198.18.7.254"}},
 	} {
-		if got := p.cutAddresses(tt.fault); !slices.Equal(got, tt.want) {
+		if got := (networkFaults{p}).cutAddresses(tt.fault); !slices.Equal(got, tt.want) {
 			t.Errorf("%v: %q, want %q", tt.fault, got, tt.want)
 		}
 	}
-	if _, err := p.planCut(Fault{Member: "1", From: []string{}}, 1); err == nil {
+	if _, err := (networkFaults{p}).planCut(Fault{Member: "1", From: []string{}}, 1); err == nil {
 		t.Error("a cut from nobody was planned")
 	}
 }

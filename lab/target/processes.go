@@ -195,11 +195,10 @@ func (t *Processes) startEnsemble(ctx context.Context, place func(context.Contex
 		t.methods[MoveIn] = faultMethod{operators{t}.canMoveIn, operators{t}.planMoveIn}
 	}
 	if t.network != nil {
-		t.methods[Cut], t.methods[Forget] = faultMethod{nil, t.planCut}, faultMethod{nil, t.planForget}
-		t.methods[Slow] = faultMethod{t.canSlow, t.planSlow}
+		networkFaults{t}.registerMethods()
 	}
 	if t.cfg.Disks {
-		t.methods[Disk], t.methods[Fill] = faultMethod{t.canBreakDisk, t.planDisk}, faultMethod{t.canBreakDisk, t.planFill}
+		diskFaults{t}.registerMethods()
 	}
 	if err := t.prepareAndStart(ctx, place); err != nil {
 		return nil, errors.Join(err, t.Close(context.WithoutCancel(ctx)))
