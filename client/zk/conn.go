@@ -36,7 +36,7 @@ var DefaultLogger Logger = log.Default()
 
 // Conn keeps a session, and opens another one when that has expired. It is safe for concurrent use.
 type Conn struct {
-	settings
+	settings settings
 
 	timeout        time.Duration
 	sessionID      int64 // atomic
@@ -78,27 +78,27 @@ type connOption func(c *Conn)
 type EventCallback func(Event)
 
 // WithDialer returns an option with the function that opens connections.
-func WithDialer(dialer Dialer) connOption { return func(c *Conn) { c.dialer = dialer } }
+func WithDialer(dialer Dialer) connOption { return func(c *Conn) { c.settings.dialer = dialer } }
 
 // WithHostProvider returns an option with the servers.
 func WithHostProvider(provider HostProvider) connOption {
-	return func(c *Conn) { c.hostProvider = provider }
+	return func(c *Conn) { c.settings.hostProvider = provider }
 }
 
 // WithLogger returns an option with the logger.
-func WithLogger(logger Logger) connOption { return func(c *Conn) { c.logger = logger } }
+func WithLogger(logger Logger) connOption { return func(c *Conn) { c.settings.logger = logger } }
 
 // WithLogInfo returns an option that says whether messages that are no errors are logged.
-func WithLogInfo(logInfo bool) connOption { return func(c *Conn) { c.logInfo = logInfo } }
+func WithLogInfo(logInfo bool) connOption { return func(c *Conn) { c.settings.logInfo = logInfo } }
 
 // WithEventCallback returns an option with a function that gets all events.
 func WithEventCallback(callback EventCallback) connOption {
-	return func(c *Conn) { c.eventCallback = callback }
+	return func(c *Conn) { c.settings.eventCallback = callback }
 }
 
 // WithMaxBufferSize returns an option with the limit of a reply in bytes; 0 or less: no limit but that of package
 // client. A connection on which a longer one comes is closed.
-func WithMaxBufferSize(size int) connOption { return func(c *Conn) { c.maxBufferSize = size } }
+func WithMaxBufferSize(size int) connOption { return func(c *Conn) { c.settings.maxBufferSize = size } }
 
 // WithMaxConnBufferSize returns an option without an effect.
 func WithMaxConnBufferSize(int) connOption { return func(*Conn) {} }
@@ -125,7 +125,7 @@ func Connect(servers []string, sessionTimeout time.Duration, options ...connOpti
 	for _, option := range options {
 		option(c)
 	}
-	if err := c.hostProvider.Init(FormatServers(servers)); err != nil {
+	if err := c.settings.hostProvider.Init(FormatServers(servers)); err != nil {
 		return nil, nil, err
 	}
 	c.ctx, c.quit = context.WithCancel(context.Background())
@@ -158,7 +158,7 @@ func (c *Conn) runSession() error {
 	over := make(chan error, 1)
 	var auth []client.Auth
 	c.update(func() { auth = slices.Clone(c.auth) })
-	cl, err := client.Dial(c.ctx, placesOfServers(c.hostProvider.Len()), client.Config{
+	cl, err := client.Dial(c.ctx, placesOfServers(c.settings.hostProvider.Len()), client.Config{
 		MaxRequest: client.MaxRequest, // the servers decide, as for go-zookeeper
 		Timeout:    c.timeout, WhileSuspended: client.Fail, GiveUpAfter: client.NeverGiveUp, Auth: auth,
 		DialConn: c.dialNext, OnEvent: c.handleEvent, OnState: func(change client.StateChange) {
@@ -170,7 +170,7 @@ func (c *Conn) runSession() error {
 	})
 	if err != nil {
 		if c.ctx.Err() == nil {
-			c.logger.Printf("no session: %v", err)
+			c.settings.logger.Printf("no session: %v", err)
 			sleep(c.ctx, retryPause)
 		}
 		return err
@@ -218,7 +218,7 @@ func (c *Conn) update(change func()) {
 
 // dialNext connects to the next server.
 func (c *Conn) dialNext(ctx context.Context, network, _ string) (net.Conn, error) {
-	server, again := c.hostProvider.Next()
+	server, again := c.settings.hostProvider.Next()
 	c.update(func() {
 		if c.server = server; again && c.failed {
 			c.rounds++
@@ -231,17 +231,17 @@ func (c *Conn) dialNext(ctx context.Context, network, _ string) (net.Conn, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	conn, err := c.dialer(network, server, connectTimeout)
+	conn, err := c.settings.dialer(network, server, connectTimeout)
 	if err != nil {
-		c.logger.Printf("failed to connect to %s: %v", server, err)
+		c.settings.logger.Printf("failed to connect to %s: %v", server, err)
 		c.noteFailure()
 		return nil, err
 	}
 	link := &link{Conn: conn, c: c, server: server}
 	c.update(func() { c.conn = link })
 	c.setState(StateConnected)
-	if c.logInfo {
-		c.logger.Printf("connected to %s", server)
+	if c.settings.logInfo {
+		c.settings.logger.Printf("connected to %s", server)
 	}
 	return link, nil
 }
@@ -256,7 +256,7 @@ func (c *Conn) noteFailure() {
 func (c *Conn) handleState(change client.StateChange) {
 	switch {
 	case change.State.IsConnected():
-		c.hostProvider.Connected()
+		c.settings.hostProvider.Connected()
 		c.update(func() { c.hasSession, c.failed, c.rounds = true, false, 0 })
 		if change.State != client.Connected { // runSession reports that, when the id is known
 			c.setState(StateHasSession)
@@ -308,7 +308,7 @@ func (c *Conn) State() State { return State(c.state.Load()) }
 func (c *Conn) SessionID() int64 { return atomic.LoadInt64(&c.sessionID) }
 
 // SetLogger sets the logger. It is for options of Connect.
-func (c *Conn) SetLogger(logger Logger) { c.logger = logger }
+func (c *Conn) SetLogger(logger Logger) { c.settings.logger = logger }
 
 // Server returns the address of the server that the Conn is connected to, or of the last one that it tried.
 func (c *Conn) Server() string {
@@ -325,8 +325,8 @@ func (c *Conn) setStateOf(state State, server string) {
 }
 
 func (c *Conn) sendEvent(event Event) {
-	if c.eventCallback != nil {
-		c.eventCallback(event)
+	if c.settings.eventCallback != nil {
+		c.settings.eventCallback(event)
 	}
 	c.eventMu.Lock()
 	defer c.eventMu.Unlock()

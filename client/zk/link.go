@@ -25,7 +25,7 @@ func (l *link) Read(b []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		l.c.noteFailure()
 	}
-	if l.c.maxBufferSize <= 0 {
+	if l.c.settings.maxBufferSize <= 0 {
 		return n, err
 	}
 	for rest := b[:n]; len(rest) > 0; {
@@ -40,10 +40,10 @@ func (l *link) Read(b []byte) (int, error) {
 		}
 		l.inFrame = int(binary.BigEndian.Uint32(l.lengthIn))
 		l.lengthIn = l.lengthIn[:0]
-		if l.inFrame > l.c.maxBufferSize {
+		if l.inFrame > l.c.settings.maxBufferSize {
 			err := fmt.Errorf("received packet from server with length %d, which exceeds max buffer size %d", l.inFrame,
-				l.c.maxBufferSize)
-			l.c.logger.Printf("%v", err)
+				l.c.settings.maxBufferSize)
+			l.c.settings.logger.Printf("%v", err)
 			return 0, err
 		}
 	}
