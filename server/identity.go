@@ -61,8 +61,10 @@ func (a *authenticator) digestID(text []byte) string {
 	return a.digestAlg.IdentityOf(strings.ToValidUTF8(string(text), "\ufffd")) // as Java reads a string
 }
 
-// failedLoginCode returns the code for a failed SASL login.
-func (a *authenticator) failedLoginCode() jute.Code {
+// rejectLogin logs the reason of a failed SASL login, and returns the code for the client. The connection ends
+// after it.
+func (a *authenticator) rejectLogin(client net.Addr, session jute.SessionID, reason string) jute.Code {
+	a.logRejection("SASL login failed", client, session, reason)
 	if slices.Contains(a.login.Schemes, "sasl") {
 		return jute.SessionClosedRequireSaslAuth
 	}

@@ -54,8 +54,9 @@ func (r *request) checkTokenAndReply(a *admission.Attempt) bool {
 func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []byte, code jute.Code) {
 	c := r.c
 	who, how := &c.identity, &c.srv.cfg.Login
+	reject := func(reason string) jute.Code { return c.srv.authenticator.rejectLogin(c.addr, c.session.id, reason) }
 	if how.Users == nil {
-		return nil, r.logFailedLogin("SASL is not configured on this member: java.security.auth.login.config names no file")
+		return nil, reject("SASL is not configured on this member: java.security.auth.login.config names no file")
 	}
 	if who.saslExchange == nil {
 		who.saslExchange = sasl.NewExchange(how.Users)
@@ -71,21 +72,14 @@ func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []b
 		r.auditFailedAuth(jute.AuthFailed)
 		return nil, jute.OK
 	case err != nil:
-		return nil, r.logFailedLogin(err.Error())
+		return nil, reject(err.Error())
 	case !done:
 		return answer, jute.OK
 	}
 	if who.addUser(who.saslExchange.UserName()) != jute.OK {
-		return nil, r.logFailedLogin("the connection has too many identities")
+		return nil, reject("the connection has too many identities")
 	}
 	return answer, jute.OK
-}
-
-// logFailedLogin logs the reason of a failed SASL login, and returns the code for the client. The connection ends
-// after it.
-func (r *request) logFailedLogin(reason string) jute.Code {
-	r.c.srv.authenticator.logRejection("SASL login failed", r.c.addr, r.c.session.id, reason)
-	return r.c.srv.authenticator.failedLoginCode()
 }
 
 func appendToken(_ *session, out *stream.Buffer, r *request) jute.Code {

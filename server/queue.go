@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/server/stream"
 	"rollcall/zk/jute"
@@ -37,7 +38,7 @@ type request struct {
 	longRead        *longRead     // nil unless it is served without the tree's lock
 	minShared       int           // longer data is not copied into the reply
 
-	requestTimes
+	times requestTimes
 
 	ownBody   []byte // memory for body
 	heldBytes int    // while the request waits
@@ -51,7 +52,7 @@ const maxPooledBody = 1 << 10
 func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 	r := requestPool.Get().(*request)
 	*r = request{
-		c: c, xid: h.Xid, op: h.Op, operation: c.srv.operations.of(h.Op), requestTimes: requestTimes{receivedAt: time.Now()},
+		c: c, xid: h.Xid, op: h.Op, operation: c.srv.operations.of(h.Op), times: requestTimes{receivedAt: time.Now()},
 		ids: c.identity.all(), body: body, minShared: minSharedBytes, ownBody: r.ownBody,
 	}
 	return r
@@ -59,6 +60,9 @@ func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 
 // Identities returns the client's identities when it sent the request. The follower asserts for this method.
 func (r *request) Identities() []*proto.Identity { return r.ids }
+
+// NoteSent implements follower.timedWaiter.
+func (r *request) NoteSent(room, sent stages.Time) { r.times.roomAt, r.times.sentAt = room, sent }
 
 // free returns the record to the pool. Nothing else may refer to it. If it was submitted, it has been
 // applied.

@@ -119,7 +119,7 @@ func (p *replies) countReplyBytes(size int) {
 // finishReplied counts a queued reply and frees r. The caller holds the lock.
 func (p *replies) finishReplied(r *request) {
 	now := time.Now()
-	took := now.Sub(r.receivedAt)
+	took := now.Sub(r.times.receivedAt)
 	p.stats.countReply(took, r.operation.class)
 	at := now.Sub(p.stats.startedAt)
 	p.traffic.countReply(r.op, r.xid, p.lastZxid, at, took)

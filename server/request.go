@@ -177,7 +177,7 @@ func (r *request) handleRead() bool {
 		return r.runInReader(func() (more bool) {
 			c.srv.cfg.Member.AwaitIndex(c.stream.Life.Context(), index)
 			c.awaitedInput = c.stream.InputReads()
-			r.readyAt = c.srv.cfg.Stages.Now()
+			r.times.readyAt = c.srv.cfg.Stages.Now()
 			more = r.replyLocally()
 			c.flushLater()
 			return more
@@ -234,7 +234,7 @@ func (r *request) submitToLog() bool {
 		Session: int64(c.session.id), Conn: c.uniqueNumber, Op: int32(r.op),
 		Body: bytes.Clone(r.body), AclBytes: r.listBytes, // the log keeps it longer than the frame
 	}
-	r.body, r.txnBody = nil, txn.Body
+	r.body, r.times.txnBody = nil, txn.Body
 	var first *proto.Txn
 	if r.op != jute.OpCloseSession { // it needs no permission
 		first = c.takeIdentifyTxn()
@@ -404,9 +404,9 @@ func (r *request) completeApplied(res *znode.Result) {
 		c.stream.DropLocked(sessionMoved) // no client may get this code
 		return
 	}
-	r.resultAt = c.srv.cfg.Stages.Now()
+	r.times.resultAt = c.srv.cfg.Stages.Now()
 	if !proves {
-		r.entryIndex = c.srv.cfg.Stages.ApplyingIndex()
+		r.times.entryIndex = c.srv.cfg.Stages.ApplyingIndex()
 		c.replies.queue.numUnapplied--
 	}
 	if r.awaitsMembers && res.Code == jute.OK {

@@ -7,7 +7,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// requestTimes are the times of a request. All but the first are for the record of slow requests. A zero is unknown.
+// requestTimes are the times of a request, with the entry and the body of its write. All but the first are for the record of
+// slow requests. A zero is unknown.
 type requestTimes struct {
 	receivedAt time.Time
 
@@ -18,9 +19,6 @@ type requestTimes struct {
 	entryIndex uint64 // of the write
 	txnBody    []byte // of a write; the log has it, too
 }
-
-// NoteSent implements follower.timedWaiter.
-func (t *requestTimes) NoteSent(room, sent stages.Time) { t.roomAt, t.sentAt = room, sent }
 
 // minUntakenBytes is the number of unsent bytes from which on it is measured how long the client takes for a reply. The
 // buffers of a socket take fewer at once without the client, so those are not measured.
@@ -85,8 +83,8 @@ func (p *replies) finishUntaken() {
 func (p *replies) describe(r *request, now time.Time) stages.Request {
 	return stages.Request{
 		Class: slowClasses[r.operation.class], Session: int64(p.session.id), Address: r.c.addr.String(), Op: r.op.String(), Path: requestPath(r), Xid: r.xid,
-		Received: p.stages.At(r.receivedAt), Ready: r.readyAt, Room: r.roomAt, Sent: r.sentAt,
-		Index: r.entryIndex, Result: r.resultAt,
+		Received: p.stages.At(r.times.receivedAt), Ready: r.times.readyAt, Room: r.times.roomAt, Sent: r.times.sentAt,
+		Index: r.times.entryIndex, Result: r.times.resultAt,
 		Queued: p.stages.At(now),
 	}
 }
@@ -94,8 +92,8 @@ func (p *replies) describe(r *request, now time.Time) stages.Request {
 // requestPath returns the path of a request, the first path of a multi, or "" if the request has none.
 func requestPath(r *request) (path string) {
 	body := r.body
-	if r.txnBody != nil {
-		body = r.txnBody
+	if r.times.txnBody != nil {
+		body = r.times.txnBody
 	}
 	switch {
 	case body == nil || r.code == jute.MarshallingError:
