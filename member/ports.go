@@ -146,13 +146,29 @@ func (m *Member) dialMember(ctx context.Context, id uint32) (net.Conn, error) {
 type services struct {
 	proto.UnsafeFollowerServer
 	proto.UnsafeLeaderServer
-	*terms // Forward, Sync
-	viewer // View
-	m      *Member
+	m *Member
 }
 
 // Pings implements proto.FollowerServer.
 func (s services) Pings(stream proto.Follower_PingsServer) error { return s.m.follower.Pings(stream) }
+
+// View implements proto.FollowerServer.
+func (s services) View(ctx context.Context, r *proto.ViewRequest) (*proto.ViewReply, error) {
+	return s.m.viewer.View(ctx, r)
+}
+
+// Forward implements proto.LeaderServer.
+func (s services) Forward(stream proto.Leader_ForwardServer) error { return s.m.terms.Forward(stream) }
+
+// Sync implements proto.LeaderServer.
+func (s services) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncReply, error) {
+	return s.m.terms.Sync(ctx, r)
+}
+
+// HandOver implements proto.LeaderServer.
+func (s services) HandOver(ctx context.Context, r *proto.HandOverRequest) (*proto.HandOverReply, error) {
+	return s.m.terms.HandOver(ctx, r)
+}
 
 // goodbyeTimeout limits the wait of a stopping member until the ends of its streams are sent. They are written
 // at once, so only a member that does not read them takes longer.
@@ -184,7 +200,7 @@ func (m *Member) mayBeOutsideEnsemble(from peerInfo) bool {
 // serveMembers runs the gRPC services until ctx ends.
 func (m *Member) serveMembers(ctx context.Context, g *errgroup.Group) {
 	srv := memberServer(newSenderGuard(m.log, m.ports.addressBook.IsKnown, m.mayBeOutsideEnsemble))
-	s := services{terms: m.terms, viewer: m.viewer, m: m}
+	s := services{m: m}
 	proto.RegisterFollowerServer(srv, s)
 	proto.RegisterLeaderServer(srv, s)
 	serve := func(l net.Listener) error {

@@ -346,7 +346,7 @@ func (l raftLog) Propose(data []byte, from []uint32) leader.Future { return l.no
 
 func (l raftLog) DurableIndex() uint64 { return l.node.Status().DurableIndex() }
 
-// Forward implements proto.LeaderServer: it passes the stream to the present term's leader, or rejects it.
+// Forward passes a member's stream to the present term's leader, or rejects it.
 func (t *terms) Forward(stream proto.Leader_ForwardServer) error {
 	if l := t.currentLeader.Load(); l != nil {
 		return l.Forward(stream)
@@ -354,7 +354,7 @@ func (t *terms) Forward(stream proto.Leader_ForwardServer) error {
 	return errNotLeading
 }
 
-// Sync implements proto.LeaderServer.
+// Sync returns an index that the leader of the present term has proved; see proto.LeaderServer.
 func (t *terms) Sync(ctx context.Context, r *proto.SyncRequest) (*proto.SyncReply, error) {
 	if l := t.currentLeader.Load(); l != nil {
 		return l.Sync(ctx, r, uint64(callerInfo(ctx).disk))
@@ -370,7 +370,7 @@ func (t *terms) configurationChanged() {
 	}
 }
 
-// HandOver implements proto.LeaderServer.
+// HandOver transfers leadership to another member; see proto.LeaderServer.
 func (t *terms) HandOver(ctx context.Context, r *proto.HandOverRequest) (*proto.HandOverReply, error) {
 	if t.currentLeader.Load() == nil {
 		return nil, errNotLeading

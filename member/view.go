@@ -38,7 +38,7 @@ const (
 	scannedPerView = 512 * sessionsPerLock
 )
 
-// viewer serves the members' queries for the view of the ensemble. It implements View of proto.FollowerServer.
+// viewer serves the members' queries for the view of the ensemble, for services.View.
 type viewer struct {
 	m         *Member
 	viewSlots chan struct{} // a slot for each concurrent query

@@ -37,7 +37,7 @@ func TestViewPeer(t *testing.T) {
 		server proto.FollowerServer
 		want   error
 	}{
-		{"too many questions", services{viewer: full}, view.ErrBusy},
+		{"too many questions", services{m: &Member{viewer: full}}, view.ErrBusy},
 		{"a long reply", talker{size: view.MaxReply + 1}, view.ErrTooLong},
 		{"a reply of most bytes", talker{size: view.MaxReply - 100}, nil},
 	}
