@@ -145,6 +145,7 @@ func TestFramesRefused(t *testing.T) {
 		"a byte too long":   "\x05" + position + "\x00\x01" + head + string(most) + "\x00\x00\x00\x01",
 		"long extensions":   "\x05" + position + "\x00\x01" + head + "\x00\x00\x00\x00\xff\xff\xff\xff",
 		"both too long":     "\x05" + position + "\x00\x01" + head + "\xff\xff\xff\xff\xff\xff\xff\xff",
+		"a type too high":   string([]byte{byte(len(requestKinds))}) + position,
 	} {
 		if _, err := received(t, []byte(frame)); !errors.Is(err, errNotRaftRequest) {
 			t.Errorf("%s: %v", name, err)

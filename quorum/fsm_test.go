@@ -1,0 +1,65 @@
+package quorum
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+var errBroken = errors.New("the state machine is broken")
+
+// brokenOnce is a machine whose first Snapshot and Restore fail.
+type brokenOnce struct {
+	machine
+	asked int
+}
+
+func (m *brokenOnce) Snapshot() (Snapshot, error) {
+	if m.asked++; m.asked == 1 {
+		return nil, errBroken
+	}
+	return m.machine.Snapshot()
+}
+
+func (m *brokenOnce) Restore(r io.ReadCloser) error {
+	if m.asked++; m.asked == 1 {
+		return errBroken
+	}
+	return m.machine.Restore(r)
+}
+
+// A state machine that could not make a snapshot, or take one while raft runs, has ended the member. It is asked for nothing more. Before
+// raft runs, another snapshot may be taken in place of the first.
+func TestFailedSnapshotIsTheLast(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		running bool
+		fails   func(*fsm) error
+		ended   bool
+	}{
+		{"snapshot", true, func(f *fsm) error { _, err := f.Snapshot(); return err }, true},
+		{"restore", true, func(f *fsm) error { return f.Restore(nil) }, true},
+		{"restore at the start", false, func(f *fsm) error { return f.Restore(nil) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var ended, rejected error
+			m := &brokenOnce{}
+			f := &fsm{
+				stateMachine: m, metrics: new(Metrics), endMember: func(err error) { ended = err }, raftRunning: func() bool { return tt.running },
+				onSnapshotRejected: func(err error) { rejected = err }, onConfiguration: func() {}, onCommit: func(uint64) {},
+				awaitDurable: func(uint64) bool { return true }, runTracked: func(_ string, op func() error) error { return op() },
+			}
+			if err := tt.fails(f); !errors.Is(err, errBroken) || errors.Is(ended, errBroken) != tt.ended || errors.Is(rejected, errBroken) == tt.ended {
+				t.Fatalf("%v; the member ended with %v, rejected %v", err, ended, rejected)
+			}
+			if got := f.Apply(&raft.Log{Index: 5, Data: []byte("a")}); (got == any(errStateMachineFailed)) != tt.ended || (len(m.commands()) == 0) != tt.ended {
+				t.Errorf("an entry after it is answered with %v; applied %v", got, m.commands())
+			}
+			if _, err := f.Snapshot(); errors.Is(err, errStateMachineFailed) != tt.ended || (err != nil) != tt.ended {
+				t.Errorf("a snapshot after it: %v", err)
+			}
+		})
+	}
+}
