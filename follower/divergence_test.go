@@ -1,10 +1,12 @@
 package follower
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -213,6 +215,29 @@ func TestVerdictIsJudgedAgain(t *testing.T) {
 			t.Errorf("it is back: damaged %d, disputed %d times", damages, disputes)
 		}
 		s.hangUp()
+	})
+}
+
+// That a leader is wrong is logged at its first verdict, and once in an interval while it goes on.
+func TestWrongLeaderIsLoggedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		d := newDivergence(&Config{
+			Self: self, Tick: tick, State: &fakeState{marks: []znode.StateHash{{Index: 7, Digest: 77}}},
+			RaftTerm: func() uint64 { return 2 }, VoterIDs: func() []uint32 { return []uint32{1, 2, self} },
+			FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return marked(77), nil },
+		}, slog.New(slog.NewTextHandler(&out, nil)))
+		begun := time.Now()
+		for _, step := range []struct {
+			at    time.Duration
+			lines int // until then
+		}{{0, 1}, {0, 1}, {wrongLeaderInterval - 1, 1}, {wrongLeaderInterval, 2}, {2*wrongLeaderInterval - 1, 2}, {2 * wrongLeaderInterval, 3}} {
+			time.Sleep(time.Until(begun.Add(step.at)))
+			d.verifyVerdict(t.Context(), verdictReport{&proto.Verdict{Index: 7, Own: 77, Theirs: 1}, 2, 1})
+			if n := strings.Count(out.String(), "check the leader"); n != step.lines {
+				t.Errorf("after %v: %d lines, want %d\n%s", step.at, n, step.lines, out.String())
+			}
+		}
 	})
 }
 
