@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,6 +152,11 @@ func TestDirectoryRefused(t *testing.T) {
 			}
 			writeText(t, path, strings.Replace(string(text), "anyone", "anyome", 1))
 		}, Options{}, "the check value of the bytes before is"},
+		{"two ACLs of a number", func(dir string) {
+			acl := appendACL(jute.AppendInt64(nil, 7), jute.OpenACL)
+			b := jute.AppendCount(jute.AppendCount(encodeHead(snapshotMagic, -1), 0), 2)
+			writeText(t, filepath.Join(dir, "snapshot.1"), string(slices.Concat(b, acl, acl)))
+		}, Options{}, "duplicate ACL number 7"},
 	} {
 		dir := filepath.Join(t.TempDir(), "data")
 		if err := os.Mkdir(dir, 0o755); err != nil {
