@@ -108,6 +108,10 @@ func TestExportOfBackup(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	fitsSchema(t, "export", out)
+	sure := t.TempDir()
+	if out, err := command(t, "export", "--backup", writeBackupAs(t, sure, true), "-o", "json", filepath.Join(sure, "back")); err != nil || !strings.Contains(out, `"confirmed": true`) {
+		t.Errorf("of a confirmed backup: %v\n%s", err, out)
+	}
 	state, _, err := datadir.Read([]datadir.Directory{{Data: back}}, datadir.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,12 @@ const restoredSession = 7<<56 + 1
 // writeBackup writes a backup of a session, its ephemeral node and a plain one, and returns its name.
 func writeBackup(t *testing.T, dir string) string {
 	t.Helper()
+	return writeBackupAs(t, dir, false)
+}
+
+// writeBackupAs is writeBackup for a backup that a leader has confirmed, or not.
+func writeBackupAs(t *testing.T, dir string, confirmed bool) string {
+	t.Helper()
 	nodes := []znode.ImageNode{
 		{Path: "/"},
 		{Path: "/app", Data: []byte("of before"), Czxid: 4, Mzxid: 5<<32 + 6, Version: 3, CreateCount: 2},
@@ -59,7 +65,7 @@ func writeBackup(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := backup.NewWriter(f, backup.Head{Index: h.Index, Term: 5, Zxid: h.Zxid, Nodes: len(nodes), Sessions: 1, Digest: backup.FormatDigest(write(io.Discard))})
+	w, err := backup.NewWriter(f, backup.Head{Confirmed: confirmed, Index: h.Index, Term: 5, Zxid: h.Zxid, Nodes: len(nodes), Sessions: 1, Digest: backup.FormatDigest(write(io.Discard))})
 	if err != nil {
 		t.Fatal(err)
 	}
