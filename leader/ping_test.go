@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -328,8 +329,9 @@ func TestSync(t *testing.T) {
 		if err != nil || reply.Index != 100 {
 			t.Fatalf("Sync = %v, %v", reply, err)
 		}
-		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: 1}, 0); status.Code(err) != codes.FailedPrecondition {
-			t.Errorf("Sync of another term: %v", err)
+		want := fmt.Sprintf("leader: term %d has another nonce", term)
+		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: 1}, 0); status.Code(err) != codes.FailedPrecondition || status.Convert(err).Message() != want {
+			t.Errorf("Sync of another term: %v, want %s", err, want)
 		}
 
 		// The answer to the round of an earlier sync is still under way.
