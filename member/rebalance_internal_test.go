@@ -127,6 +127,7 @@ func TestRebalanceCompares(t *testing.T) {
 		"one is silent":         {looks: [][]int{{4, 4, -1}}, rows: 2, looked: 3},
 		"one was silent":        {looks: [][]int{{4, 4, -1}, {4, 4, 4}}, balanced: true, rows: 3, looked: 2},
 		"one alone":             {looks: [][]int{{4}}, rows: 1, looked: 3},
+		"two":                   {looks: [][]int{{4, 4}}, balanced: true, rows: 2, looked: 1},
 		"silent, and too many":  {looks: [][]int{{12, 0, -1}, {6, 6, -1}}, closed: 6, rows: 2, looked: 4},
 		"one look fails":        {looks: [][]int{{12, 0, 0}, nil, {4, 4, 4}}, balanced: true, closed: 8, rows: 3, looked: 3},
 		"all other looks fail":  {looks: [][]int{{12, 0, 0}, nil}, closed: 8, rows: 3, looked: 4},
