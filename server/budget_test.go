@@ -239,6 +239,7 @@ func TestLongListsAreNotApplysWork(t *testing.T) {
 		{name: "children", op: jute.OpGetChildren, rec: list, aside: true},
 		{name: "children2", op: jute.OpGetChildren2, rec: list, aside: true},
 		{name: "few children", op: jute.OpGetChildren, rec: jute.GetChildrenRequest{Path: []byte("/zookeeper")}},
+		{name: "most children", op: jute.OpGetChildren, rec: jute.GetChildrenRequest{Path: []byte("/0000")}},
 		{name: "multi", op: jute.OpMultiRead, rec: raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetChildren, GetChildren: list}})), aside: true},
 		{name: "all below", op: jute.OpGetAllChildrenNumber, rec: jute.GetAllChildrenNumberRequest{Path: []byte("/")}, aside: true},
 		{name: "ephemerals", op: jute.OpGetEphemerals, rec: jute.GetEphemeralsRequest{}, aside: true},
@@ -254,6 +255,9 @@ func TestLongListsAreNotApplysWork(t *testing.T) {
 				c := w.connect()
 				for i := range children {
 					c.must(jute.OpCreate, create(fmt.Sprintf("/%04d", i), "", 0))
+				}
+				for i := range maxApplyChildren {
+					c.must(jute.OpCreate, create(fmt.Sprintf("/0000/%d", i), "", 0))
 				}
 				xid := c.xid
 				w.hold()
