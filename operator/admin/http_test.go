@@ -430,6 +430,7 @@ func TestCommandAnswers(t *testing.T) {
 		{"observer", "zabstate", `"voting" : false, "last_zxid" : "0x2000001e9", "zab_epoch" : 2, "zab_counter" : 489, "zabstate" : "broadcast",`},
 		{"observer", "monitor", `"server_state" : "observer", "peer_state" : "observing - broadcast",`},
 		{"observer", "server_stats", `"server_state" : "observer",`},
+		{"leader", "stats", `"outstanding_requests" : 2, "avg_latency" : 0.6938, "max_latency" : 12,`},
 		{"follower", "zabstate", `"client_address" : "0.0.0.0:2181", "voting" : true, "last_zxid" : "0x2000001e9", "zab_epoch" : 2, "zab_counter" : 489, "zabstate" : "broadcast",`},
 		{"", "zabstate", `"zabstate" : "election",`},
 		{"follower", "monitor", `"server_state" : "follower", "peer_state" : "following - broadcast", "avg_latency" : 0.6938,`},
