@@ -511,6 +511,9 @@ func TestReadFails(t *testing.T) {
 		if err := l.GetLog(d.n, new(raft.Log)); err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) {
 			t.Errorf("a failed read: %v", err)
 		}
+		if err := l.DeleteRange(d.n, d.n); err == nil || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), d.dir) {
+			t.Errorf("a deletion that cannot read the entry before: %v", err)
+		}
 		return nil
 	})
 }
