@@ -272,6 +272,23 @@ func (q *ExpiryQueue) deadline(id jute.SessionID) time.Duration {
 	return q.slotAt(i).deadline
 }
 
+// A session that is touched until exactly the end of its bucket is in the next one: it is not due yet.
+func TestTouchedUntilTheCheck(t *testing.T) {
+	const tick = 10 * ms
+	q := NewExpiryQueue(tick)
+	q.Put(TrackedSession{ID: 1, Timeout: tick}, tick-1)
+	if !q.Touch(1, 0, 0, tick) {
+		t.Fatal("unknown")
+	}
+	if polled := q.PollDueBucket(tick); !polled || q.SiftPolled(3) || q.HasDue() {
+		t.Errorf("at its deadline: polled %t, due %t", polled, q.HasDue())
+	}
+	check(t, q)
+	if ids, _ := poll(q, 2*tick); !slices.Equal(ids, []jute.SessionID{1}) {
+		t.Errorf("a tick later: due %v", ids)
+	}
+}
+
 // A queue that is not sifted while its ring turns twice misses no session, and expires none early.
 func TestPollsWithoutSift(t *testing.T) {
 	q := NewExpiryQueue(10)
