@@ -67,3 +67,32 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		}
 	}
 }
+
+// A page of sessions begins where it was asked for, and the next one after it.
+func TestSessionPages(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		rows  []uint64
+		next  uint64
+		right bool
+	}{
+		{"the last", []uint64{5, 6}, 0, true},
+		{"the first of two", []uint64{5, 6}, 7, true},
+		{"from before", []uint64{4}, 0, false},
+		{"the same again", []uint64{5}, 5, false},
+		{"without an end", []uint64{5, 6}, 6, false},
+		{"empty, the last", nil, 0, true},
+		{"empty, and one after it", nil, 6, true},
+		{"empty, and the same again", nil, 5, false},
+		{"empty, and one before it", nil, 4, false},
+	} {
+		r := &proto.SessionRows{Next: tt.next}
+		for _, id := range tt.rows {
+			r.Rows = append(r.Rows, &proto.SessionRow{Id: id})
+		}
+		rows, next, err := parseSessionRows(r, 5, 2)
+		if (err == nil) != tt.right || tt.right && (len(rows) != len(tt.rows) || next != tt.next) {
+			t.Errorf("%s: %d rows, next %d: %v", tt.name, len(rows), next, err)
+		}
+	}
+}
