@@ -3,6 +3,7 @@ package backup
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,9 @@ func TestSave(t *testing.T) {
 	}
 	if err := third.Abort(); err != nil {
 		t.Fatal(err)
+	}
+	if err := third.Abort(); !errors.Is(err, fs.ErrClosed) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of a file that is closed and gone: %v", err)
 	}
 	if names := namesIn(t, dir); len(names) != 1 || names[0] != name {
 		t.Errorf("left are %q", names)
