@@ -184,6 +184,44 @@ func TestACLExpansionIsBounded(t *testing.T) {
 	k.must(k.createACL("/a", 0, list[:50]))
 }
 
+// Entries are compared as in ZooKeeper: what is null fails only where an earlier entry has the same fields before.
+func TestDistinctEntries(t *testing.T) {
+	entry := func(perms jute.Perm, fields ...string) jute.ACL {
+		e := jute.ACL{Perms: perms}
+		if len(fields) > 0 {
+			e.ID.Scheme = []byte(fields[0])
+		}
+		if len(fields) > 1 {
+			e.ID.ID = []byte(fields[1])
+		}
+		return e
+	}
+	for _, tt := range []struct {
+		name string
+		list []jute.ACL
+		kept int // -1: MarshallingError
+	}{
+		{"twice", []jute.ACL{entry(1, "ip", "a"), entry(1, "ip", "a")}, 1},
+		{"an empty id twice", []jute.ACL{entry(1, "ip", ""), entry(1, "ip", "")}, 1},
+		{"other ids", []jute.ACL{entry(1, "ip", "a"), entry(1, "ip", "b")}, 2},
+		{"other permissions", []jute.ACL{entry(1, "ip", "a"), entry(2, "ip", "a")}, 2},
+		{"no scheme twice", []jute.ACL{entry(1), entry(1)}, -1},
+		{"no scheme after one", []jute.ACL{entry(1, "ip", "a"), entry(1)}, -1},
+		{"no scheme before one", []jute.ACL{entry(1), entry(1, "ip", "a")}, 2},
+		{"no scheme, other permissions", []jute.ACL{entry(1), entry(2)}, 2},
+		{"no id twice", []jute.ACL{entry(1, "ip"), entry(1, "ip")}, -1},
+		{"no id after one", []jute.ACL{entry(1, "ip", "a"), entry(1, "ip")}, -1},
+		{"no id before one", []jute.ACL{entry(1, "ip"), entry(1, "ip", "a")}, 2},
+		{"no id, other schemes", []jute.ACL{entry(1, "ip", "a"), entry(1, "digest")}, 2},
+		{"no id, other permissions", []jute.ACL{entry(1, "ip", "a"), entry(2, "ip")}, 2},
+	} {
+		kept, code := distinctEntries(tt.list)
+		if wrong := tt.kept < 0; (code == jute.MarshallingError) != wrong || !wrong && (code != jute.OK || len(kept) != tt.kept) {
+			t.Errorf("%s: %d kept, %v", tt.name, len(kept), code)
+		}
+	}
+}
+
 // The longest list has exactly 1 MiB in the log's encoding.
 func TestLongestACL(t *testing.T) {
 	const entries, each = 1024, 1 << 20 / 1024
