@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -246,6 +247,52 @@ func TestExpired(t *testing.T) {
 			t.Errorf("resume: %v", err)
 		}
 	})
+}
+
+// A server may reject a session by its timeout alone or by its id alone.
+func TestRejectedByOneField(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		reply jute.ConnectResponse
+		want  error
+	}{
+		{"no timeout", jute.ConnectResponse{SessionID: 5}, ErrExpired},
+		{"a timeout below 0", jute.ConnectResponse{TimeOut: -1, SessionID: 5}, ErrExpired},
+		{"no session", jute.ConnectResponse{TimeOut: 1000}, ErrExpired},
+		{"the shortest timeout", jute.ConnectResponse{TimeOut: 1, SessionID: 5}, nil},
+	} {
+		within(t, func(t *testing.T, f *fake) {
+			go func() {
+				p := <-f.peers
+				p.connectRequest()
+				tt.reply.Passwd, tt.reply.HasReadOnly = make([]byte, 16), true
+				p.write(tt.reply)
+				_ = p.Close()
+			}()
+			limited, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			c, err := Open(limited, Config{Servers: []string{"a"}, Dial: f.dial, Resume: &ResumeToken{ID: 5}})
+			if !errors.Is(err, tt.want) {
+				t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+			}
+			if err == nil {
+				c.Abandon()
+			}
+		})
+	}
+}
+
+// A frame of the greatest length is taken, and a longer one is not.
+func TestLongestFrame(t *testing.T) {
+	const limit = 64
+	for n, right := range map[int]bool{0: true, limit - 1: true, limit: true, limit + 1: false, -1: false} {
+		b := append(binary.BigEndian.AppendUint32(nil, uint32(int32(n))), make([]byte, limit+1)...)
+		l := &link{c: &Session{}, buf: b, w: len(b)}
+		frame, need, err := l.takeFrame(limit)
+		if (err == nil) != right || right && (need != 0 || len(frame) != n) || !right && !errors.Is(err, ErrProtocol) {
+			t.Errorf("length %d: %d bytes, need %d: %v", n, len(frame), need, err)
+		}
+	}
 }
 
 // On every connection a client sends its identities first and then its watches. Requests wait for
