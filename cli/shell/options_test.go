@@ -2,8 +2,12 @@ package shell
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	"rollcall/client"
 )
 
 // These are the options, words and messages of zkCli.sh 3.8.0.
@@ -106,4 +110,36 @@ func FuzzOptions(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The flags of create choose the mode, or exclude each other.
+func TestCreateMode(t *testing.T) {
+	create := verbTable()["create"]
+	for _, tt := range []struct {
+		flags string
+		want  client.Mode
+		err   string
+	}{
+		{"", client.Persistent, ""},
+		{"-e", client.Ephemeral, ""},
+		{"-s", client.PersistentSequential, ""},
+		{"-e -s", client.EphemeralSequential, ""},
+		{"-c", client.Container, ""},
+		{"-t 5", client.Persistent.WithTTL(5 * time.Millisecond), ""},
+		{"-s -t 5", client.PersistentSequential.WithTTL(5 * time.Millisecond), ""},
+		{"-c -e", client.Mode{}, "-c cannot be combined with -s or -e"},
+		{"-c -s", client.Mode{}, "-c cannot be combined with -s or -e"},
+		{"-e -t 5", client.Mode{}, "TTLs cannot be used with Ephemeral znodes"},
+		{"-c -t 5", client.Mode{}, "TTLs cannot be used with Container znodes"},
+		{"-t 0", client.Mode{}, "ttl must be positive"},
+	} {
+		a, err := create.options.parse(strings.Fields("create " + tt.flags + " /q"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mode, err := createMode(a)
+		if !reflect.DeepEqual(mode, tt.want) || (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("create %s: %+v, %v; want %+v, %q", tt.flags, mode, err, tt.want, tt.err)
+		}
+	}
 }
