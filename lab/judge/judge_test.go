@@ -373,6 +373,8 @@ func TestWatches(t *testing.T) {
 		{name: "lost and read", e: steps(step(Armed, 1), step(Seen, 2), step(Ending, 2)), want: result.Fail},
 		{name: "no watch at the end", e: steps(step(Armed, 1), step(Event, 50), step(Ending, 2)), want: result.Pass},
 		{name: "the session ended", e: steps(step(Armed, 1)), want: result.NotRun},
+		{name: "the line of a read", e: steps(step(Armed, 1), step(Seen, 2), step(Ending, 2)), want: result.Fail, text: "session 1 reads /k: version 2"},
+		{name: "the line of a watch", e: steps(step(Armed, 1), step(Ending, 2)), want: result.Fail, text: "session 1 reads /k and sets a watch: version 1"},
 	} {
 		h.check(t, watchLost)
 	}
@@ -380,6 +382,7 @@ func TestWatches(t *testing.T) {
 		{name: "none", e: steps(step(Armed, 1)), want: result.NotRun, text: "no event"},
 		{name: "good", e: good, want: result.Pass},
 		{name: "doubled", e: steps(step(Armed, 1), step(Event, 50), step(Event, 50), step(Armed, 2)), want: result.Fail, text: "an event of /k without a watch"},
+		{name: "the line of an event", e: steps(step(Armed, 1), step(Event, 50), step(Event, 50), step(Armed, 2)), want: result.Fail, text: "session 1 gets the event of /k: , transaction 0x32"},
 		{name: "of two nodes", e: steps(step(Armed, 1), other(step(Armed, 1)), step(Event, 50), other(step(Event, 50))), want: result.Pass},
 	} {
 		h.check(t, watchDoubled)
