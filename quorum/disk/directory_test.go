@@ -408,3 +408,48 @@ func TestUnreadableDirectory(t *testing.T) {
 		}
 	})
 }
+
+// A directory that cannot be read is not taken for an unused one.
+func TestUnreadableIsNotUnused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, fileMode); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(dir, "empty")
+	if err := os.Mkdir(empty, dirMode); err != nil {
+		t.Fatal(err)
+	}
+	for path, unused := range map[string]bool{empty: true, dir: false, file: false, filepath.Join(dir, "none"): false} {
+		if err := checkUnused(path); (err == nil) != unused {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// A file that cannot be made, or cannot get its name, is an error, and what is there stays.
+func TestReplaceFileFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := replaceFile(filepath.Join(dir, "none", "file"), []byte("a")); err == nil {
+		t.Error("into a directory that is not there")
+	}
+	taken := filepath.Join(dir, "taken")
+	if err := os.MkdirAll(filepath.Join(taken, "more"), dirMode); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceFile(taken, []byte("a")); err == nil {
+		t.Error("in place of a directory")
+	}
+	if err := writeIdentities([]*directory{{dir: filepath.Join(dir, "none")}}, identity{Member: 1}); err == nil {
+		t.Error("an identity into a directory that is not there")
+	}
+	file := filepath.Join(dir, "file")
+	for _, text := range []string{"a", "b"} {
+		if err := replaceFile(file, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != text {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+}
