@@ -69,8 +69,8 @@ func Check(file string, env []string, flags Flags) Report {
 			}
 		}
 	}
-	d.Keys = d.explainKeys()
-	r.Config, r.Warnings = d.Config, d.warnings
+	d.config.Keys = d.explainKeys()
+	r.Config, r.Warnings = d.config, d.warnings
 	return r
 }
 
@@ -170,7 +170,7 @@ func (d *rawConfig) explainKey(o keyOutcome) Key {
 // The risk functions return the danger of a value, or "".
 
 func riskOfTick(d *rawConfig) string {
-	if d.Tick.Milliseconds() >= minSafeTickMillis {
+	if d.config.Tick.Milliseconds() >= minSafeTickMillis {
 		return ""
 	}
 	return fmt.Sprintf("below %d ms a session of 2 ticks may be over before a leader that is cut off is replaced",
@@ -178,7 +178,7 @@ func riskOfTick(d *rawConfig) string {
 }
 
 func riskOfFailover(d *rawConfig) string {
-	if d.HeartbeatTimeout >= minSafeFailover {
+	if d.config.HeartbeatTimeout >= minSafeFailover {
 		return ""
 	}
 	return fmt.Sprintf("below %d ms a busy machine or disk is taken for a dead one, and leadership changes hands",
@@ -186,40 +186,40 @@ func riskOfFailover(d *rawConfig) string {
 }
 
 func riskOfMinTimeout(d *rawConfig) string {
-	if d.MinTimeout >= 2*d.Tick {
+	if d.config.MinTimeout >= 2*d.config.Tick {
 		return ""
 	}
 	return "below 2 ticks a session may expire while a leader is replaced"
 }
 
 func riskOfBuffer(d *rawConfig) string {
-	if d.Limits.MaxBuffer <= maxSafeBuffer {
+	if d.config.Limits.MaxBuffer <= maxSafeBuffer {
 		return ""
 	}
 	danger := "a large request holds up the others, and clients read replies of this length only if they have the same " +
 		"setting"
-	if d.requestLimitAsked > int64(d.Limits.MaxBuffer) {
-		danger = fmt.Sprintf("it counts as %d: %s; %s", d.Limits.MaxBuffer, boundOfRequests, danger)
+	if d.requestLimitAsked > int64(d.config.Limits.MaxBuffer) {
+		danger = fmt.Sprintf("it counts as %d: %s; %s", d.config.Limits.MaxBuffer, boundOfRequests, danger)
 	}
 	return danger
 }
 
 func riskOfConnections(d *rawConfig) string {
-	if d.Limits.MaxClientConns >= 0 {
+	if d.config.Limits.MaxClientConns >= 0 {
 		return ""
 	}
 	return "one client that opens connections in a loop takes all file descriptors"
 }
 
 func riskOfAddress(d *rawConfig) string {
-	if isLoopback(d.adminListener.host) || d.HTTP.ForceHTTPS {
+	if isLoopback(d.adminListener.host) || d.config.HTTP.ForceHTTPS {
 		return ""
 	}
 	return "without admin.forceHttps=true, passwords and tokens that cross the network can be read on the way"
 }
 
 func riskOfLocalReads(d *rawConfig) string {
-	if d.HTTP.LocalReads != admin.ReadData {
+	if d.config.HTTP.LocalReads != admin.ReadData {
 		return ""
 	}
 	return "every process on this machine reads nodes over HTTP as a client without an identity does, and the names of " +
@@ -234,14 +234,14 @@ func riskOfMetrics(d *rawConfig) string {
 }
 
 func riskOfACL(d *rawConfig) string {
-	if !d.Rules.SkipACL {
+	if !d.config.Rules.SkipACL {
 		return ""
 	}
 	return "every client may read and change every node"
 }
 
 func riskOfPlainMembers(d *rawConfig) string {
-	if !d.Trust.AcceptPlain {
+	if !d.config.Trust.AcceptPlain {
 		return ""
 	}
 	return "every process that reaches a port for members may be a member; set it to false once every member has " +
@@ -249,7 +249,7 @@ func riskOfPlainMembers(d *rawConfig) string {
 }
 
 func riskOfAnyHost(d *rawConfig) string {
-	if !d.Trust.Certificates.AnyHost {
+	if !d.config.Trust.Certificates.AnyHost {
 		return ""
 	}
 	return "any certificate of the authority may speak as any member"

@@ -60,7 +60,7 @@ var confLines = []confLine{
 // ConfLines returns the lines of conf without the list of members, which follows them. s are the member's settings
 // with all defaults.
 func ConfLines(s Settings, r RuntimeValues) []admin.ConfLine {
-	d := &rawConfig{Config: Config{Settings: s}}
+	d := &rawConfig{config: Config{Settings: s}}
 	lines := make([]admin.ConfLine, 0, len(confLines))
 	for _, c := range confLines {
 		if c.ensembleOnly && r.Ensemble == "" {

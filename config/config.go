@@ -86,9 +86,9 @@ type SlowThresholds struct {
 type Config struct {
 	Settings
 
-	MyID           uint32              // 1 to 255; 1 for a standalone server without myid and without server line
-	IDSource       string              // the source of MyID: a file, a variable or a flag
-	Servers        []serverlist.Server // by id; none or one for a standalone server
+	MyID           uint32          // 1 to 255; 1 for a standalone server without myid and without server line
+	IDSource       string          // the source of MyID: a file, a variable or a flag
+	Servers        serverlist.List // none or one for a standalone server
 	Standalone     bool
 	ClientAddr     string // host:port where clients connect; "" for none, port 0 for any
 	SecureAddr     string // host:port where clients connect over TLS; "" for none, port 0 for any
@@ -107,16 +107,6 @@ type MemoryLimit struct {
 	Percent int // of the memory that the process may use; wins over Bytes
 }
 
-// OwnServer returns this member's own server line, and reports whether there is one.
-func (c *Config) OwnServer() (serverlist.Server, bool) {
-	for _, s := range c.Servers {
-		if s.ID == c.MyID {
-			return s, true
-		}
-	}
-	return serverlist.Server{}, false
-}
-
 // BindAddress returns the address to listen on for an advertised address of this member.
 func (c *Config) BindAddress(addr string) string {
 	if !c.ListenOnAllIPs {
@@ -127,13 +117,4 @@ func (c *Config) BindAddress(addr string) string {
 		return addr // the error of listening there names what is wrong with it
 	}
 	return net.JoinHostPort("", port)
-}
-
-// EnsembleText returns the content of /zookeeper/config until the data have a server list. It is nil for a standalone
-// server.
-func (c *Config) EnsembleText() []byte {
-	if c.Standalone {
-		return nil
-	}
-	return []byte(serverlist.List(c.Servers).ConfigText(0)) // the list in the data has a version of its own
 }

@@ -93,13 +93,13 @@ var mainKeys = []key{
 	{
 		name: "dataDir", env: variable{1, "ZOO_DATA_DIR", "/data"},
 		flag: flagOption{"data", "`directory` of this member's data (dataDir)"},
-		kind: filePath(func(d *rawConfig) *string { return &d.Dir }), unset: "required",
+		kind: filePath(func(d *rawConfig) *string { return &d.config.Dir }), unset: "required",
 		doc: "directory of `myid`, and of the member's data in its subdirectory `rollcall`. Rollcall leaves everything" +
 			" else in it alone",
 	},
 	{
 		name: "dataLogDir", env: variable{line: 2, name: "ZOO_DATA_LOG_DIR"},
-		kind: filePath(func(d *rawConfig) *string { return &d.LogDir }), unset: "dataDir",
+		kind: filePath(func(d *rawConfig) *string { return &d.config.LogDir }), unset: "dataDir",
 		doc: "directory of the log, in its subdirectory `rollcall`",
 	},
 	{
@@ -114,161 +114,161 @@ var mainKeys = []key{
 	},
 	{
 		name: "tickTime", env: variable{3, "ZOO_TICK_TIME", "2000"}, flag: flagOption{"tick", "tickTime in `ms`"},
-		kind: millis(1, maxTickMillis, func(d *rawConfig) *time.Duration { return &d.Tick }), def: "3000",
+		kind: millis(1, maxTickMillis, func(d *rawConfig) *time.Duration { return &d.config.Tick }), def: "3000",
 		riskOf: riskOfTick,
 		doc:    "one tick, in ms",
 	},
 	{
 		name: "initLimit", env: variable{4, "ZOO_INIT_LIMIT", "5"}, status: noEffect, harmlessValue: "*",
-		kind: wholeNumber(0, maxTicks, func(d *rawConfig) *int { return &d.InitLimit }), unset: "required in an ensemble",
+		kind: wholeNumber(0, maxTicks, func(d *rawConfig) *int { return &d.config.InitLimit }), unset: "required in an ensemble",
 		doc: "must be set, as for ZooKeeper, but a member takes as long to catch up as it needs",
 	},
 	{
 		name: "syncLimit", env: variable{5, "ZOO_SYNC_LIMIT", "2"},
-		kind: wholeNumber(0, maxTicks, func(d *rawConfig) *int { return &d.SyncLimit }), unset: "required in an ensemble",
+		kind: wholeNumber(0, maxTicks, func(d *rawConfig) *int { return &d.config.SyncLimit }), unset: "required in an ensemble",
 		doc: "ticks after which a leader cuts off a silent member, a leader that cannot do its work hands over, and a " +
 			"member that cannot reach the leader closes its clients' connections",
 	},
 	{
-		name: "failover", kind: failoverTime(func(d *rawConfig) *time.Duration { return &d.HeartbeatTimeout }), def: "normal",
+		name: "failover", kind: failoverTime(func(d *rawConfig) *time.Duration { return &d.config.HeartbeatTimeout }), def: "normal",
 		riskOf: riskOfFailover,
 		doc: "Own: ms that the leader may be silent before another member stands for election; fast: 150, normal: 300," +
 			" wan: 1000. Set the same on all members ([sessions.md](sessions.md#a-leader-that-is-silent)). `normal` " +
 			"suffices for links of up to 50 ms each way",
 	},
 	{
-		name: "minSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MinTimeout }),
+		name: "minSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.config.MinTimeout }),
 		unset:  fmt.Sprint(server.DefaultMinTicks, " ticks"),
 		riskOf: riskOfMinTimeout,
 		doc:    "shortest session timeout granted, in ms",
 	},
 	{
-		name: "maxSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.MaxTimeout }),
+		name: "maxSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.config.MaxTimeout }),
 		unset: fmt.Sprint(server.DefaultMaxTicks, " ticks"),
 		doc:   "longest session timeout granted, in ms",
 	},
 	{
 		name: "maxClientCnxns", env: variable{8, "ZOO_MAX_CLIENT_CNXNS", "60"},
-		kind:   limitOrNone(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxClientConns }),
+		kind:   limitOrNone(maxCount, func(d *rawConfig) *int { return &d.config.Limits.MaxClientConns }),
 		def:    valueText(server.DefaultMaxClientConns),
 		riskOf: riskOfConnections,
 		doc:    "connections per client address; 0: no limit",
 	},
 	{
-		name: "maxCnxns", kind: limitOrNone(maxCount, func(d *rawConfig) *int { return &d.Limits.MaxConns }), def: "0",
+		name: "maxCnxns", kind: limitOrNone(maxCount, func(d *rawConfig) *int { return &d.config.Limits.MaxConns }), def: "0",
 		doc: "connections of all clients; 0: no limit",
 	},
 	{
 		name: "connection_throttle_tokens",
-		kind: wholeNumber(0, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.Tokens }), def: "0",
+		kind: wholeNumber(0, maxCount, func(d *rawConfig) *int { return &d.config.Limits.Throttle.Tokens }), def: "0",
 		doc: "capacity of the [connection throttle's](limits.md#connection-throttle) bucket of tokens; 0: no throttle",
 	},
 	{
 		name: "connection_throttle_fill_time",
-		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.FillTime }),
+		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.config.Limits.Throttle.FillTime }),
 		def:  valueText(admission.DefaultFillTime),
 		doc:  "ms after which tokens are added, again and again",
 	},
 	{
 		name: "connection_throttle_fill_count",
-		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.Limits.Throttle.FillCount }),
+		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.config.Limits.Throttle.FillCount }),
 		def:  valueText(admission.DefaultFillCount),
 		doc:  "tokens that are added each time",
 	},
 	{
 		name: "connection_throttle_freeze_time",
-		kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.Limits.Throttle.Freeze }), def: "-1",
+		kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.config.Limits.Throttle.Freeze }), def: "-1",
 		doc: "least ms between two changes of the probability with which new sessions are rejected at random; -1: none is",
 	},
 	{
 		name: "connection_throttle_drop_increase",
-		kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Increase }),
+		kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.config.Limits.Throttle.Increase }),
 		def:  valueText(admission.DefaultIncrease),
 		doc:  "added to that probability when the bucket is empty",
 	},
 	{
 		name: "connection_throttle_drop_decrease",
-		kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Decrease }),
+		kind: fraction(minFraction, func(d *rawConfig) *float64 { return &d.config.Limits.Throttle.Decrease }),
 		def:  valueText(admission.DefaultDecrease),
 		doc:  "taken from it when few tokens are missing",
 	},
 	{
 		name: "connection_throttle_decrease_ratio",
-		kind: fraction(0, func(d *rawConfig) *float64 { return &d.Limits.Throttle.Ratio }), def: "0",
+		kind: fraction(0, func(d *rawConfig) *float64 { return &d.config.Limits.Throttle.Ratio }), def: "0",
 		doc: "share of the bucket that may be missing then",
 	},
 	{
 		name: "connection_throttle_weight_enabled",
-		kind: boolean(func(d *rawConfig) *bool { return &d.Limits.Throttle.Weighted }), def: "false",
+		kind: boolean(func(d *rawConfig) *bool { return &d.config.Limits.Throttle.Weighted }), def: "false",
 		doc: "true: sessions take as many tokens as the next two keys say, and the keys above count new sessions",
 	},
 	{
 		name: "connection_throttle_global_session_weight",
-		kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.GlobalWeight }),
+		kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.config.Limits.Throttle.GlobalWeight }),
 		def:  valueText(admission.DefaultGlobalWeight),
 		doc:  "tokens of a new session",
 	},
 	{
 		name: "connection_throttle_renew_session_weight",
-		kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.Limits.Throttle.RenewWeight }),
+		kind: wholeNumber(1, maxWeight, func(d *rawConfig) *int { return &d.config.Limits.Throttle.RenewWeight }),
 		def:  valueText(admission.DefaultRenewWeight),
 		doc:  "tokens of a session that is resumed",
 	},
 	{
 		name: "jute.maxbuffer", kind: requestLimit(minMaxBuffer, maxMaxBuffer,
-			func(d *rawConfig) *int { return &d.Limits.MaxBuffer }), def: valueText(jute.DefaultMaxBuffer),
+			func(d *rawConfig) *int { return &d.config.Limits.MaxBuffer }), def: valueText(jute.DefaultMaxBuffer),
 		riskOf: riskOfBuffer,
 		doc:    "longest request, in bytes; decimal, or hexadecimal with 0x",
 	},
 	{
-		name: "globalOutstandingLimit", kind: wholeNumber(1, maxInFlight, func(d *rawConfig) *int { return &d.MaxInFlight }),
+		name: "globalOutstandingLimit", kind: wholeNumber(1, maxInFlight, func(d *rawConfig) *int { return &d.config.MaxInFlight }),
 		def: valueText(follower.DefaultMaxInFlight),
 		doc: "writes of a member's clients in flight, over all connections",
 	},
 	{
 		name: "connectionOutstandingLimit",
-		kind: wholeNumber(1, maxConnInFlight, func(d *rawConfig) *int { return &d.Limits.MaxInFlight }),
+		kind: wholeNumber(1, maxConnInFlight, func(d *rawConfig) *int { return &d.config.Limits.MaxInFlight }),
 		def:  valueText(server.DefaultMaxInFlight),
 		doc:  "Own: requests of one connection that wait for a reply. Beyond that it is not read",
 	},
 	{
 		name: "connectionUnreadLimit",
-		kind: wholeNumber(minUnread, maxUnread, func(d *rawConfig) *int { return &d.Limits.MaxUnread }),
+		kind: wholeNumber(minUnread, maxUnread, func(d *rawConfig) *int { return &d.config.Limits.MaxUnread }),
 		def:  valueText(server.DefaultMaxUnread),
 		doc:  "Own: bytes of events and replies that a client may leave unread. Beyond that its connection is closed",
 	},
 	{
 		name: "multiOperationLimit", kind: wholeNumber(1, maxMultiOps,
-			func(d *rawConfig) *int { return &d.Limits.MaxMultiOps }), def: valueText(server.DefaultMaxMultiOps),
+			func(d *rawConfig) *int { return &d.config.Limits.MaxMultiOps }), def: valueText(server.DefaultMaxMultiOps),
 		doc: "Own: operations of one multi. Beyond that the connection is closed",
 	},
 	{
-		name: "pathLengthLimit", kind: wholeNumber(1<<10, maxPath, func(d *rawConfig) *int { return &d.Limits.MaxPath }),
+		name: "pathLengthLimit", kind: wholeNumber(1<<10, maxPath, func(d *rawConfig) *int { return &d.config.Limits.MaxPath }),
 		def: valueText(server.DefaultMaxPath),
 		doc: "Own: bytes of the path of a new node or a watch. A longer one is rejected with -8 (bad arguments). A " +
 			"path has at most 128 levels, and 64 KiB only with a few",
 	},
 	{
-		name: "aclEntryLimit", kind: wholeNumber(1, maxACL, func(d *rawConfig) *int { return &d.Limits.MaxACL }),
+		name: "aclEntryLimit", kind: wholeNumber(1, maxACL, func(d *rawConfig) *int { return &d.config.Limits.MaxACL }),
 		def: valueText(server.DefaultMaxACL),
 		doc: "Own: entries of an access control list, counted after `auth` stands for the client's identities. A " +
 			"longer one is rejected with -114 (invalid ACL)",
 	},
 	{
 		name: "identityLimit", kind: wholeNumber(1, maxIdentities,
-			func(d *rawConfig) *int { return &d.Limits.MaxIdentities }), def: valueText(server.DefaultMaxIdentities),
+			func(d *rawConfig) *int { return &d.config.Limits.MaxIdentities }), def: valueText(server.DefaultMaxIdentities),
 		doc: "Own: identities of one connection, its address among them. One more gets -115 (authentication failed), " +
 			"and the connection is closed. Together they have at most 4 KiB",
 	},
 	{
 		name: "clientMemoryLimit", kind: wholeNumber(MinClientMemory, maxClientMemory,
-			func(d *rawConfig) *int64 { return &d.Limits.Budget }), unset: "an eighth of the memory",
+			func(d *rawConfig) *int64 { return &d.config.Limits.Budget }), unset: "an eighth of the memory",
 		doc: "Own: bytes for all connections together: waiting requests, unread replies and events, and watches, which" +
 			" may take half. When they are used up, large requests wait, and the connections that hold the most are " +
 			"closed",
 	},
 	{
-		name: "memoryLimit", kind: memoryLimit(func(d *rawConfig) *MemoryLimit { return &d.Memory }),
+		name: "memoryLimit", kind: memoryLimit(func(d *rawConfig) *MemoryLimit { return &d.config.Memory }),
 		def: valueText(DefaultMemoryPercent) + "%",
 		doc: "Own: memory in use above which this member rejects [writes that add data](limits.md#memory) with -1 " +
 			"(system error). A percentage is that of the machine's or the cgroup's memory, or of GOMEMLIMIT; 0: no " +
@@ -276,59 +276,60 @@ var mainKeys = []key{
 	},
 	{
 		name: "handshakeTimeout", kind: millis(1, maxHandshake,
-			func(d *rawConfig) *time.Duration { return &d.Limits.Handshake }), def: valueText(server.DefaultHandshake),
+			func(d *rawConfig) *time.Duration { return &d.config.Limits.Handshake }), def: valueText(server.DefaultHandshake),
 		doc: "Own: ms from accepting a connection to its session. The wait for a leader takes at most a third of the " +
 			"session's timeout",
 	},
 	{
 		name: "readConsistency", kind: eitherWord("linearizable", "sequential",
-			func(d *rawConfig) *bool { return &d.LinearizableReads }), def: "sequential",
+			func(d *rawConfig) *bool { return &d.config.LinearizableReads }), def: "sequential",
 		doc: "Own. sequential: a read may be stale unless it follows a sync, as in ZooKeeper. linearizable: no read is" +
 			" stale, and each waits for the leader",
 	},
 	{
-		name: readOnlyKey, kind: boolean(func(d *rawConfig) *bool { return &d.ReadOnlyMode }), def: "false",
+		name: readOnlyKey, kind: boolean(func(d *rawConfig) *bool { return &d.config.ReadOnlyMode }), def: "false",
 		doc: "true: while no leader is known, clients that ask for a read-only server get " +
 			"[sessions that only read](sessions.md#read-only-mode), and isro is enabled. Not with readConsistency=linearizable",
 	},
 	{
-		name: "snapCount", kind: wholeNumber(2, maxCount, func(d *rawConfig) *uint64 { return &d.SnapCount }),
+		name: "snapCount", kind: wholeNumber(2, maxCount, func(d *rawConfig) *uint64 { return &d.config.SnapCount }),
 		def: valueText(quorum.DefaultSnapshotEvery),
 		doc: "log entries between two snapshots",
 	},
 	{name: "logStore", unset: "none", status: refused, doc: "the log has one format"},
 	{
 		name: "storeStallLimit", kind: millis(minStall, maxStall,
-			func(d *rawConfig) *time.Duration { return &d.StoreStallLimit }), def: valueText(DefaultStallLimit),
+			func(d *rawConfig) *time.Duration { return &d.config.StoreStallLimit }), def: valueText(DefaultStallLimit),
 		doc: "Own: ms that writing or applying the log may hang. After that a leader gives up, and any member closes " +
 			"its clients' connections",
 	},
 	{
-		name: "slowRequestThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Request }), unset: "100, or a tenth of tickTime if that is more",
+		name: "slowRequestThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.config.Slow.Request }),
+		unset: "100, or a tenth of tickTime if that is more",
 		doc: "Own: ms that a client's request takes before `rollcall slow` [shows where its time " +
 			"went](admin.md#slow-requests)",
 	},
 	{
-		name: "slowReadThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Read }),
+		name: "slowReadThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.config.Slow.Read }),
 		unset: likeSlowRequest, doc: "Own: the same for reads, watches, syncs and logins",
 	},
 	{
-		name: "slowWriteThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Write }),
+		name: "slowWriteThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.config.Slow.Write }),
 		unset: likeSlowRequest, doc: "Own: the same for writes, creates and multis",
 	},
 	{
-		name: "slowSessionThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Session }),
+		name: "slowSessionThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.config.Slow.Session }),
 		unset: likeSlowRequest, doc: "Own: the same for pings and ends of sessions",
 	},
 	{
-		name: "fsync.warningthresholdms", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.Slow.Sync }),
+		name: "fsync.warningthresholdms", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.config.Slow.Sync }),
 		def: valueText(disk.DefaultSlowSync),
 		doc: "ms after which a write to the log leaves a line `slow sync`. `rollcall slow` shows it with the requests " +
 			"that were under way",
 	},
 	{
 		name: "4lw.commands.whitelist", env: variable{line: 11, name: "ZOO_4LW_COMMANDS_WHITELIST"},
-		kind: commaList(func(d *rawConfig) *[]string { return &d.CommandWhitelist }), def: "srvr",
+		kind: commaList(func(d *rawConfig) *[]string { return &d.config.CommandWhitelist }), def: "srvr",
 		doc: "enabled four-letter commands; `*`: all. srvr always is",
 	},
 	{
@@ -348,73 +349,73 @@ var mainKeys = []key{
 		doc: "port for HTTP; 0: the system chooses one. If it is in use, the member warns and runs without HTTP",
 	},
 	{
-		name: "admin.commandURL", kind: urlPath(func(d *rawConfig) *string { return &d.HTTP.CommandURL }),
+		name: "admin.commandURL", kind: urlPath(func(d *rawConfig) *string { return &d.config.HTTP.CommandURL }),
 		def: admin.DefaultCommandURL,
 		doc: "path of ZooKeeper's AdminServer commands",
 	},
 	{
 		name: "admin.idleTimeout", kind: millis(1, maxMillis,
-			func(d *rawConfig) *time.Duration { return &d.HTTP.IdleTimeout }), def: valueText(admin.DefaultIdleTimeout),
+			func(d *rawConfig) *time.Duration { return &d.config.HTTP.IdleTimeout }), def: valueText(admin.DefaultIdleTimeout),
 		doc: "ms after which an idle HTTP connection is closed",
 	},
 	{
 		name: "admin.snapshot.enabled",
-		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoSnapshots }), def: "true",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.HTTP.NoSnapshots }), def: "true",
 		doc: "false: the AdminServer command snapshot is rejected. `rollcall backup` still works",
 	},
 	{
 		name: "admin.restore.enabled",
-		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.NoRestores }), def: "true",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.HTTP.NoRestores }), def: "true",
 		doc: "false: the AdminServer command restore is rejected. `rollcall backup restore` still works",
 	},
 	{
 		name: "admin.rateLimiterIntervalInMS",
-		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.HTTP.SnapshotInterval }),
+		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.config.HTTP.SnapshotInterval }),
 		def:  valueText(admin.DefaultSnapshotInterval),
 		doc:  "least ms between two snapshot commands of a member, and between two restore commands",
 	},
 	{
-		name: "admin.tokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.TokenFile }), unset: "none",
+		name: "admin.tokenFile", kind: filePath(func(d *rawConfig) *string { return &d.config.HTTP.TokenFile }), unset: "none",
 		doc: "Own: file with the token of [administrators](admin.md#credentials), 16 to 4096 bytes, read at the start." +
 			" A file that others may read is rejected (chmod 600)",
 	},
 	{
-		name: "admin.forceHttps", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.ForceHTTPS }), def: "false",
+		name: "admin.forceHttps", kind: boolean(func(d *rawConfig) *bool { return &d.config.HTTP.ForceHTTPS }), def: "false",
 		doc: "true: only HTTPS is served at admin.serverPort, with the files of ssl.quorum.keyStore and " +
 			"ssl.quorum.trustStore; wins over admin.portUnification",
 	},
 	{
-		name: "admin.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.UnifyPorts }), def: "false",
+		name: "admin.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.config.HTTP.UnifyPorts }), def: "false",
 		doc: "true: HTTPS and plain HTTP are served at admin.serverPort",
 	},
 	{
-		name: "admin.needClientAuth", kind: boolean(func(d *rawConfig) *bool { return &d.HTTP.NeedClientAuth }), def: "false",
+		name: "admin.needClientAuth", kind: boolean(func(d *rawConfig) *bool { return &d.config.HTTP.NeedClientAuth }), def: "false",
 		doc: "true: over HTTPS, a client must show a certificate that ssl.quorum.trustStore accepts. Otherwise it may",
 	},
 	{
-		name: "admin.readTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.ReadTokenFile }),
+		name: "admin.readTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.config.HTTP.ReadTokenFile }),
 		unset: "none",
 		doc:   "Own: file with a token that reads and changes nothing",
 	},
 	{
-		name: "admin.metricsTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.HTTP.MetricsTokenFile }),
+		name: "admin.metricsTokenFile", kind: filePath(func(d *rawConfig) *string { return &d.config.HTTP.MetricsTokenFile }),
 		unset: "none",
 		doc:   "Own: file with a token that reads only /metrics",
 	},
 	{
-		name: "admin.localReads", kind: localReads(func(d *rawConfig) *admin.LocalReads { return &d.HTTP.LocalReads }),
+		name: "admin.localReads", kind: localReads(func(d *rawConfig) *admin.LocalReads { return &d.config.HTTP.LocalReads }),
 		def:    "state",
 		riskOf: riskOfLocalReads,
 		doc: "Own: what HTTP on the member's machine and four-letter commands [show without " +
 			"credentials](admin.md#what-is-shown-without-credentials)",
 	},
 	{
-		name: "admin.hosts", kind: commaList(func(d *rawConfig) *[]string { return &d.HTTP.Hosts }), unset: "none",
+		name: "admin.hosts", kind: commaList(func(d *rawConfig) *[]string { return &d.config.HTTP.Hosts }), unset: "none",
 		doc: "Own: further names that the [Host header](admin.md#requests-of-web-pages) of a request without " +
 			"credentials may have; `*`: any",
 	},
 	{
-		name: loopbackTrustKey, kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.DistrustLoopback }),
+		name: loopbackTrustKey, kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.HTTP.DistrustLoopback }),
 		def: "true",
 		doc: "Own: false: over HTTP, only requests at the socket in dataDir are from the member's machine, and not those over " +
 			"loopback, which [a proxy](admin.md#proxies-on-the-members-machine) may have passed on",
@@ -438,38 +439,38 @@ var mainKeys = []key{
 	},
 	{
 		name: "metricsProvider.exportJvmInfo",
-		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.HTTP.BareMetrics }), def: "true",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.HTTP.BareMetrics }), def: "true",
 		doc: "false: /metrics leaves out those of the Go runtime and the process",
 	},
 	{
 		name: "autoRebalance", kind: wholeNumber(0, admin.MaxRebalanceRate,
-			func(d *rawConfig) *int { return &d.AutoRebalance }), def: "0",
+			func(d *rawConfig) *int { return &d.config.AutoRebalance }), def: "0",
 		doc: "Own: while the leader has this key, members with clearly more clients than their share close that many " +
 			"connections in a second ([members.md](members.md#rebalancing-the-clients)); 0: none",
 	},
 	{
 		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"},
 		flag: flagOption{"log-format", "format of the log: text or json (logFormat)"},
-		kind: eitherWord("json", "text", func(d *rawConfig) *bool { return &d.Log.JSON }), def: "text",
+		kind: eitherWord("json", "text", func(d *rawConfig) *bool { return &d.config.Log.JSON }), def: "text",
 		doc: "Own: format of the [log's](logs.md) lines",
 	},
 	{
 		name: "logLevel", env: variable{line: 21, name: "ROLLCALL_LOG_LEVEL"},
 		flag: flagOption{"log-level", "`level` from which on events are logged: debug, info, warn or error (logLevel)"},
-		kind: logLevel(func(d *rawConfig) *slog.Level { return &d.Log.Level }), def: "info",
+		kind: logLevel(func(d *rawConfig) *slog.Level { return &d.config.Log.Level }), def: "info",
 		doc: "Own: least level of events in the log. A running member reads it again at SIGHUP",
 	},
 	{
-		name: "audit.enable", kind: boolean(func(d *rawConfig) *bool { return &d.Audit.Enable }), def: "false",
+		name: "audit.enable", kind: boolean(func(d *rawConfig) *bool { return &d.config.Audit.Enable }), def: "false",
 		doc: "true: there is an [audit log](audit.md)",
 	},
 	{
-		name: "audit.required", kind: boolean(func(d *rawConfig) *bool { return &d.Audit.Required }), def: "false",
+		name: "audit.required", kind: boolean(func(d *rawConfig) *bool { return &d.config.Audit.Required }), def: "false",
 		doc: "Own: true: no change without a [line on the disk](audit.md#no-change-without-a-line). Needs audit.enable",
 	},
 	{
 		name: "audit.format", kind: eitherWord("zookeeper", "json",
-			func(d *rawConfig) *bool { return &d.Audit.ZooKeeperFormat }), def: "json",
+			func(d *rawConfig) *bool { return &d.config.Audit.ZooKeeperFormat }), def: "json",
 		doc: "Own: lines as JSON objects, or as in ZooKeeper's audit log",
 	},
 	{
@@ -478,51 +479,51 @@ var mainKeys = []key{
 	},
 	{
 		name: "audit.fileSize", kind: wholeNumber(minAuditFile, maxAuditFile,
-			func(d *rawConfig) *int64 { return &d.Audit.MaxFileSize }), def: valueText(audit.DefaultMaxFileSize),
+			func(d *rawConfig) *int64 { return &d.config.Audit.MaxFileSize }), def: valueText(audit.DefaultMaxFileSize),
 		doc: "Own: bytes at which that file is renamed to audit.file.1, and a new one begins",
 	},
 	{
-		name: "audit.files", kind: wholeNumber(1, maxAuditFiles, func(d *rawConfig) *int { return &d.Audit.KeptFiles }),
+		name: "audit.files", kind: wholeNumber(1, maxAuditFiles, func(d *rawConfig) *int { return &d.config.Audit.KeptFiles }),
 		def: valueText(audit.DefaultKeptFiles),
 		doc: "Own: old files of the audit log that are kept",
 	},
 	{
-		name: "backup.dir", kind: filePath(func(d *rawConfig) *string { return &d.Backup.Dir }), unset: "no backups are made",
+		name: "backup.dir", kind: filePath(func(d *rawConfig) *string { return &d.config.Backup.Dir }), unset: "no backups are made",
 		doc: "Own: directory for this member's [regular backups](backup.md#regular-backups). It must exist; members " +
 			"may share it",
 	},
 	{
 		name: "backup.every", kind: millis(minBackupEvery, maxBackupEvery,
-			func(d *rawConfig) *time.Duration { return &d.Backup.Interval }), def: valueText(backup.DefaultInterval),
+			func(d *rawConfig) *time.Duration { return &d.config.Backup.Interval }), def: valueText(backup.DefaultInterval),
 		doc: "Own: ms from one of these backups to the next",
 	},
 	{
-		name: "backup.keep", kind: wholeNumber(1, maxBackups, func(d *rawConfig) *int { return &d.Backup.KeptFiles }),
+		name: "backup.keep", kind: wholeNumber(1, maxBackups, func(d *rawConfig) *int { return &d.config.Backup.KeptFiles }),
 		def: valueText(backup.DefaultKeptFiles),
 		doc: "Own: number of these backups that are kept",
 	},
 	{
-		name: "skipACL", kind: yesNo(func(d *rawConfig) *bool { return &d.Rules.SkipACL }), def: "no",
+		name: "skipACL", kind: yesNo(func(d *rawConfig) *bool { return &d.config.Rules.SkipACL }), def: "no",
 		riskOf: riskOfACL,
 		doc:    "yes: ACLs are not checked; the leader's value counts",
 	},
 	{
-		name: "extendedTypesEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.TTLNodes }), def: "false",
+		name: "extendedTypesEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.config.Rules.TTLNodes }), def: "false",
 		doc: "true: nodes with a TTL can be created, and myid 255 is rejected; the leader's value counts",
 	},
 	{
-		name: "enforceQuota", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.EnforceQuota }), def: "false",
+		name: "enforceQuota", kind: boolean(func(d *rawConfig) *bool { return &d.config.Rules.EnforceQuota }), def: "false",
 		doc: "true: a write beyond a hard limit of a quota is rejected; the leader's value counts",
 	},
 	{
-		name: "dataQuota", kind: byteSize(minDataQuota, maxSize, func(d *rawConfig) *uint64 { return &d.Rules.DataQuota }),
+		name: "dataQuota", kind: byteSize(minDataQuota, maxSize, func(d *rawConfig) *uint64 { return &d.config.Rules.DataQuota }),
 		def: "0",
 		doc: "Own: bytes of all paths, data and access control lists. A write that would exceed this " +
 			"[quota](limits.md#quota-of-all-data) is rejected with -1 (system error); 0: no quota; the leader's value" +
 			" counts",
 	},
 	{
-		name: "longSequentialNames", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.LongNames }), def: "false",
+		name: "longSequentialNames", kind: boolean(func(d *rawConfig) *bool { return &d.config.Rules.LongNames }), def: "false",
 		doc: "Own. true: the numbers of [sequential names](runbooks.md#sequential-names-are-used-up) go on after 2147483647; " +
 			"the leader's value counts, from the beginning of its term",
 	},
@@ -537,7 +538,7 @@ var mainKeys = []key{
 		doc: "section of the JAAS file with the users",
 	},
 	{
-		name: "superUser", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.Login.SuperUser }),
+		name: "superUser", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.config.Login.SuperUser }),
 		unset: "none",
 		doc:   "user of SASL who becomes the super user",
 	},
@@ -547,7 +548,7 @@ var mainKeys = []key{
 		doc: "true: a client is served only after a login by SASL. Other requests get -124, and the connection is closed",
 	},
 	{
-		name: "allowSaslFailedClients", kind: boolean(func(d *rawConfig) *bool { return &d.Login.KeepFailed }), def: "false",
+		name: "allowSaslFailedClients", kind: boolean(func(d *rawConfig) *bool { return &d.config.Login.KeepFailed }), def: "false",
 		riskOf: riskOfFailedClients,
 		doc:    "true: a client whose login by SASL fails stays connected without an identity, unless SASL is required",
 	},
@@ -564,42 +565,42 @@ var mainKeys = []key{
 	},
 	{
 		name: "znode.container.checkIntervalMs",
-		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.Interval }),
+		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.config.Reaping.Interval }),
 		def:  valueText(leader.DefaultReapInterval),
 		doc: "ms between two searches for containers and TTL nodes to remove; the leader's value counts. None is " +
 			"removed while the leader's [clock](clocks.md) is not trusted",
 	},
 	{
 		name: "znode.container.maxPerMinute",
-		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.Reaping.PerMinute }),
+		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.config.Reaping.PerMinute }),
 		def:  valueText(leader.DefaultReapPerMinute),
 		doc:  "most of them that are removed in a minute; the leader's value counts",
 	},
 	{
 		name: "znode.container.maxNeverUsedIntervalMs",
-		kind: millis(0, maxMillis, func(d *rawConfig) *time.Duration { return &d.Reaping.NeverUsed }), def: "0",
+		kind: millis(0, maxMillis, func(d *rawConfig) *time.Duration { return &d.config.Reaping.NeverUsed }), def: "0",
 		doc: "ms after which a container that never had a child is removed, too; 0: never; the leader's value counts",
 	},
 	{
 		name: "DigestAuthenticationProvider.enabled",
-		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.NoDigest }), def: "true",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.NoDigest }), def: "true",
 		doc: "false: nobody can authenticate with a password in the scheme digest, the super user neither",
 	},
 	{
 		name: "DigestAuthenticationProvider.digestAlg",
-		kind: digestAlg(func(d *rawConfig) *digest.Algorithm { return &d.Digest }), def: "SHA1",
+		kind: digestAlg(func(d *rawConfig) *digest.Algorithm { return &d.config.Digest }), def: "SHA1",
 		doc: "hash of [passwords](security.md#passwords) in the scheme digest. Set the same on all members. Digests in" +
 			" ACLs stay as they are",
 	},
 	{
 		name: "DigestAuthenticationProvider.superDigest", isSecret: true,
-		kind: superDigest(func(d *rawConfig) *string { return &d.SuperDigest }), unset: "none",
+		kind: superDigest(func(d *rawConfig) *string { return &d.config.SuperDigest }), unset: "none",
 		doc: "`super:` and the digest of the super user's password",
 	},
 	{
 		name: "DigestAuthenticationProvider.superDigestPath", unset: "none",
 		kind: secretFile("DigestAuthenticationProvider.superDigest",
-			superDigest(func(d *rawConfig) *string { return &d.SuperDigest })),
+			superDigest(func(d *rawConfig) *string { return &d.config.SuperDigest })),
 		doc: "Own: file whose first line is that value",
 	},
 	{
@@ -614,62 +615,62 @@ var mainKeys = []key{
 		doc:   "address for clients over TLS; needs secureClientPort",
 	},
 	{
-		name: "client.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.UnifiedPort }),
+		name: "client.portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.config.ClientTLS.UnifiedPort }),
 		def: "false",
 		doc: "true: clientPort takes TLS, too",
 	},
 	{
-		name: "ssl.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Key.Location }),
+		name: "ssl.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.config.ClientTLS.Key.Location }),
 		unset: "none",
 		doc:   "file with the private key, its certificate and the chain to an authority, for clients",
 	},
 	{
 		name: "ssl.keyStore.password",
-		kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password }), unset: "none",
+		kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.config.ClientTLS.Key.Password }), unset: "none",
 		isSecret: true,
 		doc:      "password of that file",
 	},
 	{
 		name: "ssl.keyStore.passwordPath", unset: "none",
 		kind: secretFile("ssl.keyStore.password",
-			nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Key.Password })),
+			nonEmptyText("text", func(d *rawConfig) *string { return &d.config.ClientTLS.Key.Password })),
 		doc: "file whose first line is the password",
 	},
 	{
-		name: "ssl.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Key.Type }),
+		name: "ssl.keyStore.type", kind: storeType(func(d *rawConfig) *string { return &d.config.ClientTLS.Key.Type }),
 		unset: "by the file's extension: .pem, .p12, .pfx or .jks",
 		doc:   "format of the file. PKCS12 and JKS are told apart by content, as in Java",
 	},
 	{
-		name: "ssl.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Location }),
+		name: "ssl.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.config.ClientTLS.Trust.Location }),
 		unset: "none",
 		doc:   "file with the authorities of clients' certificates",
 	},
 	{
 		name: "ssl.trustStore.password",
-		kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password }), unset: "none",
+		kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.config.ClientTLS.Trust.Password }), unset: "none",
 		isSecret: true,
 		doc:      "password of that file",
 	},
 	{
 		name: "ssl.trustStore.passwordPath", unset: "none",
 		kind: secretFile("ssl.trustStore.password",
-			nonEmptyText("text", func(d *rawConfig) *string { return &d.ClientTLS.Trust.Password })),
+			nonEmptyText("text", func(d *rawConfig) *string { return &d.config.ClientTLS.Trust.Password })),
 		doc: "file whose first line is the password",
 	},
 	{
-		name: "ssl.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.ClientTLS.Trust.Type }),
+		name: "ssl.trustStore.type", kind: storeType(func(d *rawConfig) *string { return &d.config.ClientTLS.Trust.Type }),
 		unset: "by the file's extension",
 		doc:   "format of the file",
 	},
 	{
-		name: "ssl.clientAuth", kind: clientAuth(func(d *rawConfig) *keystore.ClientAuth { return &d.ClientTLS.Terms.Auth }),
+		name: "ssl.clientAuth", kind: clientAuth(func(d *rawConfig) *keystore.ClientAuth { return &d.config.ClientTLS.Terms.Auth }),
 		def: "need",
 		doc: "need: a client over TLS must show a certificate; want: it may; none: it is not asked. The subject is an " +
 			"identity of the scheme x509",
 	},
 	{
-		name: "ssl.protocol", kind: tlsProtocols(func(d *rawConfig) *keystore.ServerTerms { return &d.ClientTLS.Terms }),
+		name: "ssl.protocol", kind: tlsProtocols(func(d *rawConfig) *keystore.ServerTerms { return &d.config.ClientTLS.Terms }),
 		unset: "TLSv1.2,TLSv1.3",
 		doc:   "versions of TLS for clients, unless ssl.enabledProtocols is set",
 	},
@@ -678,17 +679,17 @@ var mainKeys = []key{
 		doc: "versions of TLS for clients",
 	},
 	{
-		name: "ssl.ciphersuites", kind: cipherSuites(func(d *rawConfig) *[]uint16 { return &d.ClientTLS.Terms.Ciphers }),
+		name: "ssl.ciphersuites", kind: cipherSuites(func(d *rawConfig) *[]uint16 { return &d.config.ClientTLS.Terms.Ciphers }),
 		unset: "those that Go chooses",
 		doc:   "cipher suites of TLS 1.2, by Java's names. Those of TLS 1.3 are always allowed",
 	},
 	{
-		name: "ssl.crl", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.CRL }), def: "false",
+		name: "ssl.crl", kind: boolean(func(d *rawConfig) *bool { return &d.config.ClientTLS.CRL }), def: "false",
 		doc: "true: a client's certificate is accepted only if a current list of its issuer in ssl.crl.location does " +
 			"not have it",
 	},
 	{
-		name: "ssl.crl.location", kind: filePath(func(d *rawConfig) *string { return &d.ClientTLS.CRLs }), unset: "none",
+		name: "ssl.crl.location", kind: filePath(func(d *rawConfig) *string { return &d.config.ClientTLS.CRLs }), unset: "none",
 		doc: "Own: file with lists of revoked certificates, in PEM or DER",
 	},
 	{
@@ -697,24 +698,24 @@ var mainKeys = []key{
 	},
 	{
 		name: "ssl.handshakeDetectionTimeoutMillis",
-		kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.ClientTLS.DetectTimeout }),
+		kind: millis(1, maxHandshake, func(d *rawConfig) *time.Duration { return &d.config.ClientTLS.DetectTimeout }),
 		def:  valueText(server.DefaultDetection),
 		doc:  "with client.portUnification, ms that a client may take for its first byte",
 	},
 	{
 		name: "netty.server.outstandingHandshake.limit",
-		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.ClientTLS.MaxHandshakes }),
+		kind: wholeNumber(1, maxCount, func(d *rawConfig) *int { return &d.config.ClientTLS.MaxHandshakes }),
 		def:  valueText(server.DefaultHandshakes),
 		doc: "TLS handshakes under way. Above it, a new client replaces the one whose first message has been " +
 			"incomplete for longest, or is rejected",
 	},
 	{
-		name: "client.certReload", kind: boolean(func(d *rawConfig) *bool { return &d.ClientTLS.CertReload }), def: "true",
+		name: "client.certReload", kind: boolean(func(d *rawConfig) *bool { return &d.config.ClientTLS.CertReload }), def: "true",
 		doc: "files with keys and certificates for clients are reloaded when they change, and not only at SIGHUP",
 	},
 	{
 		name: "X509AuthenticationProvider.superUser",
-		kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.SuperSubject }), unset: "none",
+		kind: nonEmptyText("text", func(d *rawConfig) *string { return &d.config.SuperSubject }), unset: "none",
 		doc: "subject of the certificate whose owner is super, as in an ACL: `CN=admin,O=Example`",
 	},
 	{
@@ -739,7 +740,7 @@ var mainKeys = []key{
 			"member warns",
 	},
 	{
-		name: "reconfigEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.Rules.Reconfig }), def: "false",
+		name: "reconfigEnabled", kind: boolean(func(d *rawConfig) *bool { return &d.config.Rules.Reconfig }), def: "false",
 		doc: "true: clients that may write `/zookeeper/config` can change the list of servers (`reconfig`). The " +
 			"leader's value counts, from the beginning of its term. Operators always can",
 	},
@@ -748,86 +749,86 @@ var mainKeys = []key{
 		doc: "file with the server lines, and nothing else; then zoo.cfg has none. It is never written",
 	},
 	{
-		name: "quorumListenOnAllIPs", kind: boolean(func(d *rawConfig) *bool { return &d.ListenOnAllIPs }), def: "false",
+		name: "quorumListenOnAllIPs", kind: boolean(func(d *rawConfig) *bool { return &d.config.ListenOnAllIPs }), def: "false",
 		doc: "true: listen for other members on all interfaces, not only on the address of this member's server line",
 	},
 	{
 		name: "ensembleSecretFile", env: variable{line: 23, name: "ROLLCALL_ENSEMBLE_SECRET_FILE"},
-		kind: filePath(func(d *rawConfig) *string { return &d.Trust.SecretFile }), unset: "none",
+		kind: filePath(func(d *rawConfig) *string { return &d.config.Trust.SecretFile }), unset: "none",
 		doc: "Own: file with the [secret](security.md#members) of 16 to 1024 characters that all members share; two " +
 			"secrets, one on a line, during a rotation. It is reloaded when it changes and at SIGHUP",
 	},
 	{
-		name: "sslQuorum", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.ShowCertificates }), def: "false",
+		name: "sslQuorum", kind: boolean(func(d *rawConfig) *bool { return &d.config.Trust.ShowCertificates }), def: "false",
 		doc: "true: members show each other [certificates](security.md#certificates-of-members). Needs " +
 			"ssl.quorum.keyStore.location and ssl.quorum.trustStore.location",
 	},
 	{
 		name: "ssl.quorum.keyStore.location",
-		kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Location }), unset: "none",
+		kind: filePath(func(d *rawConfig) *string { return &d.config.Trust.Certificates.KeyStore.Location }), unset: "none",
 		doc: "file with this member's private key, its certificate and the chain to an authority. It is reloaded when " +
 			"it changes and at SIGHUP",
 	},
 	{
 		name:  "ssl.quorum.keyStore.password",
-		kind:  nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password }),
+		kind:  nonEmptyText("text", func(d *rawConfig) *string { return &d.config.Trust.Certificates.KeyStore.Password }),
 		unset: "none", isSecret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.keyStore.passwordPath", unset: "none",
 		kind: secretFile("ssl.quorum.keyStore.password",
-			nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Password })),
+			nonEmptyText("text", func(d *rawConfig) *string { return &d.config.Trust.Certificates.KeyStore.Password })),
 		doc: "file whose first line is the password",
 	},
 	{
 		name:  "ssl.quorum.keyStore.type",
-		kind:  storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.KeyStore.Type }),
+		kind:  storeType(func(d *rawConfig) *string { return &d.config.Trust.Certificates.KeyStore.Type }),
 		unset: "by the file's extension",
 		doc:   "format of that file",
 	},
 	{
 		name: "ssl.quorum.trustStore.location",
-		kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Location }), unset: "none",
+		kind: filePath(func(d *rawConfig) *string { return &d.config.Trust.Certificates.TrustStore.Location }), unset: "none",
 		doc: "file with the authorities of the members' certificates. It is reloaded when it changes and at SIGHUP",
 	},
 	{
 		name:  "ssl.quorum.trustStore.password",
-		kind:  nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password }),
+		kind:  nonEmptyText("text", func(d *rawConfig) *string { return &d.config.Trust.Certificates.TrustStore.Password }),
 		unset: "none", isSecret: true,
 		doc: "password of that file",
 	},
 	{
 		name: "ssl.quorum.trustStore.passwordPath", unset: "none",
 		kind: secretFile("ssl.quorum.trustStore.password",
-			nonEmptyText("text", func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Password })),
+			nonEmptyText("text", func(d *rawConfig) *string { return &d.config.Trust.Certificates.TrustStore.Password })),
 		doc: "file whose first line is the password",
 	},
 	{
 		name:  "ssl.quorum.trustStore.type",
-		kind:  storeType(func(d *rawConfig) *string { return &d.Trust.Certificates.TrustStore.Type }),
+		kind:  storeType(func(d *rawConfig) *string { return &d.config.Trust.Certificates.TrustStore.Type }),
 		unset: "by the file's extension",
 		doc:   "format of that file",
 	},
 	{
 		name: "ssl.quorum.hostnameVerification",
-		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.Trust.Certificates.AnyHost }), def: "true",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.Trust.Certificates.AnyHost }), def: "true",
 		riskOf: riskOfAnyHost,
 		doc:    "false: a member's certificate need not be for its host",
 	},
 	{
-		name: "ssl.quorum.crl", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.Certificates.CheckRevocation }),
+		name: "ssl.quorum.crl", kind: boolean(func(d *rawConfig) *bool { return &d.config.Trust.Certificates.CheckRevocation }),
 		def: "false",
 		doc: "true: a member's certificate is accepted only if a current list of its issuer in ssl.quorum.crl.location" +
 			" does not have it",
 	},
 	{
 		name: "ssl.quorum.crl.location",
-		kind: filePath(func(d *rawConfig) *string { return &d.Trust.Certificates.RevocationFile }), unset: "none",
+		kind: filePath(func(d *rawConfig) *string { return &d.config.Trust.Certificates.RevocationFile }), unset: "none",
 		doc: "Own: file with lists of revoked certificates, in PEM or DER",
 	},
 	{
-		name: "portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.Trust.AcceptPlain }), def: "false",
+		name: "portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.config.Trust.AcceptPlain }), def: "false",
 		riskOf: riskOfPlainMembers,
 		doc: "true: plain connections between members are accepted and opened beside TLS, while members are " +
 			"[moved](security.md#move-an-ensemble-while-it-runs) to a secret or certificates",

@@ -262,7 +262,7 @@ const auditStdout = "-"
 
 // auditFile takes the path of the audit log.
 func auditFile() kind {
-	k := filePath(func(d *rawConfig) *string { return &d.Audit.File })
+	k := filePath(func(d *rawConfig) *string { return &d.config.Audit.File })
 	k.allowed = "a path, or " + auditStdout
 	return k
 }
@@ -451,12 +451,12 @@ func serverLine() kind {
 			if err != nil {
 				return err
 			}
-			for _, other := range d.Servers {
+			for _, other := range d.config.Servers {
 				if other.ID == id {
 					return fmt.Errorf("duplicate server %d; remove one of the two", id)
 				}
 			}
-			d.Servers = append(d.Servers, server)
+			d.config.Servers = append(d.config.Servers, server)
 			return nil
 		},
 	}

@@ -201,7 +201,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 	line := func(id uint32, host string) serverlist.Server {
 		return serverlist.Server{ID: id, Host: host, QuorumPort: 2888, ElectionPort: 3888, ClientHost: "0.0.0.0", ClientPort: 2181}
 	}
-	want := newRawConfig("", environ{}, Flags{}, nil).Config // the defaults, so only keys that are set above need a line here
+	want := newRawConfig("", environ{}, Flags{}, nil).config // the defaults, so only keys that are set above need a line here
 	want.Dir, want.LogDir, want.Tick, want.InitLimit, want.SyncLimit = dir, at("DIR/log"), 2*time.Second, 5, 2
 	want.MinTimeout, want.MaxTimeout = 3*time.Second, 40*time.Second
 	l := &want.Limits

@@ -42,16 +42,16 @@ func (d *rawConfig) finishLogin() error {
 	from := "enforce.auth.schemes"
 	switch {
 	case d.loginKeys.requireSASL:
-		from, d.Login.Schemes = "sessionRequireClientSASLAuth", []string{"sasl"}
+		from, d.config.Login.Schemes = "sessionRequireClientSASLAuth", []string{"sasl"}
 	case d.loginKeys.enforceAuth && len(d.loginKeys.acceptedSchemes) == 0:
 		return fmt.Errorf("%s: enforce.auth.enabled=true needs enforce.auth.schemes: one or more of %s",
 			d.whereSet("enforce.auth.enabled"), strings.Join(allAuthSchemes, ", "))
 	case d.loginKeys.enforceAuth:
-		d.Login.Schemes = d.loginKeys.acceptedSchemes
+		d.config.Login.Schemes = d.loginKeys.acceptedSchemes
 	case len(d.loginKeys.acceptedSchemes) > 0:
 		d.addWarning(d.whereSet(from), "enforce.auth.schemes has no effect without enforce.auth.enabled=true")
 	}
-	if d.Login.Users == nil && slices.Equal(d.Login.Schemes, []string{"sasl"}) {
+	if d.config.Login.Users == nil && slices.Equal(d.config.Login.Schemes, []string{"sasl"}) {
 		return fmt.Errorf("%s: %s asks for SASL, and no client can log in by it; set %s to a JAAS file with users, too",
 			d.whereSet(from), from, jaasKey)
 	}
@@ -72,18 +72,18 @@ func (d *rawConfig) readUsers() error {
 		return err
 	}
 	d.warnReadable(jaasKey, f.ExposedWarning())
-	if super := d.Login.SuperUser; super != "" {
+	if super := d.config.Login.SuperUser; super != "" {
 		if _, ok := users[super]; !ok {
 			d.addWarning(d.whereSet("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by SASL",
 				ShortText(super), ShortText(d.loginKeys.jaasSection))
 		}
 	}
-	d.Login.Users, d.Rules.SASL = sasl.NewUsers(users), true
+	d.config.Login.Users, d.config.Rules.SASL = sasl.NewUsers(users), true
 	return nil
 }
 
 func riskOfFailedClients(d *rawConfig) string {
-	if !d.Login.KeepFailed {
+	if !d.config.Login.KeepFailed {
 		return ""
 	}
 	return "a client whose login fails is served without an identity, and does not notice"

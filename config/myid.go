@@ -32,16 +32,16 @@ func parseOwnID(text string, most uint32) (uint32, error) {
 
 func (d *rawConfig) setMemberID() error {
 	most := uint32(serverlist.MaxID)
-	if d.Rules.TTLNodes {
+	if d.config.Rules.TTLNodes {
 		most = maxIDWithTTLNodes
 	}
-	for _, s := range d.Servers {
+	for _, s := range d.config.Servers {
 		if s.ID > most {
 			return fmt.Errorf("%s: server.%d: with extendedTypesEnabled, N must be 1 to %d",
 				d.whereSet(fmt.Sprintf("server.%d", s.ID)), s.ID, most)
 		}
 	}
-	path := filepath.Join(d.Dir, "myid")
+	path := filepath.Join(d.config.Dir, "myid")
 	onDisk, err := readMyID(path, most)
 	if err != nil {
 		return err
@@ -61,18 +61,18 @@ func (d *rawConfig) setMemberID() error {
 		if onDisk != 0 && id != onDisk {
 			d.addWarning("--myid", "%s says %d; %d counts", path, onDisk, id)
 		}
-		d.MyID, d.idToSave, d.IDSource = id, 0, "--myid"
+		d.config.MyID, d.config.idToSave, d.config.IDSource = id, 0, "--myid"
 	}
-	if d.Standalone {
+	if d.config.Standalone {
 		d.setStandaloneID()
 		return nil
 	}
-	if d.MyID == 0 {
+	if d.config.MyID == 0 {
 		return fmt.Errorf("%s is missing: it must hold the number of this member, 1 to %d", path, most)
 	}
-	if _, ok := d.OwnServer(); !ok {
+	if _, ok := d.config.Servers.Find(d.config.MyID); !ok {
 		return fmt.Errorf("%s: this is member %d (%s), and there is no server.%d: correct one of the two", d.sourceName,
-			d.MyID, d.IDSource, d.MyID)
+			d.config.MyID, d.config.IDSource, d.config.MyID)
 	}
 	return nil
 }
@@ -83,9 +83,9 @@ func (d *rawConfig) setIDFromEnviron(path string, onDisk, most uint32) error {
 	if err != nil {
 		return err
 	}
-	d.MyID, d.IDSource = onDisk, path
+	d.config.MyID, d.config.IDSource = onDisk, path
 	if onDisk == 0 {
-		d.MyID, d.idToSave, d.IDSource = fromEnv, fromEnv, "ZOO_MY_ID"
+		d.config.MyID, d.config.idToSave, d.config.IDSource = fromEnv, fromEnv, "ZOO_MY_ID"
 	} else if v, set := d.environ.lookupVariable("ZOO_MY_ID"); set && fromEnv != 0 && fromEnv != onDisk &&
 		d.flags.myID == "" {
 		d.addWarning("ZOO_MY_ID", "it is %s, and %s says %d, which counts", v, path, onDisk)
@@ -111,9 +111,9 @@ func (d *rawConfig) setIDFromHostName(path string, onDisk, most uint32) error {
 		return fmt.Errorf("%s: it says %d, and the host name %s stands for member %d: this is the directory of another "+
 			"member; give each member its own", path, onDisk, ShortText(name), id)
 	}
-	d.MyID, d.idToSave, d.IDSource = id, id, "the host name "+ShortText(name)
+	d.config.MyID, d.config.idToSave, d.config.IDSource = id, id, "the host name "+ShortText(name)
 	if onDisk != 0 {
-		d.idToSave = 0
+		d.config.idToSave = 0
 	}
 	return nil
 }
@@ -131,17 +131,17 @@ func parseHostID(name string, most uint32) (uint32, error) {
 
 // setStandaloneID sets the number of a standalone server, which needs none in ZooKeeper.
 func (d *rawConfig) setStandaloneID() {
-	if len(d.Servers) == 0 {
-		if d.MyID == 0 {
-			d.MyID, d.IDSource = 1, "the default of a standalone server"
+	if len(d.config.Servers) == 0 {
+		if d.config.MyID == 0 {
+			d.config.MyID, d.config.IDSource = 1, "the default of a standalone server"
 		}
 		return
 	}
-	id := d.Servers[0].ID
-	if d.MyID != 0 && d.MyID != id {
-		d.addWarning(d.sourceName, "this is member %d, and the only server line is server.%d, which counts", d.MyID, id)
+	id := d.config.Servers[0].ID
+	if d.config.MyID != 0 && d.config.MyID != id {
+		d.addWarning(d.sourceName, "this is member %d, and the only server line is server.%d, which counts", d.config.MyID, id)
 	}
-	d.MyID, d.IDSource = id, d.sourceName
+	d.config.MyID, d.config.IDSource = id, d.sourceName
 }
 
 // readMyID returns the number in the first line of the file at path, or 0 if there is no file.
@@ -182,28 +182,28 @@ func (c *Config) SaveMyID() error {
 	if c.idToSave == 0 {
 		return nil
 	}
-	return withAdvice(c.writeMyID(),
+	return withAdvice(writeMyID(c.Dir, c.idToSave),
 		"dataDir must be a directory that this user may make and write: the number of this member is kept there")
 }
 
-func (c *Config) writeMyID() error {
-	if err := durable.MakeDirectory(c.Dir, 0o700); err != nil {
+func writeMyID(dir string, id uint32) error {
+	if err := durable.MakeDirectory(dir, 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(c.Dir, "myid.*")
+	f, err := os.CreateTemp(dir, "myid.*")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = fmt.Fprintln(f, c.idToSave)
+	_, err = fmt.Fprintln(f, id)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
 		return err
 	}
-	if err := os.Link(f.Name(), filepath.Join(c.Dir, "myid")); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Link(f.Name(), filepath.Join(dir, "myid")); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return durable.SyncDirectory(c.Dir)
+	return durable.SyncDirectory(dir)
 }
 
 // withAdvice adds advice to the error of a file or directory. It does not change other errors.

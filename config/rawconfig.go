@@ -14,9 +14,9 @@ import (
 	"rollcall/server"
 )
 
-// rawConfig is a Config that is not complete yet.
+// rawConfig is a Config that is being read, with what is known of its sources.
 type rawConfig struct {
-	Config
+	config        Config // not complete yet
 	sourceName    string // of the main source; errors about missing keys begin with it
 	environ       environ
 	flags         Flags
@@ -59,7 +59,7 @@ func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *r
 		clientListener: listener{host: serverlist.AllHosts, port: -1},
 		secureListener: listener{host: serverlist.AllHosts, port: -1},
 	}
-	d.NewEnsemble = flags.newEnsemble
+	d.config.NewEnsemble = flags.newEnsemble
 	for i := range keys {
 		k := &keys[i]
 		if k.status != served || k.def == "" {
@@ -115,11 +115,11 @@ func (d *rawConfig) finishAll() error {
 func (d *rawConfig) whereSet(key string) string { return cmp.Or(d.setIn[key], d.sourceName) }
 
 func (d *rawConfig) setDirectories() error {
-	if d.Dir == "" {
+	if d.config.Dir == "" {
 		return fmt.Errorf("%s: dataDir is not set; set dataDir=PATH, or give --data PATH", d.sourceName)
 	}
-	d.LogDir = cmp.Or(d.LogDir, d.Dir)
-	for _, dir := range []*string{&d.Dir, &d.LogDir} {
+	d.config.LogDir = cmp.Or(d.config.LogDir, d.config.Dir)
+	for _, dir := range []*string{&d.config.Dir, &d.config.LogDir} {
 		absolute, err := filepath.Abs(*dir)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.sourceName, err)
@@ -130,12 +130,12 @@ func (d *rawConfig) setDirectories() error {
 }
 
 func (d *rawConfig) setSessionTimeouts() error {
-	d.MinTimeout = cmp.Or(d.MinTimeout, server.DefaultMinTicks*d.Tick)
-	d.MaxTimeout = cmp.Or(d.MaxTimeout, server.DefaultMaxTicks*d.Tick)
-	if d.MinTimeout > d.MaxTimeout {
+	d.config.MinTimeout = cmp.Or(d.config.MinTimeout, server.DefaultMinTicks*d.config.Tick)
+	d.config.MaxTimeout = cmp.Or(d.config.MaxTimeout, server.DefaultMaxTicks*d.config.Tick)
+	if d.config.MinTimeout > d.config.MaxTimeout {
 		where := cmp.Or(d.setIn["minSessionTimeout"], d.whereSet("maxSessionTimeout"))
 		return fmt.Errorf("%s: minSessionTimeout is %d ms, maxSessionTimeout %d ms: the minimum must not exceed the maximum",
-			where, d.MinTimeout.Milliseconds(), d.MaxTimeout.Milliseconds())
+			where, d.config.MinTimeout.Milliseconds(), d.config.MaxTimeout.Milliseconds())
 	}
 	return nil
 }
@@ -145,9 +145,9 @@ func (d *rawConfig) readDynamic() error {
 	if d.dynamicFile == "" {
 		return nil
 	}
-	if len(d.Servers) > 0 {
+	if len(d.config.Servers) > 0 {
 		return fmt.Errorf("%s: with dynamicConfigFile, server lines stand there alone; move server.%d from %s into that file",
-			d.whereSet("dynamicConfigFile"), d.Servers[0].ID, d.whereSet(fmt.Sprintf("server.%d", d.Servers[0].ID)))
+			d.whereSet("dynamicConfigFile"), d.config.Servers[0].ID, d.whereSet(fmt.Sprintf("server.%d", d.config.Servers[0].ID)))
 	}
 	lines, err := readZooCfg(d.dynamicFile)
 	if err != nil {
@@ -166,7 +166,7 @@ func (d *rawConfig) readDynamic() error {
 	if failed := d.applySettings(all.list); len(failed) > 0 {
 		return failed[0]
 	}
-	if len(d.Servers) == 0 {
+	if len(d.config.Servers) == 0 {
 		return fmt.Errorf("%s: no server line in it; write one for each member", d.dynamicFile)
 	}
 	return nil
@@ -174,8 +174,8 @@ func (d *rawConfig) readDynamic() error {
 
 // setStandalone distinguishes a standalone server from a member of an ensemble, as ZooKeeper does.
 func (d *rawConfig) setStandalone() error {
-	slices.SortFunc(d.Servers, func(a, b serverlist.Server) int { return cmp.Compare(a.ID, b.ID) })
-	voters := len(serverlist.List(d.Servers).Voters())
+	slices.SortFunc(d.config.Servers, func(a, b serverlist.Server) int { return cmp.Compare(a.ID, b.ID) })
+	voters := len(d.config.Servers.Voters())
 	if err := d.checkObservers(voters); err != nil {
 		return err
 	}
@@ -183,13 +183,13 @@ func (d *rawConfig) setStandalone() error {
 		return fmt.Errorf("%s: standaloneEnabled=false needs a server line; write one, or leave standaloneEnabled out",
 			d.whereSet("standaloneEnabled"))
 	}
-	d.Standalone = voters == 0 || voters == 1 && d.standaloneEnabled
-	if d.Standalone {
+	d.config.Standalone = voters == 0 || voters == 1 && d.standaloneEnabled
+	if d.config.Standalone {
 		if voters == 1 {
 			d.addWarning(d.sourceName, "one server line: this is a standalone server (standaloneEnabled=false makes an "+
 				"ensemble of one)")
 		}
-		d.Settings = d.WithDefaults() // an ensemble must set initLimit and syncLimit
+		d.config.Settings = d.config.WithDefaults() // an ensemble must set initLimit and syncLimit
 		return nil
 	}
 	switch {
@@ -201,13 +201,13 @@ func (d *rawConfig) setStandalone() error {
 	for _, limit := range []struct {
 		key   string
 		ticks int
-	}{{"initLimit", d.InitLimit}, {"syncLimit", d.SyncLimit}} {
+	}{{"initLimit", d.config.InitLimit}, {"syncLimit", d.config.SyncLimit}} {
 		if limit.ticks == 0 {
 			return fmt.Errorf("%s: %s is not set: an ensemble needs it, 1 to %d ticks", d.whereSet(limit.key), limit.key,
 				maxTicks)
 		}
 	}
-	if err := serverlist.CheckAddresses(d.Servers); err != nil {
+	if err := serverlist.CheckAddresses(d.config.Servers); err != nil {
 		return fmt.Errorf("%s: %w", d.sourceName, err)
 	}
 	return nil
@@ -215,11 +215,11 @@ func (d *rawConfig) setStandalone() error {
 
 // checkObservers checks that observers have an ensemble to observe. voters is the number of participants.
 func (d *rawConfig) checkObservers(voters int) error {
-	first := slices.IndexFunc(d.Servers, func(s serverlist.Server) bool { return s.Observer })
+	first := slices.IndexFunc(d.config.Servers, func(s serverlist.Server) bool { return s.Observer })
 	if first < 0 {
 		return nil
 	}
-	id := d.Servers[first].ID
+	id := d.config.Servers[first].ID
 	where := d.whereSet(fmt.Sprintf("server.%d", id))
 	switch {
 	case voters == 0:
@@ -238,10 +238,10 @@ func (d *rawConfig) checkPeerType() error {
 	if where == "" {
 		return nil
 	}
-	self, ok := d.OwnServer()
+	self, ok := d.config.Servers.Find(d.config.MyID)
 	switch {
 	case !d.isObserver && !self.Observer:
-	case !ok || d.Standalone:
+	case !ok || d.config.Standalone:
 		d.addWarning(where, "peerType=observer has no effect on a standalone server")
 	case d.isObserver && !self.Observer:
 		d.addWarning(where, "peerType=observer, but %v: the server line counts, and this member votes; write :observer there",
@@ -255,11 +255,11 @@ func (d *rawConfig) checkPeerType() error {
 // checkMemberStore returns an error if a store with members' certificates is needed but not set. It warns if the key
 // store is set but not needed.
 func (d *rawConfig) checkMemberStore() error {
-	if key, err := d.Trust.CheckStoreLocations(); err != nil {
+	if key, err := d.config.Trust.CheckStoreLocations(); err != nil {
 		return fmt.Errorf("%s: %w", d.whereSet(key), err)
 	}
 	const key = "ssl.quorum.keyStore.location"
-	if where := d.setIn[key]; where != "" && !d.Trust.ShowCertificates && !d.Trust.AcceptPlain {
+	if where := d.setIn[key]; where != "" && !d.config.Trust.ShowCertificates && !d.config.Trust.AcceptPlain {
 		d.addWarning(where, key+" has no effect without sslQuorum or portUnification")
 	}
 	return nil
@@ -270,17 +270,17 @@ func (d *rawConfig) setClientAddress() error {
 		return fmt.Errorf("%s: clientPortAddress without clientPort; set clientPort, too", d.whereSet("clientPortAddress"))
 	}
 	if d.clientListener.port >= 0 {
-		d.ClientAddr = joinHostPort(d.clientListener.host, d.clientListener.port)
+		d.config.ClientAddr = joinHostPort(d.clientListener.host, d.clientListener.port)
 	}
-	self, _ := d.OwnServer()
+	self, _ := d.config.Servers.Find(d.config.MyID)
 	if line := self.ClientAddr(); line != "" {
 		same := d.clientListener.port == self.ClientPort &&
 			(d.clientListener.host == serverlist.AllHosts || strings.EqualFold(d.clientListener.host, self.ClientHost))
 		if d.clientListener.port >= 0 && !same && d.flags.clientAddr == "" {
 			return fmt.Errorf("%s: clients at %s, but server.%d says %s; make the two agree, or leave clientPort and "+
-				"clientPortAddress out", d.whereSet("clientPort"), d.ClientAddr, self.ID, line)
+				"clientPortAddress out", d.whereSet("clientPort"), d.config.ClientAddr, self.ID, line)
 		}
-		d.ClientAddr = line
+		d.config.ClientAddr = line
 	}
 	if d.flags.clientAddr != "" {
 		h, port, err := net.SplitHostPort(d.flags.clientAddr)
@@ -294,9 +294,9 @@ func (d *rawConfig) setClientAddress() error {
 		if h, err = serverlist.ParseHost(cmp.Or(h, serverlist.AllHosts)); err != nil {
 			return fmt.Errorf("--client: %w", err)
 		}
-		d.ClientAddr = joinHostPort(h, int(n))
+		d.config.ClientAddr = joinHostPort(h, int(n))
 	}
-	if d.ClientAddr == "" && d.secureListener.port < 0 {
+	if d.config.ClientAddr == "" && d.secureListener.port < 0 {
 		d.addWarning(d.sourceName, "no clientPort: no client can connect here")
 	}
 	return nil
@@ -306,7 +306,7 @@ const loopbackTrustKey = "admin.loopbackTrust"
 
 // warnLoopbackTrust warns if HTTP is meant for other machines and no key decides about loopback addresses.
 func (d *rawConfig) warnLoopbackTrust() {
-	if !d.adminListener.enabled || d.setIn[loopbackTrustKey] != "" || isLoopback(d.adminListener.host) && !d.HTTP.ForceHTTPS {
+	if !d.adminListener.enabled || d.setIn[loopbackTrustKey] != "" || isLoopback(d.adminListener.host) && !d.config.HTTP.ForceHTTPS {
 		return
 	}
 	d.addWarning(d.sourceName, "HTTP for operators is meant for other machines, and every request over a loopback address counts as "+
@@ -316,26 +316,26 @@ func (d *rawConfig) warnLoopbackTrust() {
 // setOperatorAddresses sets the addresses where operators and collectors are served over HTTP.
 func (d *rawConfig) setOperatorAddresses() error {
 	if d.adminListener.enabled {
-		d.HTTP.Addr = joinHostPort(d.adminListener.host, d.adminListener.port)
+		d.config.HTTP.Addr = joinHostPort(d.adminListener.host, d.adminListener.port)
 	}
 	if d.metricsListener.enabled {
-		d.HTTP.MetricsAddr = joinHostPort(d.metricsListener.host, d.metricsListener.port)
+		d.config.HTTP.MetricsAddr = joinHostPort(d.metricsListener.host, d.metricsListener.port)
 	}
 	d.warnLoopbackTrust()
 	asks := "admin.forceHttps"
-	if !d.HTTP.ForceHTTPS {
+	if !d.config.HTTP.ForceHTTPS {
 		asks = "admin.portUnification"
 	}
-	switch c := d.Trust.Certificates; {
-	case !d.HTTP.ForceHTTPS && !d.HTTP.UnifyPorts:
-		if d.HTTP.NeedClientAuth {
+	switch c := d.config.Trust.Certificates; {
+	case !d.config.HTTP.ForceHTTPS && !d.config.HTTP.UnifyPorts:
+		if d.config.HTTP.NeedClientAuth {
 			d.addWarning(d.whereSet("admin.needClientAuth"),
 				"admin.needClientAuth has no effect without admin.forceHttps=true or admin.portUnification=true")
 		}
 	case c.KeyStore.Location == "":
 		return fmt.Errorf("%s: %s=true needs a private key with its certificate; set ssl.quorum.keyStore.location",
 			d.whereSet(asks), asks)
-	case d.HTTP.NeedClientAuth && c.TrustStore.Location == "":
+	case d.config.HTTP.NeedClientAuth && c.TrustStore.Location == "":
 		return fmt.Errorf("%s: admin.needClientAuth=true needs authorities that are believed; set "+
 			"ssl.quorum.trustStore.location", d.whereSet("admin.needClientAuth"))
 	}
@@ -344,16 +344,16 @@ func (d *rawConfig) setOperatorAddresses() error {
 
 // setAuditFile checks that the audit log is enabled if it is required, and sets its file.
 func (d *rawConfig) setAuditFile() error {
-	if d.Audit.Required && !d.Audit.Enable {
+	if d.config.Audit.Required && !d.config.Audit.Enable {
 		return fmt.Errorf("%s: audit.required=true needs audit.enable=true; set it, or leave audit.required out",
 			d.whereSet("audit.required"))
 	}
 	switch {
-	case !d.Audit.Enable:
-	case d.Audit.File == auditStdout:
-		d.Audit.File = ""
-	case d.Audit.File == "":
-		d.Audit.File, d.Audit.OwnDirectory = filepath.Join(d.Dir, "audit", "audit.log"), true
+	case !d.config.Audit.Enable:
+	case d.config.Audit.File == auditStdout:
+		d.config.Audit.File = ""
+	case d.config.Audit.File == "":
+		d.config.Audit.File, d.config.Audit.OwnDirectory = filepath.Join(d.config.Dir, "audit", "audit.log"), true
 	}
 	return nil
 }

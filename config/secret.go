@@ -82,13 +82,13 @@ func (d *rawConfig) checkSuperDigest() error {
 	const key = "DigestAuthenticationProvider.superDigest"
 	where := cmp.Or(d.setIn[key], d.setIn[key+"Path"])
 	switch {
-	case d.SuperDigest == "":
-	case d.NoDigest:
+	case d.config.SuperDigest == "":
+	case d.config.NoDigest:
 		d.addWarning(where, "there is no super user with a password: DigestAuthenticationProvider.enabled is false")
-		d.SuperDigest = ""
-	case !d.Digest.HasHashSize(d.SuperDigest):
+		d.config.SuperDigest = ""
+	case !d.config.Digest.HasHashSize(d.config.SuperDigest):
 		d.addWarning(where, "the digest of the super user is no hash of %v, so nobody can be super; "+
-			"DigestAuthenticationProvider.digestAlg must name the algorithm that has made it", d.Digest)
+			"DigestAuthenticationProvider.digestAlg must name the algorithm that has made it", d.config.Digest)
 	}
 	return nil
 }

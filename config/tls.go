@@ -113,8 +113,8 @@ func (d *rawConfig) setSecureAddress() error {
 		}
 		return nil
 	}
-	d.SecureAddr = joinHostPort(d.secureListener.host, d.secureListener.port)
-	if d.SecureAddr == d.ClientAddr && d.secureListener.port > 0 {
+	d.config.SecureAddr = joinHostPort(d.secureListener.host, d.secureListener.port)
+	if d.config.SecureAddr == d.config.ClientAddr && d.secureListener.port > 0 {
 		return fmt.Errorf("%s: secureClientPort is clientPort; choose another port, or leave secureClientPort out and set "+
 			"client.portUnification=true", d.whereSet("secureClientPort"))
 	}
@@ -124,16 +124,16 @@ func (d *rawConfig) setSecureAddress() error {
 // setTLSTerms checks that the stores that clients over TLS need are set, and sets the versions of TLS and whether the
 // scheme x509 is on.
 func (d *rawConfig) setTLSTerms() error {
-	t, opens := &d.ClientTLS, "secureClientPort"
+	t, opens := &d.config.ClientTLS, "secureClientPort"
 	if p := d.enabledProtocols; p.Min > 0 {
 		t.Terms.Min, t.Terms.Max = p.Min, p.Max
 	}
-	if d.SecureAddr == "" {
+	if d.config.SecureAddr == "" {
 		opens = "client.portUnification"
 	}
 	asked := t.Terms.Auth != keystore.NoCertificate
 	switch {
-	case d.SecureAddr == "" && !t.UnifiedPort:
+	case d.config.SecureAddr == "" && !t.UnifiedPort:
 		if where := d.setIn["ssl.keyStore.location"]; where != "" {
 			d.addWarning(where, "ssl.keyStore.location has no effect without secureClientPort or client.portUnification")
 		}
@@ -145,6 +145,6 @@ func (d *rawConfig) setTLSTerms() error {
 		return fmt.Errorf("%s: clients have to show a certificate, and nothing says which are believed; set "+
 			"ssl.trustStore.location, or ssl.clientAuth=none", cmp.Or(d.setIn["ssl.clientAuth"], d.whereSet(opens)))
 	}
-	d.Rules.X509 = asked
+	d.config.Rules.X509 = asked
 	return nil
 }

@@ -31,7 +31,7 @@ func trustConfigOf(cfg config.Config) trust.Config {
 
 // checkInsecurePorts returns a warning about this member's server line if its ports do not authenticate members.
 func checkInsecurePorts(cfg config.Config) []*secretfile.Fault {
-	self, known := cfg.OwnServer()
+	self, known := cfg.Servers.Find(cfg.MyID)
 	if !known || len(cfg.Servers) == 1 || !cfg.Trust.IsPlain() {
 		return nil
 	}

@@ -313,9 +313,18 @@ func memberConfig(cfg config.Config, log *logs.Log) member.Config {
 	cfg.Limits.Budget = clientMemoryBudget(cfg.Limits.Budget, 1)
 	return member.Config{
 		Settings: cfg.Settings, ID: cfg.MyID, Servers: ensembleServers(cfg), DrainTime: drainPace,
-		BindAddress: cfg.BindAddress, EnsembleText: cfg.EnsembleText(), ConfigKeys: cfg.Keys,
+		BindAddress: cfg.BindAddress, EnsembleText: ensembleText(cfg), ConfigKeys: cfg.Keys,
 		Version: buildCommit().fullVersion(), BuildTime: buildCommit().buildTime(), Log: log,
 	}
+}
+
+// ensembleText returns the content of /zookeeper/config until the data have a server list. It is nil for a standalone
+// server.
+func ensembleText(cfg config.Config) []byte {
+	if cfg.Standalone {
+		return nil
+	}
+	return []byte(cfg.Servers.ConfigText(0)) // the list in the data has a version of its own
 }
 
 // standaloneAddr is the placeholder host of a standalone member, which has no port for members.
