@@ -19,9 +19,9 @@ import (
 
 // waits are functions of the shell for what a reader waits for before the next command.
 const waits = `
-await() { for try in $(seq 600); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done; echo "never: $*"; exit 1; }
+await() { for try in $(seq 1200); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done; echo "never: $*"; exit 1; }
 serving() { for i in 1 2 3; do rollcall health ensemble/$i/zoo.cfg || return 1; done; }
-expired() { [ "$(cat ensemble/*/log | grep -c "session expired")" = 2 ]; }
+expired() { [ "$(cat ensemble/*/log | grep -c "session expired")" -ge 2 ]; }
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
 exec 2>&1
 set -m # a job gets Ctrl-C as on a terminal

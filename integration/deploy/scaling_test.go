@@ -45,6 +45,11 @@ func TestScalingPods(t *testing.T) {
 	}
 	busy := startWriting(t, p.pods[0].Clients)
 	p.run(growSection, 1)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the members at last:\n%s", p.listed)
+		}
+	})
 	p.wantVoters(3)
 
 	p.grow(func() { // the new lines do no harm to a member that starts before the others are added
@@ -112,6 +117,7 @@ type scaledPods struct {
 	pods    []*process.Member
 	http    []string          // addresses of the pods
 	lines   *strings.Replacer // puts addresses of this machine into server lines
+	listed  string            // the members as the last list has them
 }
 
 func newScaledPods(t *testing.T) *scaledPods {
@@ -252,11 +258,12 @@ func (p *scaledPods) probe(i int, path string) int {
 
 var voterRow = regexp.MustCompile(`(?m)^ +\d+  participant  yes    (leader|follower) `)
 
-// wantVoters checks that the ensemble has the members from 1 on, and no others.
+// wantVoters waits until the ensemble has the members from 1 on, each of which votes and replies, and no others.
 func (p *scaledPods) wantVoters(size int) {
 	p.t.Helper()
-	out := p.shell(p.dir, "kubectl exec rollcall-0 -- /rollcall members list")
-	if got := len(voterRow.FindAllString(out, -1)); got != size || strings.Count(out, "\n") != size+1 {
-		p.t.Errorf("%d members vote, want %d:\n%s", got, size, out)
-	}
+	until(p.t, fmt.Sprintf("%d members vote", size), func() bool {
+		var err error
+		p.listed, err = p.try(p.dir, "kubectl exec rollcall-0 -- /rollcall members list")
+		return err == nil && len(voterRow.FindAllString(p.listed, -1)) == size && strings.Count(p.listed, "\n") == size+1
+	})
 }
