@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/lab/child"
 	"rollcall/lab/target"
 )
 
@@ -172,7 +173,7 @@ func (e *Ensemble) Start(m *Member) {
 		if m.Process.Cmd != cmd {
 			return "what the last one shows"
 		}
-		return tailOfFile(m.Log)
+		return child.Tail(m.Log, tailBytes)
 	})
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollcall/lab/child"
 )
 
 // openJournal opens the journal in dir until the test ends.
@@ -212,7 +214,7 @@ func TestStateDirectory(t *testing.T) {
 func sleeper(t *testing.T) (pid int, started string) {
 	t.Helper()
 	cmd := exec.Command("sleep", "600")
-	cmd.SysProcAttr = childAttributes()
+	cmd.SysProcAttr = child.Attributes()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -225,10 +227,7 @@ func sleeper(t *testing.T) (pid int, started string) {
 	if err != nil || started == "" {
 		t.Fatalf("start of the process: %q, %v", started, err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := awaitStopped(pid); err != nil {
+	if err := child.StopPid(pid); err != nil {
 		t.Fatal(err)
 	}
 	return pid, started

@@ -111,7 +111,7 @@ func (t operators) reloadAndWait(ctx context.Context, m *member, replaced func()
 		select {
 		case <-time.After(queryInterval):
 		case <-ctx.Done():
-			return fmt.Errorf("member %s does not log %q: %w; the end of %s: %s", m.Name, words, context.Cause(ctx), m.log, tailOfFile(m.log))
+			return fmt.Errorf("member %s does not log %q: %w; %s", m.Name, words, context.Cause(ctx), m.tailOfLog())
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"rollcall/internal/durable"
+	"rollcall/lab/child"
 )
 
 // ProcessConfig configures an ensemble of processes that a drill starts itself.
@@ -97,7 +98,7 @@ type process struct {
 	cmd    *exec.Cmd
 	signal func(os.Signal) error // of cmd
 	entry  int                   // of the journal
-	done   chan struct{}         // closed when it has ended and was waited for
+	done   <-chan struct{}       // closed when it has ended and was waited for
 }
 
 // endLimit bounds the wait for a member's end after a signal. It writes its memory to the disk, which takes seconds on
@@ -302,7 +303,7 @@ func (t *Processes) awaitUnlessEnded(ctx context.Context, members []*member, rea
 		go func(p *process) {
 			select {
 			case <-p.done:
-				cancel(fmt.Errorf("member %s ended: %v; the end of %s: %s", m.Name, p.cmd.ProcessState, m.log, tailOfFile(m.log)))
+				cancel(fmt.Errorf("member %s ended: %v; %s", m.Name, p.cmd.ProcessState, m.tailOfLog()))
 			case <-ctx.Done():
 			}
 		}(m.process)
@@ -310,13 +311,9 @@ func (t *Processes) awaitUnlessEnded(ctx context.Context, members []*member, rea
 	return ready(ctx)
 }
 
-// tailOfFile returns the end of a file, for an error.
-func tailOfFile(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	return strings.TrimSpace(string(text[max(0, len(text)-maxOutput):]))
+// tailOfLog returns the end of a member's log, for an error.
+func (m *member) tailOfLog() string {
+	return fmt.Sprintf("the end of %s: %s", m.log, strings.TrimSpace(child.Tail(m.log, maxOutput)))
 }
 
 // makeDirectory makes the directory of the ensemble, which another process can remove.
@@ -477,15 +474,12 @@ func (t *Processes) startMember(m *member) error {
 		argv = append(t.network.commandPrefix(m), argv...)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr, cmd.Dir = log, log, childAttributes(), filepath.Dir(m.config)
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start of member %s: %w", m.Name, err)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, filepath.Dir(m.config)
+	c, err := child.Start("member "+m.Name, cmd)
+	if err != nil {
+		return err
 	}
-	p := &process{cmd: cmd, signal: cmd.Process.Signal, done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		_ = cmd.Wait() // ProcessState has its exit status
-	}()
+	p := &process{cmd: cmd, signal: cmd.Process.Signal, done: c.Done()}
 	m.process = p
 	started, err := startOf(cmd.Process.Pid)
 	if err == nil {
@@ -514,7 +508,7 @@ func (t *Processes) endMember(ctx context.Context, m *member, sig syscall.Signal
 		if ctx.Err() != nil || sig == syscall.SIGKILL {
 			return late
 		}
-		late = fmt.Errorf("%w; so it was killed. The end of %s: %s", late, m.log, tailOfFile(m.log))
+		late = fmt.Errorf("%w; so it was killed; %s", late, m.tailOfLog())
 		if err := p.endProcess(ctx, syscall.SIGKILL); err != nil {
 			return errors.Join(late, err)
 		}

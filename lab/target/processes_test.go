@@ -14,26 +14,28 @@ import (
 	"time"
 )
 
-// deaf gives a member a process that ends at SIGKILL alone, and returns the signals that it gets.
-func deaf(m *member) *[]os.Signal {
+// deaf gives a member a process that ends at SIGKILL alone, and returns the signals that it gets, and what ends it.
+func deaf(m *member) (signals *[]os.Signal, end func()) {
 	var got []os.Signal
-	p := &process{cmd: &exec.Cmd{Process: &os.Process{Pid: 99999999}}, done: make(chan struct{})}
+	done := make(chan struct{})
+	p := &process{cmd: &exec.Cmd{Process: &os.Process{Pid: 99999999}}, done: done}
 	p.signal = func(sig os.Signal) error {
 		got = append(got, sig)
 		if sig == syscall.SIGKILL {
-			close(p.done)
+			close(done)
 		}
 		return nil
 	}
 	m.process = p
-	return &got
+	return &got, func() { close(done) }
 }
 
 // A member that does not shut down is killed at the limit, which is an error, and can be started again.
 func TestMemberDoesNotShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &member{Member: Member{Name: "2"}, log: "log of member 2"}
-		got, began := deaf(m), time.Now()
+		got, _ := deaf(m)
+		began := time.Now()
 		err := new(Processes).endMember(t.Context(), m, syscall.SIGTERM)
 		if err == nil || !strings.Contains(err.Error(), "member 2: process 99999999 does not end after terminated: the limit is 1m0s; so it was killed") {
 			t.Errorf("%v", err)
@@ -57,13 +59,13 @@ func TestInterruptedEndIsRepaired(t *testing.T) {
 	interrupted, interrupt := context.WithCancelCause(t.Context())
 	interrupt(errors.New("it was interrupted"))
 	for _, kind := range []Kind{Shut, Wipe} {
-		deaf(m)
+		_, end := deaf(m)
 		m.process.signal = func(sig os.Signal) error { return nil } // it ends later
 		if err := p.Break(interrupted, Fault{Kind: kind, Member: "2"}); err == nil || !strings.Contains(err.Error(), "it was interrupted") {
 			t.Errorf("%s: %v", kind, err)
 		}
 		first := m.process
-		first.signal = func(os.Signal) error { close(first.done); return nil }
+		first.signal = func(os.Signal) error { end(); return nil }
 		if err := p.Heal(t.Context()); err != nil || m.process == nil || m.process == first {
 			t.Fatalf("Heal of %s: %v", kind, err)
 		}

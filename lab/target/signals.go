@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"rollcall/lab/child"
 )
 
 // lacksOfProcesses has the reasons for which processes on one loopback cannot have the other faults.
@@ -94,16 +96,11 @@ func (t *Processes) planStop(f Fault, _ int) (faultPlan, error) {
 	case err != nil:
 		return faultPlan{}, err
 	case started == "":
-		return faultPlan{}, fmt.Errorf("member %s has ended by itself; the end of %s: %s", m.Name, m.log, tailOfFile(m.log))
+		return faultPlan{}, fmt.Errorf("member %s has ended by itself; %s", m.Name, m.tailOfLog())
 	}
 	return faultPlan{
 		undo: []Step{{Signal: syscall.SIGCONT, Pid: pid, Started: started}},
-		make: func(context.Context) error {
-			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-				return err
-			}
-			return awaitStopped(pid)
-		},
+		make: func(context.Context) error { return child.StopPid(pid) },
 	}, nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"rollcall/lab/child"
 )
 
 // Step is one action that undoes something. It is plain data, so that another process can do it, and it may be done
@@ -102,7 +104,7 @@ func (s Step) runProgram(ctx context.Context) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.Run[0], s.Run[1:]...)
 	cmd.Env, cmd.Dir = s.runEnvironment(), s.Dir
-	cmd.SysProcAttr = childAttributes() // a Ctrl-C at the terminal does not end a repair
+	cmd.SysProcAttr = child.Attributes() // a Ctrl-C at the terminal does not end a repair
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // a child of it may have left the group and still hold its output
 	out := &lastBytes{}

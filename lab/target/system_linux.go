@@ -12,13 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttributes are those of a member's process, and of a command that breaks or repairs. It ends with this process,
-// so that no command breaks something after Heal, and has a group of its own, so that a Ctrl-C at the terminal ends
-// the drill alone, which heals.
-func childAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
-
 // startOf returns when a process started, as text that no other process with its number has, or "" if there is none. A
 // process that has ended and was not waited for counts as none.
 func startOf(pid int) (string, error) {
@@ -43,15 +36,6 @@ func startOf(pid int) (string, error) {
 		return "", nil
 	}
 	return strings.TrimSpace(string(boot)) + " " + fields[start], nil
-}
-
-// awaitStopped returns when all threads of a child have stopped.
-func awaitStopped(pid int) error {
-	for {
-		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
 }
 
 // The requests of ioctl that the kernel has for file systems, on amd64 and arm64. Package unix does not have them.

@@ -8,13 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 )
-
-// childAttributes are those of a member's process, and of a command that breaks or repairs. It has a group of its own,
-// so that a Ctrl-C at the terminal ends the drill alone, which heals. If the drill is killed, the member keeps running
-// until Heal.
-func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // startOf returns when a process started, or "" if there is none.
 func startOf(pid int) (string, error) {
@@ -31,9 +25,6 @@ func startOf(pid int) (string, error) {
 	}
 	return strings.TrimSpace(start), nil
 }
-
-// awaitStopped returns nil: this system stops a process at once, or has no way to observe it.
-func awaitStopped(int) error { return nil }
 
 var errLinux = errors.New("only Linux can do this")
 
