@@ -70,7 +70,7 @@ func TestKillSession(t *testing.T) {
 					s.RLock()
 					defer s.RUnlock()
 					_, lives := s.Session(victim.Session())
-					return !lives && s.EphemeralCount() == 1
+					return !lives && s.TreeView().EphemeralCount() == 1
 				}
 				if !wantKilled(asked) {
 					t.Error("the member that was asked has not applied the kill")

@@ -124,7 +124,9 @@ func TestExamineBeforeRecovery(t *testing.T) {
 		}
 		e.Boot(1)
 		e.Ready()
-		e.Wait("member 1 to have /later", time.Minute, func() bool { return e.Member(1).State().NodeCount() == e.Member(2).State().NodeCount() })
+		e.Wait("member 1 to have /later", time.Minute, func() bool {
+			return e.Member(1).State().TreeView().NodeCount() == e.Member(2).State().TreeView().NodeCount()
+		})
 	})
 }
 

@@ -529,7 +529,7 @@ func living(t *testing.T, s *znode.State, writers []*writer) {
 			t.Errorf("session %v has ephemerals %q, want %q", id, paths, path)
 		}
 	}
-	if s.EphemeralCount() != n {
-		t.Errorf("%d ephemerals, of which %d belong to the sessions that live", s.EphemeralCount(), n)
+	if all := s.TreeView().EphemeralCount(); all != n {
+		t.Errorf("%d ephemerals, of which %d belong to the sessions that live", all, n)
 	}
 }

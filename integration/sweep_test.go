@@ -46,7 +46,7 @@ func left(e *cluster.Ensemble, member uint32) (nodes int, unswept bool) {
 	s := e.Member(member).State()
 	s.RLock()
 	defer s.RUnlock()
-	return s.EphemeralCount(), s.HasUnswept()
+	return s.TreeView().EphemeralCount(), s.HasUnswept()
 }
 
 // sweptTo waits until at most n nodes of an ended session are left on a member, but not none.

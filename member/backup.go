@@ -58,11 +58,12 @@ func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 }
 
 func (b *backups) backupHead(own stateSnapshot, confirmed bool) backup.Head {
+	tree := own.TreeView()
 	h := backup.Head{
 		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.wallClock.Now().UTC().Truncate(time.Millisecond),
 		Confirmed: confirmed,
 		AsOf:      time.UnixMilli(own.TimeMs()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
-		Nodes: own.NodeCount(), Sessions: own.SessionCount(), DataBytes: own.DataSize(),
+		Nodes: tree.NodeCount(), Sessions: own.SessionCount(), DataBytes: tree.DataSize(),
 		Digest: backup.FormatDigest(own.Digest()),
 	}
 	for _, s := range b.serverLists.currentList() {

@@ -93,8 +93,9 @@ func stateIn(t *testing.T, image ImageReader) (*RestoredState, *znode.State) {
 	if err := s.RestoreSnapshot(&b); err != nil {
 		t.Fatal(err)
 	}
-	if s.Digest() != digest || uint64(s.NodeCount()) != r.ImageHead().NodeCount || s.Index() != r.ImageHead().Index {
-		t.Errorf("digest %016x, %d nodes, index %d; the head is %+v", s.Digest(), s.NodeCount(), s.Index(), r.ImageHead())
+	nodes := s.TreeView().NodeCount()
+	if s.Digest() != digest || uint64(nodes) != r.ImageHead().NodeCount || s.Index() != r.ImageHead().Index {
+		t.Errorf("digest %016x, %d nodes, index %d; the head is %+v", s.Digest(), nodes, s.Index(), r.ImageHead())
 	}
 	return r, s
 }
@@ -103,8 +104,9 @@ func stateIn(t *testing.T, image ImageReader) (*RestoredState, *znode.State) {
 // It knows no member.
 func TestRestoreKeepsSessions(t *testing.T) {
 	r, s := stateIn(t, imageIn(formerImage(t, 3)))
-	if r.RaftTerm() != 8+restoredTermGap || s.Zxid() != 8<<32+3 || s.Index() != 40 || s.SessionCount() != 2 || s.EphemeralCount() != 4 {
-		t.Errorf("term %d, zxid %#x, index %d, %d sessions, %d ephemerals", r.RaftTerm(), s.Zxid(), s.Index(), s.SessionCount(), s.EphemeralCount())
+	ephemerals := s.TreeView().EphemeralCount()
+	if r.RaftTerm() != 8+restoredTermGap || s.Zxid() != 8<<32+3 || s.Index() != 40 || s.SessionCount() != 2 || ephemerals != 4 {
+		t.Errorf("term %d, zxid %#x, index %d, %d sessions, %d ephemerals", r.RaftTerm(), s.Zxid(), s.Index(), s.SessionCount(), ephemerals)
 	}
 	session, ok := s.Session(3<<56 + 1)
 	want := znode.Session{ID: 3<<56 + 1, Timeout: 5 * time.Second, Password: [16]byte{9}, OwnerIndex: 30, Address: "10.0.0.1:5"}
@@ -131,8 +133,9 @@ func TestRestoreClosesSessions(t *testing.T) {
 			}
 			_, s := stateIn(t, without)
 			digests = append(digests, s.Digest())
-			if s.SessionCount() != 0 || s.EphemeralCount() != 0 || s.HasUnswept() || s.NodeCount() != 9 || s.Zxid() <= 8<<32+3 || s.Index() <= 40 {
-				t.Errorf("%d sessions, %d ephemerals, %d nodes, zxid %#x, index %d", s.SessionCount(), s.EphemeralCount(), s.NodeCount(), s.Zxid(), s.Index())
+			tree := s.TreeView()
+			if s.SessionCount() != 0 || tree.EphemeralCount() != 0 || s.HasUnswept() || tree.NodeCount() != 9 || s.Zxid() <= 8<<32+3 || s.Index() <= 40 {
+				t.Errorf("%d sessions, %d ephemerals, %d nodes, zxid %#x, index %d", s.SessionCount(), tree.EphemeralCount(), tree.NodeCount(), s.Zxid(), s.Index())
 			}
 			var b bytes.Buffer
 			if _, err := s.Snapshot().WriteTo(&b); err != nil {

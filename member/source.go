@@ -49,15 +49,16 @@ func (s source) Stats() admin.Stats {
 		figures.ClockDifference, figures.ReaperPaused, figures.SyncedObservers = term.MaxClockGap, term.ReaperPaused,
 			term.SyncedObservers
 	}
-	tree := m.state
-	tree.RLock()
-	defer tree.RUnlock()
-	figures.Zxid, figures.Nodes, figures.DataSize = tree.Zxid(), tree.NodeCount(), tree.DataSize()
-	figures.MostCreated, figures.LongNames = tree.MostCreated().Created, tree.Term().LongNames
-	figures.DataQuota, figures.DataUsed = int64(tree.Term().DataQuota), tree.DataUsed()
-	figures.Ephemerals, figures.Sessions = tree.EphemeralCount(), tree.SessionCount()
-	figures.Watches, figures.DataWatches = tree.Watches().WatchCount(), tree.Watches().DataWatchCount()
-	figures.WatchedPaths, figures.WatchingConnections = tree.Watches().DataPathCount(), tree.Watches().DataWatcherCount()
+	state := m.state
+	state.RLock()
+	defer state.RUnlock()
+	tree, watches := state.TreeView(), state.Watches()
+	figures.Zxid, figures.Nodes, figures.DataSize = state.Zxid(), tree.NodeCount(), tree.DataSize()
+	figures.MostCreated, figures.LongNames = state.MostCreated().Created, state.Term().LongNames
+	figures.DataQuota, figures.DataUsed = int64(state.Term().DataQuota), state.DataUsed()
+	figures.Ephemerals, figures.Sessions = tree.EphemeralCount(), state.SessionCount()
+	figures.Watches, figures.DataWatches = watches.WatchCount(), watches.DataWatchCount()
+	figures.WatchedPaths, figures.WatchingConnections = watches.DataPathCount(), watches.DataWatcherCount()
 	return figures
 }
 

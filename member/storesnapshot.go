@@ -26,7 +26,8 @@ func (o operations) StoreSnapshot(ctx context.Context) (admin.StoredSnapshot, er
 	}
 	state := o.m.state
 	state.RLock()
-	most := maxStateBytes(state.DataSize(), state.NodeCount(), state.SessionCount())
+	tree := state.TreeView()
+	most := maxStateBytes(tree.DataSize(), tree.NodeCount(), state.SessionCount())
 	state.RUnlock()
 	s, err := o.m.node.Snapshots().TakeSnapshot(ctx, most)
 	if err != nil {

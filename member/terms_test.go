@@ -61,7 +61,7 @@ func TestTermsWithinOneOfRaft(t *testing.T) {
 		s := e.Member(leader).State()
 		s.RLock()
 		defer s.RUnlock()
-		if got := s.EphemeralCount(); got != writes*len(clients) {
+		if got := s.TreeView().EphemeralCount(); got != writes*len(clients) {
 			t.Errorf("%d nodes, want %d", got, writes*len(clients))
 		}
 	})

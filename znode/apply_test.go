@@ -42,7 +42,7 @@ func TestInTurn(t *testing.T) {
 		w.entry(txn)
 	}
 	w.wantLog("end", "end", "end")
-	if w.s().NodeCount() != len(builtinPaths)+3 {
+	if w.nodeCount() != len(builtinPaths)+3 {
 		t.Error("a write of an unknown member was applied")
 	}
 }
@@ -114,7 +114,7 @@ func TestTerms(t *testing.T) {
 	w.append(2, e(1, 7))
 	w.append(2, e(2, 7))
 	w.append(2, e(1, 9)) // sealed in term 1, with the nonce of term 2
-	if w.s().Zxid() != before || w.s().timeMs != now || w.s().NodeCount() != len(builtinPaths) {
+	if w.s().Zxid() != before || w.s().timeMs != now || w.nodeCount() != len(builtinPaths) {
 		t.Fatalf("zxid %#x, time %d", w.s().Zxid(), w.s().timeMs)
 	}
 	if got := w.s().Term(); got != (Term{2, 9, 1, w.index - 4, Rules{TTLNodes: true}}) {
@@ -123,7 +123,7 @@ func TestTerms(t *testing.T) {
 	w.startTerm(2, 10) // the leader opened again in the same term of raft
 	w.append(2, e(2, 9))
 	w.append(2, nil)
-	if w.s().Index() != w.index || w.s().NodeCount() != len(builtinPaths) {
+	if w.s().Index() != w.index || w.nodeCount() != len(builtinPaths) {
 		t.Errorf("index %d", w.s().Index())
 	}
 	w.append(2, e(2, 10))

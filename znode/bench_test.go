@@ -268,7 +268,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		b.Fatal(err)
 	}
 	perNode := func(b *testing.B) {
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(k.s.NodeCount()), "ns/node")
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(k.s.TreeView().NodeCount()), "ns/node")
 	}
 	b.Run("copy", func(b *testing.B) {
 		b.ReportAllocs()
@@ -286,7 +286,7 @@ func BenchmarkSnapshot(b *testing.B) {
 		}
 		perNode(b)
 	})
-	nodes := k.s.NodeCount()
+	nodes := k.s.TreeView().NodeCount()
 	k.s, k.paths = nil, nil // a member that restores has nothing else in memory
 	b.Run("verify", func(b *testing.B) {
 		b.ReportAllocs()
@@ -380,9 +380,9 @@ func BenchmarkClose(b *testing.B) {
 				end.Session = 2
 				b.StartTimer()
 				k.apply(b, k.entry(end))
-				for left := k.s.EphemeralCount(); left > 0; left = k.s.EphemeralCount() {
+				for left := k.s.TreeView().EphemeralCount(); left > 0; left = k.s.TreeView().EphemeralCount() {
 					k.apply(b, k.entry(&proto.Txn{Op: int32(jute.OpSweep), Body: message(&proto.Sweep{Nodes: 500})}))
-					if k.s.EphemeralCount() == left {
+					if k.s.TreeView().EphemeralCount() == left {
 						b.Fatalf("%d ephemeral nodes are left", left)
 					}
 				}

@@ -104,11 +104,11 @@ func TestDataQuotaInMulti(t *testing.T) {
 		{"a set", []jute.MultiOp{put("/a", -1), put("/a", -1), data("/b", "")}, []string{"-1/0", "-1/0", "-1/-1"}},
 		{"makes room", []jute.MultiOp{rm("/a", -1), data("/b", "1234")}, []string{"2/0", "1/0"}},
 	} {
-		before, nodes := w.s().DataUsed(), w.s().NodeCount()
+		before, nodes := w.s().DataUsed(), w.nodeCount()
 		if got := outcome(k.multi(tt.ops...)); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
-		if failed := strings.HasPrefix(tt.want[0], "-1"); failed && (w.s().DataUsed() != before || w.s().NodeCount() != nodes) {
+		if failed := strings.HasPrefix(tt.want[0], "-1"); failed && (w.s().DataUsed() != before || w.nodeCount() != nodes) {
 			t.Errorf("%s: something is left of it", tt.name)
 		}
 	}

@@ -75,7 +75,7 @@ func growGet(b *testing.B, k *bench) {
 }
 
 func growSnapshot(b *testing.B, k *bench, size string) {
-	nodes := float64(k.s.NodeCount())
+	nodes := float64(k.s.TreeView().NodeCount())
 	var out bytes.Buffer
 	bytesOf, err := k.s.Snapshot().WriteTo(&out)
 	if err != nil {

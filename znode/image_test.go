@@ -103,8 +103,8 @@ func TestImageNodes(t *testing.T) {
 			return nil
 		},
 	})
-	if err != nil || paths != w.s().NodeCount() {
-		t.Errorf("%d of %d nodes: %v", paths, w.s().NodeCount(), err)
+	if err != nil || paths != w.nodeCount() {
+		t.Errorf("%d of %d nodes: %v", paths, w.nodeCount(), err)
 	}
 }
 

@@ -106,8 +106,9 @@ func checkTree(t testing.TB, s *State) {
 	if err := recount(s).checkAgainst(&s.replicatedState); err != nil {
 		t.Error(err)
 	}
-	if nodes != s.NodeCount() || nodes != s.byPath.nodeCount || ephemerals != s.EphemeralCount() || size != s.DataSize() {
-		t.Errorf("%d nodes, %d ephemerals, %d bytes; counted %d, %d, %d", s.NodeCount(), s.EphemeralCount(), s.DataSize(), nodes, ephemerals, size)
+	tree := s.TreeView()
+	if nodes != tree.NodeCount() || nodes != s.byPath.nodeCount || ephemerals != tree.EphemeralCount() || size != tree.DataSize() {
+		t.Errorf("%d nodes, %d ephemerals, %d bytes; counted %d, %d, %d", tree.NodeCount(), tree.EphemeralCount(), tree.DataSize(), nodes, ephemerals, size)
 	}
 	for list, n := range lists {
 		if n != list.nodeCount || s.aclBytes != listSize {

@@ -755,8 +755,8 @@ func (d *drive) compare() {
 	if !slices.Equal(ends, d.ends) {
 		d.w.t.Errorf("ends %v, the model has %v", ends, d.ends)
 	}
-	if s.NodeCount() != len(d.model) {
-		d.w.t.Errorf("%d nodes, the model has %d", s.NodeCount(), len(d.model))
+	if s.TreeView().NodeCount() != len(d.model) {
+		d.w.t.Errorf("%d nodes, the model has %d", s.TreeView().NodeCount(), len(d.model))
 	}
 	due := []string{}
 	for path, m := range d.model {

@@ -184,7 +184,7 @@ func TestMultiMarshalling(t *testing.T) {
 			if r.Code != jute.MarshallingError || len(r.Multi) != 0 || r.Zxid != before+tt.took {
 				t.Errorf("%v, %d results, zxid %#x after %#x", r.Code, len(r.Multi), r.Zxid, before)
 			}
-			if n := w.s().NodeCount(); n != len(builtinPaths) {
+			if n := w.nodeCount(); n != len(builtinPaths) {
 				t.Errorf("%d nodes", n)
 			}
 		})

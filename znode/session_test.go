@@ -47,7 +47,7 @@ func TestSessionLife(t *testing.T) {
 	w.heard.log = nil
 	d.close()
 	w.wantLog(fmt.Sprintf("closed %v of {2 %d} ephemerals 2", k.id, d.conn), "end")
-	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 0 || w.s().EphemeralCount() != 0 {
+	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 0 || w.ephemeralCount() != 0 {
 		t.Error("the session is still there")
 	}
 	if h := w.s().HighestSession(1); h != k.id {
@@ -283,7 +283,7 @@ func TestClose(t *testing.T) {
 	other.must(other.create("/p/1", 0)) // case 91
 	other.stat("/stays")                // case 96
 	other.must(other.close())
-	if n := w.s().EphemeralCount(); n != 0 {
+	if n := w.ephemeralCount(); n != 0 {
 		t.Errorf("%d ephemerals", n)
 	}
 	checkInvariants(t, w.s())

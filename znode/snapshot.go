@@ -20,6 +20,9 @@ func (s *State) Snapshot() *Snapshot {
 	return sn
 }
 
+// TreeView returns the copy's tree.
+func (sn *Snapshot) TreeView() TreeView { return TreeView{tree: sn.tree, rules: sn.term.Rules} }
+
 // WriteTo writes the copy in the form that RestoreSnapshot reads, and returns the number of bytes. Equal
 // states write equal bytes. If the recomputed digest differs from the one that every change has updated, it
 // returns ErrDamaged, and the bytes cannot be restored.

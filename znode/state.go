@@ -282,13 +282,13 @@ func (c *replicatedState) Session(id jute.SessionID) (Session, bool) {
 func (c *replicatedState) SessionCount() int { return c.sessions.length }
 
 // NodeCount returns the number of nodes, including the built-in ones.
-func (c *replicatedState) NodeCount() int { return c.nodeCount }
+func (c TreeView) NodeCount() int { return c.tree.nodeCount }
 
 // EphemeralCount returns the number of ephemeral nodes.
-func (s *State) EphemeralCount() int { return s.ephemerals.length }
+func (c TreeView) EphemeralCount() int { return c.tree.ephemerals.length }
 
 // DataSize returns the total bytes of all paths and data.
-func (c *replicatedState) DataSize() int64 { return c.dataSize }
+func (c TreeView) DataSize() int64 { return c.tree.dataSize }
 
 // ACLBytes returns the length of a node's encoded access control list, or 0 if there is no such node.
 func (c TreeView) ACLBytes(path []byte) int {

@@ -44,8 +44,8 @@ func TestSweep(t *testing.T) {
 	}
 	w.wantLog(fmt.Sprintf("closed %v of {1 %d} ephemerals 5", k.id, k.conn), "applied closeSession 0", "end")
 	other.wantEvents()
-	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 1 || !w.s().HasUnswept() || w.s().EphemeralCount() != 5 {
-		t.Errorf("session there: %t; unswept %t, %d ephemerals", ok, w.s().HasUnswept(), w.s().EphemeralCount())
+	if _, ok := w.s().Session(k.id); ok || w.s().SessionCount() != 1 || !w.s().HasUnswept() || w.ephemeralCount() != 5 {
+		t.Errorf("session there: %t; unswept %t, %d ephemerals", ok, w.s().HasUnswept(), w.ephemeralCount())
 	}
 	if st := other.stat("/p/1"); st.EphemeralOwner != k.id {
 		t.Errorf("owner %v", st.EphemeralOwner)
@@ -69,8 +69,8 @@ func TestSweep(t *testing.T) {
 	other.noted = false
 	w.wantLog("event", "event", "event", fmt.Sprintf("swept %v last true", k.id), "end")
 	other.wantEvents("Deleted(/p/3)", "Deleted(/q/1)", "Children(/q)")
-	if w.s().HasUnswept() || w.s().EphemeralCount() != 0 {
-		t.Errorf("unswept %t, %d ephemerals", w.s().HasUnswept(), w.s().EphemeralCount())
+	if w.s().HasUnswept() || w.ephemeralCount() != 0 {
+		t.Errorf("unswept %t, %d ephemerals", w.s().HasUnswept(), w.ephemeralCount())
 	}
 	if got := w.usage("/p"); got != usage {
 		t.Errorf("usage %q, want %q", got, usage)
@@ -131,8 +131,8 @@ func TestUnsweptSessionIsOver(t *testing.T) {
 				t.Errorf("opened again: %v", r.Code)
 			}
 			w.expire(k.id, w.index) // a second time
-			if n := len(w.s().unsweptIDs()); n != 1 || w.s().EphemeralCount() != 2 {
-				t.Errorf("%d sessions, %d nodes to sweep", n, w.s().EphemeralCount())
+			if n := len(w.s().unsweptIDs()); n != 1 || w.ephemeralCount() != 2 {
+				t.Errorf("%d sessions, %d nodes to sweep", n, w.ephemeralCount())
 			}
 			other.stat("/1")
 			checkInvariants(t, w.s())
@@ -165,7 +165,7 @@ func TestSnapshotOfUnswept(t *testing.T) {
 			if d := Diff(w.s(), late); d != "" {
 				t.Fatal(d)
 			}
-			if n := late.EphemeralCount(); n != left || late.HasUnswept() != (left > 0) {
+			if n := late.TreeView().EphemeralCount(); n != left || late.HasUnswept() != (left > 0) {
 				t.Fatalf("%d nodes, want %d; unswept %t", n, left, late.HasUnswept())
 			}
 			if left == 0 {
@@ -202,11 +202,11 @@ func TestSessionsOfAnEntryShareABudget(t *testing.T) {
 	w.s().allow(5)
 	a, b, c, d, e, f := w.ephemerals("a", 2), w.ephemerals("b", 2), w.ephemerals("c", 2), w.ephemerals("d", 1), w.ephemerals("e", 0), w.ephemerals("f", 5)
 	w.entry(w.next(1, a.txn(jute.OpCloseSession, nil)), w.expiryOf(b), w.expiryOf(c), w.next(1, d.txn(jute.OpCloseSession, nil)), w.expiryOf(e))
-	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id}) || w.s().EphemeralCount() != 2+5 || w.s().SessionCount() != 1 {
-		t.Errorf("unswept %v, %d nodes, %d sessions; want %v alone to be left with its 2", got, w.s().EphemeralCount(), w.s().SessionCount(), c.id)
+	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id}) || w.ephemeralCount() != 2+5 || w.s().SessionCount() != 1 {
+		t.Errorf("unswept %v, %d nodes, %d sessions; want %v alone to be left with its 2", got, w.ephemeralCount(), w.s().SessionCount(), c.id)
 	}
 	w.entry(w.next(1, f.txn(jute.OpCloseSession, nil)))
-	if n := w.s().EphemeralCount(); n != 2 {
+	if n := w.ephemeralCount(); n != 2 {
 		t.Errorf("%d nodes are left, want 2: the next entry has a budget of its own", n)
 	}
 	checkInvariants(t, w.s())
@@ -232,14 +232,14 @@ func TestSweepOfManySessions(t *testing.T) {
 	if w.s().Zxid() != zxid+2 {
 		t.Errorf("zxid %#x after a sweep and a close, was %#x", w.s().Zxid(), zxid)
 	}
-	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id, d.id}) || w.s().EphemeralCount() != 3 {
-		t.Errorf("unswept %v, %d nodes; want a sweep of 4 to leave the close room for 1 of 2", got, w.s().EphemeralCount())
+	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id, d.id}) || w.ephemeralCount() != 3 {
+		t.Errorf("unswept %v, %d nodes; want a sweep of 4 to leave the close room for 1 of 2", got, w.ephemeralCount())
 	}
 	w.s().allow(1)
 	w.heard.log = nil
 	w.entry(sweepOf(4))
 	w.wantLog(fmt.Sprintf("swept %v last true", c.id), "end")
-	if n := w.s().EphemeralCount(); n != 2 {
+	if n := w.ephemeralCount(); n != 2 {
 		t.Errorf("%d nodes, want a sweep that asks for more than the entry has left to remove 1 of 3", n)
 	}
 	checkInvariants(t, w.s())
@@ -279,8 +279,8 @@ func TestSweepRefused(t *testing.T) {
 	}
 	zxid := w.s().Zxid()
 	w.entry(&proto.Txn{Op: int32(jute.OpSweep), Body: []byte{0xff}})
-	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{k.id}) || w.s().EphemeralCount() != 1 || w.s().Zxid() != zxid {
-		t.Errorf("unswept %v, %d nodes", got, w.s().EphemeralCount())
+	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{k.id}) || w.ephemeralCount() != 1 || w.s().Zxid() != zxid {
+		t.Errorf("unswept %v, %d nodes", got, w.ephemeralCount())
 	}
 }
 
@@ -312,7 +312,7 @@ func TestSweepOfDeepNodes(t *testing.T) {
 	k.must(k.close())
 	for _, tt := range []struct{ limit, left int }{{5, 2}, {2, 1}, {1, 0}} {
 		w.sweep(tt.limit) // each node counts three
-		if n := w.s().EphemeralCount(); n != tt.left {
+		if n := w.ephemeralCount(); n != tt.left {
 			t.Errorf("a sweep of %d leaves %d nodes, want %d", tt.limit, n, tt.left)
 		}
 	}

@@ -55,6 +55,10 @@ func newWorld(t testing.TB, others ...*State) *world {
 
 func (w *world) s() *State { return w.states[0] }
 
+func (w *world) nodeCount() int { return w.s().TreeView().NodeCount() }
+
+func (w *world) ephemeralCount() int { return w.s().TreeView().EphemeralCount() }
+
 // entry applies an entry of the current term.
 func (w *world) entry(txns ...*proto.Txn) {
 	w.t.Helper()

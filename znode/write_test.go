@@ -567,7 +567,7 @@ func TestConfigNode(t *testing.T) {
 	if err := restored.RestoreSnapshot(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
 		t.Fatal(err)
 	}
-	if got, v := read(restored); got != "other" || v != -1 || restored.DataSize() != s.DataSize()+int64(len("other")-len(text)) {
+	if got, v := read(restored); got != "other" || v != -1 || restored.TreeView().DataSize() != s.TreeView().DataSize()+int64(len("other")-len(text)) {
 		t.Errorf("%q version %d", got, v)
 	}
 	k := w.connectUnchecked()
