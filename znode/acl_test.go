@@ -247,7 +247,7 @@ func TestACLsAreShared(t *testing.T) {
 	k.must(k.createACL("/a", 0, aclOf(31, "digest", "u:p")))
 	k.must(k.createACL("/b", 0, aclOf(31, "digest", "u:p")))
 	s := k.w.s()
-	if s.nodeAt("/a").acl != s.nodeAt("/b").acl {
+	if s.tree.nodeAt("/a").acl != s.tree.nodeAt("/b").acl {
 		t.Error("equal lists are stored twice")
 	}
 	for i := range 10 * minSweepSize {
@@ -261,7 +261,7 @@ func TestACLsAreShared(t *testing.T) {
 		t.Errorf("%d lists known", n)
 	}
 	k.must(k.createACL("/d", 0, aclOf(31, "digest", "u:p")))
-	if s.nodeAt("/a").acl != s.nodeAt("/d").acl {
+	if s.tree.nodeAt("/a").acl != s.tree.nodeAt("/d").acl {
 		t.Error("a list in use was forgotten")
 	}
 }

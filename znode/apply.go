@@ -44,7 +44,7 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 		s.timeMs = entry.GetTimeMs()
 		s.runningTxn.budget.refill()
 		s.watches.entrySteps = 0
-		s.hashedBytes = 0
+		s.tree.hashedBytes = 0
 		for _, txn := range entry.GetTxns() {
 			s.runOrDrop(txn)
 		}

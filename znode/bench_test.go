@@ -247,7 +247,7 @@ func BenchmarkRead(b *testing.B) {
 	})
 	b.Run("a map", func(b *testing.B) {
 		m := map[string]*node{}
-		k.s.walkFrom(k.s.nodeAt("/group"), func(n *node) bool { m[n.path] = n; return true })
+		k.s.tree.walkFrom(k.s.tree.nodeAt("/group"), func(n *node) bool { m[n.path] = n; return true })
 		runtime.GC()
 		sum := int32(0)
 		b.ResetTimer()

@@ -7,16 +7,16 @@ import "bytes"
 func CorruptForTest(s *State, path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.nodeAt(path) == nil {
+	if s.tree.nodeAt(path) == nil {
 		return false
 	}
-	n := s.writableNode(s.gen.Load(), path)
+	n := s.tree.writableNode(s.gen.Load(), path)
 	if n.data.len() == 0 {
-		s.setData(n, []byte{0})
+		s.tree.setData(n, []byte{0})
 		return true
 	}
 	data := bytes.Clone(n.data.bytes())
 	data[0] ^= 1
-	s.setData(n, data)
+	s.tree.setData(n, data)
 	return true
 }

@@ -6,9 +6,11 @@ package znode
 // before it, so a multi may free the room that it needs. Each access control list counts once with its
 // memory. Sessions and the data of /zookeeper/config do not count.
 
-// DataUsed returns the bytes that count against Rules.DataQuota. The data of /zookeeper/config are not in the log, so
-// a rejection must not depend on them. The caller holds at least the read lock.
-func (t *tree) DataUsed() int64 {
+// DataUsed returns the bytes that count against Rules.DataQuota. The caller holds at least the read lock.
+func (s *State) DataUsed() int64 { return s.tree.dataUsed() }
+
+// dataUsed leaves the data of /zookeeper/config out. They are not in the log, so a rejection must not depend on them.
+func (t *tree) dataUsed() int64 {
 	return t.dataSize + t.aclBytes - int64(t.nodeAt(ConfigPath).data.len())
 }
 
@@ -26,5 +28,5 @@ func addedACLBytes(list, before *acl) (n int) {
 // wouldExceedDataQuota reports whether the quota forbids a change that adds so many bytes. It must not be used
 // for /zookeeper/config, whose data may differ between members.
 func (c *replicatedState) wouldExceedDataQuota(added int) bool {
-	return c.term.DataQuota > 0 && added > 0 && uint64(c.DataUsed())+uint64(added) > c.term.DataQuota
+	return c.term.DataQuota > 0 && added > 0 && uint64(c.tree.dataUsed())+uint64(added) > c.term.DataQuota
 }

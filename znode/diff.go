@@ -80,10 +80,10 @@ func diffSessionEnds(x, y *Snapshot) string {
 }
 
 func diffNodes(x, y *Snapshot) string {
-	theirs, stop := iter.Pull(func(yield func(*node) bool) { y.walkFrom(y.nodeAt(rootPath), yield) })
+	theirs, stop := iter.Pull(func(yield func(*node) bool) { y.tree.walk(yield) })
 	defer stop()
 	diff := ""
-	x.walkFrom(x.nodeAt(rootPath), func(n *node) bool {
+	x.tree.walk(func(n *node) bool {
 		m, ok := theirs()
 		switch {
 		case !ok || comesAfter(m.path, n.path):

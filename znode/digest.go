@@ -81,7 +81,7 @@ func (c *replicatedState) Digest() uint64 {
 		uint64(c.term.flags()),
 	)
 	p = c.serverList.appendTo(p)
-	p = appendFields(p, uint64(c.nodeCount), c.nodeHashSum, uint64(c.sessions.length), c.sessionHashSum)
+	p = appendFields(p, uint64(c.tree.nodeCount), c.tree.nodeHashSum, uint64(c.sessions.length), c.sessionHashSum)
 	for id := range c.members {
 		if m := &c.members[id]; *m != (member{}) {
 			p = appendFields(p, uint64(id))
@@ -181,7 +181,7 @@ type recomputedSums struct{ nodes, sessions, ends uint64 }
 
 // checkAgainst returns ErrDamaged if the sums differ from those that c has updated with every change.
 func (r recomputedSums) checkAgainst(c *replicatedState) error {
-	if kept := (recomputedSums{c.nodeHashSum, c.sessionHashSum, c.sessionEnds.hashSum}); r != kept {
+	if kept := (recomputedSums{c.tree.nodeHashSum, c.sessionHashSum, c.sessionEnds.hashSum}); r != kept {
 		return fmt.Errorf("%w: nodes %016x, sessions %016x and ends %016x, where %016x, %016x and %016x were left",
 			ErrDamaged, r.nodes, r.sessions, r.ends, kept.nodes, kept.sessions, kept.ends)
 	}

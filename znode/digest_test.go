@@ -207,13 +207,13 @@ func TestDigestTellsStatesApart(t *testing.T) {
 				continue
 			}
 			s := restored(t, whole)
-			x := s.beginEdit(s.gen.Load(), s.nodeAt(path))
+			x := s.tree.beginEdit(s.gen.Load(), s.tree.nodeAt(path))
 			x.ensureOwnExtra()
 			v := open(reflect.ValueOf(x).Elem().FieldByIndex(field.Index))
 			values := changed(t, name, v)
 			before := reflect.ValueOf(v.Interface())
 			v.Set(values[rng.IntN(len(values))])
-			s.addHash(x)
+			s.tree.addHash(x)
 			if data, ok := before.Interface().(packedData); ok && bytes.Equal(data.bytes(), x.data.bytes()) && data.isNull() == x.data.isNull() && data.version == x.data.version {
 				continue
 			}
@@ -221,9 +221,9 @@ func TestDigestTellsStatesApart(t *testing.T) {
 		}
 		for _, life := range []lifetime{{owner: 5}, {owner: 6}, {isContainer: true}, {ttlMs: 5}, {ttlMs: 6}} {
 			s := restored(t, whole)
-			x := s.beginEdit(s.gen.Load(), s.nodeAt(path))
+			x := s.tree.beginEdit(s.gen.Load(), s.tree.nodeAt(path))
 			x.setLifetime(life)
-			s.addHash(x)
+			s.tree.addHash(x)
 			note(fmt.Sprintf("%+v of %s", life, path), s)
 		}
 	}
@@ -272,11 +272,11 @@ func TestDigestTellsStatesApart(t *testing.T) {
 	s.sessionEnds = sessionEnds{}
 	note("no ends", s)
 	s = restored(t, whole)
-	s.runningTxn.removeNode(s.nodeAt("/null"))
+	s.runningTxn.removeNode(s.tree.nodeAt("/null"))
 	note("no /null", s)
 	for i := range 100 { // the same names and contents in other pairs
 		s := restored(t, whole)
-		s.linkNode(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: packData(fmt.Append(nil, 100-i)), nodeExtra: &s.acls.worldList(1).sharedExtra})
+		s.tree.linkNode(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: packData(fmt.Append(nil, 100-i)), nodeExtra: &s.acls.worldList(1).sharedExtra})
 		note(fmt.Sprint("node ", i), s)
 	}
 }
@@ -336,7 +336,7 @@ func TestDamageShows(t *testing.T) {
 // A snapshot finds a damaged list, because nodes refer to lists by their hashes.
 func TestDamagedListShows(t *testing.T) {
 	w := sample(t)
-	w.s().nodeAt("/a/b").acl.text += "x"
+	w.s().tree.nodeAt("/a/b").acl.text += "x"
 	if _, err := w.s().Snapshot().WriteTo(io.Discard); !errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}

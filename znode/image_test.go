@@ -83,7 +83,7 @@ func TestImageNodes(t *testing.T) {
 		},
 		Node: func(n ImageNode) error {
 			paths++
-			have := w.s().nodeAt(n.Path)
+			have := w.s().tree.nodeAt(n.Path)
 			st := have.stat()
 			stat := jute.Stat{
 				Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime, Version: n.Version, Aversion: n.Aversion,

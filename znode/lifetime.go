@@ -149,7 +149,7 @@ func (s *State) DueReapCandidates(now, neverUsedMs int64, after ReapCandidate, l
 	from := after
 	for len(due) < limit {
 		skipped := false
-		for c := range s.reapCandidates.from(from) {
+		for c := range s.tree.reapCandidates.from(from) {
 			if c == after {
 				continue
 			}
@@ -187,7 +187,7 @@ func (t *transaction) reapIfDue() {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	n := t.state.nodeAt(req.GetPath())
+	n := t.state.tree.nodeAt(req.GetPath())
 	if n == nil {
 		return
 	}

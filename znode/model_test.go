@@ -90,10 +90,10 @@ func newStepping() *State {
 func (s *State) narrow() {
 	s.allow(modelRemovals)
 	s.runningTxn.sessionEndLimit = modelEnds
-	root := s.beginEdit(s.gen.Load(), s.root)
+	root := s.tree.beginEdit(s.gen.Load(), s.tree.root)
 	root.ensureOwnExtra().createCount = modelCreated
-	s.addHash(root)
-	s.noteCreated(root)
+	s.tree.addHash(root)
+	s.tree.noteCreated(root)
 }
 
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
@@ -123,7 +123,7 @@ func newDrive(t *testing.T, rt *rapid.T) *drive {
 	d.model[rootPath] = modelNode{list: textOf(jute.OpenACL), creates: modelCreated}
 	d.model[ConfigPath] = modelNode{list: textOf(aclOf(jute.PermRead, "world", "anyone"))}
 	for _, path := range builtinPaths {
-		if n := d.w.s().nodeAt(path); n.acl.text != d.model[path].list {
+		if n := d.w.s().tree.nodeAt(path); n.acl.text != d.model[path].list {
 			t.Fatalf("%s has the list %q", path, n.acl.text)
 		}
 	}
@@ -760,7 +760,7 @@ func (d *drive) compare() {
 	}
 	due := []string{}
 	for path, m := range d.model {
-		n := s.nodeAt(path)
+		n := s.tree.nodeAt(path)
 		if n == nil {
 			d.w.t.Errorf("%s is missing", path)
 			continue

@@ -7,7 +7,7 @@ import "testing"
 func TestRestoredNodesShareTheirRecords(t *testing.T) {
 	sharing := func(s *State) (paths []string) {
 		root := s.tree.nodeAt(rootPath)
-		s.walkFrom(root, func(n *node) bool {
+		s.tree.walkFrom(root, func(n *node) bool {
 			if n.sharesExtra() {
 				paths = append(paths, n.path)
 			}

@@ -22,7 +22,7 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 	case bytes.IndexByte(path, 0) >= 0:
 		return jute.Stat{}, jute.BadArguments
 	}
-	n := s.nodeAt(borrowString(path))
+	n := s.tree.nodeAt(borrowString(path))
 	if n == nil {
 		if w != nil {
 			s.watches.addDataWatch(strings.Clone(borrowString(path)), w)
@@ -97,7 +97,7 @@ func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Sta
 
 // NodeSize returns a node's bytes of data and number of children, or zeros if there is no such node.
 func (s *State) NodeSize(path []byte) (data, children int) {
-	if n := s.nodeAt(borrowString(path)); n != nil {
+	if n := s.tree.nodeAt(borrowString(path)); n != nil {
 		return n.data.len(), int(n.numChildren())
 	}
 	return 0, 0
@@ -131,7 +131,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 	}
 	client := nodeReader{rules: &s.term.Rules, watcher: w}
 	for _, path := range req.Data {
-		switch n := s.nodeAt(borrowString(path)); {
+		switch n := s.tree.nodeAt(borrowString(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
 		case !client.mayRead(n.acl):
@@ -142,7 +142,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		}
 	}
 	for _, path := range req.Exist {
-		switch n := s.nodeAt(borrowString(path)); {
+		switch n := s.tree.nodeAt(borrowString(path)); {
 		case n == nil:
 			s.watches.addDataWatch(strings.Clone(borrowString(path)), w)
 		case client.mayRead(n.acl):
@@ -150,7 +150,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		}
 	}
 	for _, path := range req.Child {
-		switch n := s.nodeAt(borrowString(path)); {
+		switch n := s.tree.nodeAt(borrowString(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
 		case !client.mayRead(n.acl):
@@ -209,7 +209,7 @@ func (c *replicatedState) permittedNode(path []byte, perms jute.Perm, who []*pro
 	if path == nil {
 		return nil, jute.MarshallingError
 	}
-	return checkNodeAccess(c.nodeAt(borrowString(path)), perms, who, &c.term.Rules)
+	return checkNodeAccess(c.tree.nodeAt(borrowString(path)), perms, who, &c.term.Rules)
 }
 
 // checkNodeAccess returns n if it exists and one of the identities has any of the permissions on it.

@@ -116,10 +116,10 @@ func (r *ServerList) allowsMember(id uint32) bool {
 // writeConfigNode writes the list's text to /zookeeper/config. The data count in no quota, and their version
 // stays -1, as in ZooKeeper.
 func (t *transaction) writeConfigNode() {
-	n := t.editor.beginEdit(t.state.nodeAt(ConfigPath))
-	t.state.setData(n, []byte(t.state.serverList.ConfigText()))
+	n := t.editor.beginEdit(t.state.tree.nodeAt(ConfigPath))
+	t.state.tree.setData(n, []byte(t.state.serverList.ConfigText()))
 	n.data.version, n.mzxid, n.mtime = -1, t.state.zxid, t.state.timeMs
-	t.state.addHash(n)
+	t.state.tree.addHash(n)
 	t.watches.addPending(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 }
 
@@ -166,7 +166,7 @@ func (t *transaction) runReconfig() {
 	switch {
 	case err != nil:
 		t.result.Code, t.result.RejectReason = code, err.Error()
-	case !t.clientMayAccess(t.state.nodeAt(ConfigPath).acl, jute.PermWrite):
+	case !t.clientMayAccess(t.state.tree.nodeAt(ConfigPath).acl, jute.PermWrite):
 		t.result.Code, t.result.RejectReason = jute.NoAuth, "it needs the permission WRITE on "+ConfigPath
 	default:
 		t.replaceServers(next)
@@ -239,6 +239,6 @@ func (t *transaction) replaceServers(next serverlist.List) {
 	list := t.state.serverList
 	list.Servers = next
 	t.setServerList(list)
-	n := t.state.nodeAt(ConfigPath)
+	n := t.state.tree.nodeAt(ConfigPath)
 	t.result.ConfigText, t.result.Stat = n.data.bytes(), n.stat()
 }

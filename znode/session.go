@@ -207,9 +207,9 @@ func (t *transaction) endSession(session Session, end SessionEnd) (nodesLeft boo
 	end.Session, end.Address = session.ID, session.Address
 	end.Member, end.Timeout = session.Owner.Member, session.Timeout
 	end.Leader, end.Term, end.AtMs, end.Zxid = t.state.term.Leader, t.state.term.Term, t.state.timeMs, t.state.zxid
-	end.EphemeralCount = t.state.countEphemerals(session.ID)
+	end.EphemeralCount = t.state.tree.countEphemerals(session.ID)
 	end.Number = t.state.sessionEnds.addNext(t.gen.Load(), end, t.sessionEndLimit)
-	if t.budget.trySpend(t.state.ephemeralRemovalWeight(session.ID, end.EphemeralCount, t.budget.remaining)) {
+	if t.budget.trySpend(t.state.tree.ephemeralRemovalWeight(session.ID, end.EphemeralCount, t.budget.remaining)) {
 		t.removeEphemerals(session.ID, math.MaxInt)
 		t.keepAndReportRemovals(Removal{
 			Cause: CauseSessionEnded, Member: end.Member, Session: session.ID,

@@ -50,7 +50,7 @@ func (c *replicatedState) writeSections(p *sectionWriter) (count recomputedSums)
 		p.writeSessionEnd(e)
 		count.ends += e.hash()
 	}
-	c.walkFrom(c.nodeAt(rootPath), func(n *node) bool {
+	c.tree.walk(func(n *node) bool {
 		p.writeNode(n)
 		count.nodes += n.hash()
 		return p.err == nil
@@ -63,7 +63,7 @@ func (c *replicatedState) imageHead() ImageHead {
 		Index: c.lastIndex, Zxid: c.zxid, TimeMs: c.timeMs, Term: c.term, ServerList: c.serverList,
 		SessionCount: uint64(c.sessions.length), UnsweptCount: uint64(c.unsweptSessions.length),
 		EndCount: uint64(c.sessionEnds.byNumber.length), EndsTotal: c.sessionEnds.total,
-		NodeCount: uint64(c.nodeCount),
+		NodeCount: uint64(c.tree.nodeCount),
 	}
 	for id := range c.members {
 		if m := &c.members[id]; *m != (member{}) {
@@ -90,11 +90,11 @@ func (n *node) replicatedData() (data []byte, version int32) {
 // ErrSnapshotVersion, ErrCorrupt, or an error of the reader) nothing has changed. Watches stay.
 func (s *State) RestoreSnapshot(r io.Reader) error {
 	f := snapshotBuilder{blocks: newBlockReader(r), gen: s.gen.Load()}
-	f.byPath = newIndex()
+	f.tree.byPath = newIndex()
 	if err := f.readSnapshot(); err != nil {
 		return err
 	}
-	f.setConfigTextIfUnset(f.gen, s.cfg.EnsembleText)
+	f.tree.setConfigTextIfUnset(f.gen, s.cfg.EnsembleText)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.replicatedState, s.acls = f.replicatedState, f.acls

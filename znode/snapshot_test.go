@@ -119,7 +119,7 @@ func TestSnapshotIsFixed(t *testing.T) {
 		k.must(k.create(fmt.Sprintf("/a/x%d", i), 1))
 	}
 	k.must(k.setData("/a", "again", -1))
-	w.s().beginEdit(w.s().gen.Load(), w.s().nodeAt("/a")).ensureOwnExtra().createCount++
+	w.s().tree.beginEdit(w.s().gen.Load(), w.s().tree.nodeAt("/a")).ensureOwnExtra().createCount++
 	k.must(k.close())
 	w.connect()
 	if !bytes.Equal(encode(t, sn), before) {
@@ -277,7 +277,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 	var out bytes.Buffer
 	h := f.forgedHead()
 	p := newSectionWriter(&out, &h)
-	f.nodeHashSum, f.sessionHashSum, f.sessionEnds.hashSum = 0, 0, 0
+	f.tree.nodeHashSum, f.sessionHashSum, f.sessionEnds.hashSum = 0, 0, 0
 	for _, s := range f.sessions.all() {
 		p.writeSession(s)
 		f.sessionHashSum += s.hash()
@@ -292,7 +292,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 	for _, n := range f.nodes {
 		n.acl.hash = xxhash.Sum64String(n.acl.text)
 		p.writeNode(n)
-		f.nodeHashSum += n.hash()
+		f.tree.nodeHashSum += n.hash()
 	}
 	if err := p.writeSnapshotEnd(f.Digest() + f.off); err != nil {
 		t.Fatal(err)
@@ -397,7 +397,7 @@ func spoilings() []spoiling {
 // forge returns the content of a true snapshot after it was spoilt.
 func (tt spoiling) forge(t *testing.T) *forged {
 	f := &forged{replicatedState: sample(t).s().Snapshot().replicatedState}
-	f.walkFrom(f.nodeAt(rootPath), func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
+	f.tree.walk(func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
 	tt.spoil(f)
 	return f
 }
@@ -461,7 +461,7 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 // member has its own.
 func TestRestoreRejectsConfigData(t *testing.T) {
 	f := snapshotBuilder{blocks: newBlockReader(bytes.NewReader(nil)), gen: 1}
-	f.byPath = newIndex()
+	f.tree.byPath = newIndex()
 	f.addNode(&node{gen: 1, path: rootPath, nodeExtra: &forgedList("").sharedExtra})
 	f.addNode(&node{gen: 1, path: zkPath, nodeExtra: &forgedList("").sharedExtra})
 	for _, n := range []*node{{path: ConfigPath, data: packData([]byte{})}, {path: ConfigPath, data: packedData{version: -1}}} {
@@ -520,12 +520,12 @@ func TestDiff(t *testing.T) {
 		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].lastSeq++ },
 		"session": func(_ *world, s *State) { s.sessions.delete(s.gen.Add(1), 1<<56+1) },
 		`"/a/b"`: func(_ *world, s *State) {
-			s.runningTxn.removeNode(s.nodeAt("/a/b/c"))
-			s.runningTxn.removeNode(s.nodeAt("/a/b"))
+			s.runningTxn.removeNode(s.tree.nodeAt("/a/b/c"))
+			s.runningTxn.removeNode(s.tree.nodeAt("/a/b"))
 		},
-		`"/null"`: func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), s.nodeAt("/null")).data = packData([]byte{}) },
-		`"/a!"`:   func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), s.nodeAt("/a!")).setACL(s.acls.worldList(64), 0) },
-		`"/e"`:    func(_ *world, s *State) { s.beginEdit(s.gen.Add(1), s.nodeAt("/e")).ensureOwnExtra().createCount += 1 },
+		`"/null"`: func(_ *world, s *State) { s.tree.beginEdit(s.gen.Add(1), s.tree.nodeAt("/null")).data = packData([]byte{}) },
+		`"/a!"`:   func(_ *world, s *State) { s.tree.beginEdit(s.gen.Add(1), s.tree.nodeAt("/a!")).setACL(s.acls.worldList(64), 0) },
+		`"/e"`:    func(_ *world, s *State) { s.tree.beginEdit(s.gen.Add(1), s.tree.nodeAt("/e")).ensureOwnExtra().createCount += 1 },
 		"ends: ":  func(_ *world, s *State) { s.sessionEnds.addNext(s.gen.Add(1), SessionEnd{}, maxSessionEnds) },
 		"end 1: ": func(_ *world, s *State) {
 			e, _ := s.sessionEnds.byNumber.get(1)
@@ -534,7 +534,7 @@ func TestDiff(t *testing.T) {
 			s.sessionEnds.byNumber.put(s.gen.Add(1), 1, &other)
 		},
 		`"/zz"`: func(_ *world, s *State) {
-			s.linkNode(s.gen.Add(1), &node{path: "/zz", nodeExtra: &s.acls.worldList(1).sharedExtra})
+			s.tree.linkNode(s.gen.Add(1), &node{path: "/zz", nodeExtra: &s.acls.worldList(1).sharedExtra})
 		},
 	}
 	for want, change := range changes {
@@ -598,7 +598,7 @@ func FuzzRestore(f *testing.F) {
 func seal(b []byte) ([]byte, bool) {
 	b = mend(b)
 	f := snapshotBuilder{blocks: newBlockReader(bytes.NewReader(b)), gen: 1}
-	f.byPath = newIndex()
+	f.tree.byPath = newIndex()
 	f.readSections()
 	const tail = 8 + 4 + 16 // digest, sum, end
 	if f.blocks.getUint64(); f.blocks.checkStreamEnd() != nil || len(b) < len(snapshotMagic)+4+4+tail {

@@ -368,11 +368,11 @@ func (f *snapshotBuilder) missingBuiltins() (why string) {
 func (f *snapshotBuilder) addNode(n *node) {
 	f.ancestors = append(f.ancestors, n)
 	if f.countOnly {
-		f.nodeCount++
-		f.addHash(n)
+		f.tree.nodeCount++
+		f.tree.addHash(n)
 		return
 	}
-	f.linkNode(f.gen, n)
+	f.tree.linkNode(f.gen, n)
 }
 
 // popToParent returns the node at path, which is the parent of the next node, or nil. In the order of a walk, it

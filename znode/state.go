@@ -71,7 +71,7 @@ type State struct {
 
 // replicatedState is all replicated state. A plain copy is a deep one, provided that the generation is incremented.
 type replicatedState struct {
-	tree
+	tree            tree
 	sessions        sortedMap[sessionKey, *Session]
 	sessionHashSum  uint64                          // of the hashes of all sessions; see DigestVersion
 	unsweptSessions sortedMap[sessionKey, struct{}] // ended sessions with nodes left; see sweepNodes
@@ -211,7 +211,7 @@ func New(cfg Config) *State {
 	s.runningTxn.quotas.editor = &s.runningTxn.editor
 	s.gen.Store(1)
 	s.tree = newTree(s.gen.Load(), &s.acls)
-	s.setConfigTextIfUnset(s.gen.Load(), cfg.EnsembleText)
+	s.tree.setConfigTextIfUnset(s.gen.Load(), cfg.EnsembleText)
 	return s
 }
 

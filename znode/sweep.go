@@ -68,7 +68,7 @@ func (t *transaction) sweepFirstSession(limit int) (weight int) {
 	id := jute.SessionID(key)
 	weight = t.removeEphemerals(id, limit)
 	t.keepAndReportRemovals(Removal{Cause: CauseSessionEnded, Session: id}) // the session's record is gone
-	last := len(t.state.ephemeralPaths(id, 1)) == 0
+	last := len(t.state.tree.ephemeralPaths(id, 1)) == 0
 	if last {
 		t.state.unsweptSessions.delete(t.gen.Load(), key)
 	}
@@ -95,13 +95,13 @@ func (t *tree) ephemeralRemovalWeight(id jute.SessionID, nodes, limit int) (weig
 // removeEphemerals removes ephemeral nodes of a session in the order of their paths, at least one and up to a
 // weight of limit. It returns their weight.
 func (t *transaction) removeEphemerals(id jute.SessionID, limit int) (weight int) {
-	for i, path := range t.state.ephemeralPaths(id, limit) {
+	for i, path := range t.state.tree.ephemeralPaths(id, limit) {
 		w := removalWeight(path)
 		if i > 0 && weight+w > limit {
 			break
 		}
 		weight += w
-		t.removeNode(t.state.nodeAt(path))
+		t.removeNode(t.state.tree.nodeAt(path))
 	}
 	return weight
 }

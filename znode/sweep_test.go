@@ -89,7 +89,7 @@ func TestSweep(t *testing.T) {
 
 // usage returns the data of the usage node of path.
 func (w *world) usage(path string) string {
-	return string(w.s().nodeAt(quotaPath + path + usageSuffix).data.bytes())
+	return string(w.s().tree.nodeAt(quotaPath + path + usageSuffix).data.bytes())
 }
 
 // A session whose nodes are removed in steps is over before the first step. Requests on its own

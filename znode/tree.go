@@ -35,7 +35,7 @@ type ChildCount struct {
 // MostCreated returns the parent in which the most children were ever created, of those that have not passed MaxCreated.
 // After that parent was deleted or has passed, it is the next one in which a child is created, or refused because the name
 // is taken.
-func (t *tree) MostCreated() ChildCount { return t.mostCreated }
+func (s *State) MostCreated() ChildCount { return s.tree.mostCreated }
 
 func (t *tree) noteCreated(parent *node) {
 	switch n := parent.numCreated(); {
@@ -319,6 +319,9 @@ func (n *node) subtreeSize() (nodes, bytes int64) {
 	}
 	return nodes, bytes
 }
+
+// walk is walkFrom for the root.
+func (t *tree) walk(visit func(*node) bool) bool { return t.walkFrom(t.root, visit) }
 
 // walkFrom calls visit for n and everything below it, parents first and children in order, until visit
 // returns false. It reports whether visit never did.

@@ -74,7 +74,7 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 		return nil, code
 	}
 	above, _ := splitPath(path)
-	parent := t.state.nodeAt(above)
+	parent := t.state.tree.nodeAt(above)
 	switch {
 	case parent == nil:
 		return nil, jute.NoNode
@@ -89,8 +89,8 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 	switch {
 	case !jute.ValidPath(path):
 		return nil, jute.BadArguments
-	case t.state.nodeAt(path) != nil:
-		t.state.noteCreated(parent)
+	case t.state.tree.nodeAt(path) != nil:
+		t.state.tree.noteCreated(parent)
 		return nil, jute.NodeExists
 	case parent.lifetime().owner != 0:
 		return nil, jute.NoChildrenForEphemerals
@@ -106,9 +106,9 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 	n.setLifetime(l)
 	parent = t.editor.linkAndEditParent(n)
 	parent.countCreate(number)
-	t.state.noteCreated(parent)
+	t.state.tree.noteCreated(parent)
 	parent.pzxid = t.state.zxid
-	t.state.addHash(parent)
+	t.state.tree.addHash(parent)
 	t.watches.addPending(notification{
 		event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl,
 	})
@@ -141,14 +141,14 @@ func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
 		return jute.BadArguments
 	}
 	above, _ := splitPath(path)
-	parent := t.state.nodeAt(above)
+	parent := t.state.tree.nodeAt(above)
 	switch {
 	case parent == nil:
 		return jute.NoNode
 	case !t.clientMayAccess(parent.acl, jute.PermDelete):
 		return jute.NoAuth
 	}
-	n := t.state.nodeAt(path)
+	n := t.state.tree.nodeAt(path)
 	switch {
 	case n == nil:
 		return jute.NoNode
@@ -165,7 +165,7 @@ func (t *transaction) deleteNode(req *jute.DeleteRequest) jute.Code {
 func (t *transaction) removeNode(n *node) {
 	parent := t.editor.unlinkAndEditParent(n)
 	parent.pzxid = t.state.zxid
-	t.state.addHash(parent)
+	t.state.tree.addHash(parent)
 	t.removals.addPending(n.path)
 	t.watches.addPending(notification{
 		event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl,
@@ -195,7 +195,7 @@ func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
 	if !jute.ValidPath(path) {
 		return nil, jute.BadArguments
 	}
-	n := t.state.nodeAt(path)
+	n := t.state.tree.nodeAt(path)
 	switch {
 	case n == nil:
 		return nil, jute.NoNode
@@ -210,10 +210,10 @@ func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
 	}
 	n = t.editor.beginEdit(n)
 	more, had := len(req.Data)-n.data.len(), n.data
-	t.state.setPackedData(n, packCopy(req.Data))
+	t.state.tree.setPackedData(n, packCopy(req.Data))
 	n.data.version++
-	t.state.changeAndReindex(n.gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.timeMs })
-	t.state.addHash(n)
+	t.state.tree.changeAndReindex(n.gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.timeMs })
+	t.state.tree.addHash(n)
 	t.watches.addPending(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
 	t.quotas.addUsage(n.path, 0, more)
 	t.quotas.restoreIfUsageNode(n, had)
@@ -240,7 +240,7 @@ func (t *transaction) runSetACL() {
 	if list, t.result.Code = t.acls.resolveList(req.ACL, t.acls.client.identities()); t.result.Code != jute.OK {
 		return
 	}
-	n := t.state.nodeAt(path)
+	n := t.state.tree.nodeAt(path)
 	switch {
 	case n == nil:
 		t.result.Code = jute.NoNode
@@ -252,10 +252,10 @@ func (t *transaction) runSetACL() {
 		t.result.Code = jute.NoRoom
 	default:
 		n = t.editor.beginEdit(n)
-		t.state.releaseACL(n.acl)
-		t.state.retainACL(list)
+		t.state.tree.releaseACL(n.acl)
+		t.state.tree.retainACL(list)
 		n.setACL(list, n.aversion+1)
-		t.state.addHash(n)
+		t.state.tree.addHash(n)
 		t.result.Stat = n.stat()
 	}
 }
@@ -266,7 +266,7 @@ func (t *transaction) checkVersion(req *jute.CheckVersionRequest) jute.Code {
 	if !jute.ValidPath(path) {
 		return jute.BadArguments
 	}
-	n := t.state.nodeAt(path)
+	n := t.state.tree.nodeAt(path)
 	switch {
 	case n == nil:
 		return jute.NoNode

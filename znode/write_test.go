@@ -380,10 +380,10 @@ func TestBuiltinNodes(t *testing.T) {
 // setCreated sets the number of children that were ever created in the node at path.
 func (w *world) setCreated(path string, n int64) {
 	for _, s := range w.states {
-		parent := s.beginEdit(s.gen.Load(), s.nodeAt(path))
+		parent := s.tree.beginEdit(s.gen.Load(), s.tree.nodeAt(path))
 		parent.ensureOwnExtra().createCount = n
-		s.addHash(parent)
-		s.noteCreated(parent)
+		s.tree.addHash(parent)
+		s.tree.noteCreated(parent)
 	}
 }
 
@@ -482,7 +482,7 @@ func TestLongNamesEnd(t *testing.T) {
 		}
 	}
 	k.must(k.create("/q/other", 0))
-	if got := w.s().nodeAt("/q").numCreated(); got != jute.MaxSequence {
+	if got := w.s().tree.nodeAt("/q").numCreated(); got != jute.MaxSequence {
 		t.Errorf("the count is %d", got)
 	}
 	if diff := Diff(w.s(), restored(t, encode(t, w.s().Snapshot()))); diff != "" {
@@ -597,8 +597,8 @@ func TestZxidsBeyondTheLower32Bits(t *testing.T) {
 			t.Fatalf("zxid %#x, want %#x", got, last+i)
 		}
 	}
-	if s := restored(t, encode(t, w.s().Snapshot())); s.Zxid() != last+3 || s.nodeAt("/a").mzxid != last+3 {
-		t.Errorf("restored: zxid %#x, mzxid %#x", s.Zxid(), s.nodeAt("/a").mzxid)
+	if s := restored(t, encode(t, w.s().Snapshot())); s.Zxid() != last+3 || s.tree.nodeAt("/a").mzxid != last+3 {
+		t.Errorf("restored: zxid %#x, mzxid %#x", s.Zxid(), s.tree.nodeAt("/a").mzxid)
 	}
 	w.startTerm(2, 8)
 	k.must(k.setData("/a", "y", -1))
