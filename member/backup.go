@@ -48,7 +48,7 @@ func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 	b.state.RLock()
 	own := stateSnapshot{b.state.Snapshot(), func(err error) { b.onDamage(err) }}
 	b.state.RUnlock()
-	if own.Index() == 0 {
+	if own.Head().Index == 0 {
 		return admin.StateCopy{}, &admin.Failure{
 			Status: http.StatusServiceUnavailable,
 			Text:   "this member has no state yet; try again when /v1/status shows a leader",
@@ -58,12 +58,12 @@ func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 }
 
 func (b *backups) backupHead(own stateSnapshot, confirmed bool) backup.Head {
-	tree := own.TreeView()
+	head, tree := own.Head(), own.TreeView()
 	h := backup.Head{
 		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.wallClock.Now().UTC().Truncate(time.Millisecond),
 		Confirmed: confirmed,
-		AsOf:      time.UnixMilli(own.TimeMs()).UTC(), Index: own.Index(), Term: own.Term().Term, Zxid: own.Zxid(),
-		Nodes: tree.NodeCount(), Sessions: own.SessionCount(), DataBytes: tree.DataSize(),
+		AsOf:      time.UnixMilli(head.TimeMs).UTC(), Index: head.Index, Term: head.Term.Term, Zxid: head.Zxid,
+		Nodes: tree.NodeCount(), Sessions: int(head.SessionCount), DataBytes: tree.DataSize(),
 		Digest: backup.FormatDigest(own.Digest()),
 	}
 	for _, s := range b.serverLists.currentList() {

@@ -162,7 +162,7 @@ func TestPermissions(t *testing.T) {
 	if owner.watchData("/some") != jute.OK || owner.setData("/some", "", -1).Code != jute.NoAuth {
 		t.Error("an entry grants a permission that it does not list")
 	}
-	w.s().term.SkipACL = true
+	w.replicated().term.SkipACL = true
 	if other.watchData("/six") != jute.OK {
 		t.Error("SkipACL is set, and permissions are checked")
 	}
@@ -247,7 +247,7 @@ func TestACLsAreShared(t *testing.T) {
 	k.must(k.createACL("/a", 0, aclOf(31, "digest", "u:p")))
 	k.must(k.createACL("/b", 0, aclOf(31, "digest", "u:p")))
 	s := k.w.s()
-	if s.tree.nodeAt("/a").acl != s.tree.nodeAt("/b").acl {
+	if k.w.nodeAt("/a").acl != k.w.nodeAt("/b").acl {
 		t.Error("equal lists are stored twice")
 	}
 	for i := range 10 * minSweepSize {
@@ -261,7 +261,7 @@ func TestACLsAreShared(t *testing.T) {
 		t.Errorf("%d lists known", n)
 	}
 	k.must(k.createACL("/d", 0, aclOf(31, "digest", "u:p")))
-	if s.tree.nodeAt("/a").acl != s.tree.nodeAt("/d").acl {
+	if k.w.nodeAt("/a").acl != k.w.nodeAt("/d").acl {
 		t.Error("a list in use was forgotten")
 	}
 }

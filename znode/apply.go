@@ -14,8 +14,9 @@ import (
 // entry of ours. The caller holds the write lock. After an error nothing has changed, but this member cannot
 // follow the log and must stop.
 func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
-	if index <= s.lastIndex {
-		return fmt.Errorf("znode: log entry %d comes after entry %d", index, s.lastIndex)
+	state := &s.replicated
+	if index <= state.lastIndex {
+		return fmt.Errorf("znode: log entry %d comes after entry %d", index, state.lastIndex)
 	}
 	// Skipping an unknown entry would make this member's state differ from the others'.
 	if f := entry.GetFormat(); entry != nil && (f < 1 || f > FormatLevel) {
@@ -26,31 +27,31 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 	if err != nil {
 		return fmt.Errorf("znode: log entry %d: %w", index, err)
 	}
-	s.lastIndex = index
-	before := s.timeMs
+	state.lastIndex = index
+	before := state.timeMs
 	switch {
 	case entry == nil:
 	case start != nil:
-		s.timeMs = entry.GetTimeMs()
-		s.term = Term{
+		state.timeMs = entry.GetTimeMs()
+		state.term = Term{
 			Term: term, Nonce: start.GetNonce(), Leader: start.GetLeader(), Index: index, Rules: rulesOfTerm(start),
 		}
-		s.acls.applyRules(s.term.Rules)
-		s.hooks.TermStarted(s.term, newLeaderCause(start.GetCause(), term))
+		s.acls.applyRules(state.term.Rules)
+		s.hooks.TermStarted(state.term, newLeaderCause(start.GetCause(), term))
 		s.runningTxn.adoptServerList(start.GetServerList())
-	case entry.GetTerm() != term || term != s.term.Term || entry.GetNonce() != s.term.Nonce:
+	case entry.GetTerm() != term || term != state.term.Term || entry.GetNonce() != state.term.Nonce:
 		// The entry's leader had lost its term or had not opened it yet. All members ignore the entry.
 	default:
-		s.timeMs = entry.GetTimeMs()
+		state.timeMs = entry.GetTimeMs()
 		s.runningTxn.budget.refill()
 		s.watches.entrySteps = 0
-		s.tree.hashedBytes = 0
+		state.tree.hashedBytes = 0
 		for _, txn := range entry.GetTxns() {
 			s.runOrDrop(txn)
 		}
 	}
-	if s.stateHashDue(start != nil, before) {
-		s.stateHashes.append(StateHash{Index: s.lastIndex, Digest: s.Digest()})
+	if state.stateHashDue(start != nil, before) {
+		s.stateHashes.append(StateHash{Index: state.lastIndex, Digest: state.digest()})
 	}
 	s.hooks.EntryFinished(index)
 	return nil
@@ -79,15 +80,16 @@ func rulesOfTerm(start *proto.TermStart) Rules {
 
 // runOrDrop runs a transaction if it is the next one of its member.
 func (s *State) runOrDrop(txn *proto.Txn) {
+	members := &s.replicated.members
 	own := s.cfg.Self != 0 && txn.GetMember() == s.cfg.Self
 	announces := jute.Op(txn.GetOp()) == jute.OpAnnounce
 	if announces {
-		if replaced, done := s.members.announceIncarnation(txn, &s.serverList); done {
+		if replaced, done := members.announceIncarnation(txn, &s.replicated.serverList); done {
 			s.hooks.MemberAnnounced(txn.GetMember(), txn.GetIncarnation(), replaced)
 			return
 		}
 	}
-	if announces || !s.members.advanceIfNext(txn) {
+	if announces || !members.advanceIfNext(txn) {
 		if own {
 			s.hooks.TxnDropped(txn)
 		}
@@ -96,7 +98,7 @@ func (s *State) runOrDrop(txn *proto.Txn) {
 	s.runningTxn.runTxn(txn)
 	r := &s.runningTxn.result
 	if own {
-		r.Zxid, r.Multi = s.zxid, slices.Clone(r.Multi)
+		r.Zxid, r.Multi = s.replicated.zxid, slices.Clone(r.Multi)
 		s.hooks.TxnApplied(txn, r)
 	}
 }

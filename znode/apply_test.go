@@ -105,7 +105,7 @@ func TestTerms(t *testing.T) {
 		txn.Member, txn.Incarnation, txn.Seq = 1, bootOf(1), w.seq[1]+1
 		return &proto.Entry{Format: 1, Term: term, Nonce: nonce, TimeMs: 1 << 40, Txns: []*proto.Txn{txn}}
 	}
-	before, now := w.s().Zxid(), w.s().timeMs
+	before, now := w.s().Zxid(), w.s().TimeMs()
 	w.append(1, e(1, 8)) // another nonce
 	w.append(2, e(1, 7)) // sealed in term 1, logged in term 2
 	w.append(2, e(2, 7)) // term 2 has not opened
@@ -114,8 +114,8 @@ func TestTerms(t *testing.T) {
 	w.append(2, e(1, 7))
 	w.append(2, e(2, 7))
 	w.append(2, e(1, 9)) // sealed in term 1, with the nonce of term 2
-	if w.s().Zxid() != before || w.s().timeMs != now || w.nodeCount() != len(builtinPaths) {
-		t.Fatalf("zxid %#x, time %d", w.s().Zxid(), w.s().timeMs)
+	if w.s().Zxid() != before || w.s().TimeMs() != now || w.nodeCount() != len(builtinPaths) {
+		t.Fatalf("zxid %#x, time %d", w.s().Zxid(), w.s().TimeMs())
 	}
 	if got := w.s().Term(); got != (Term{2, 9, 1, w.index - 4, Rules{TTLNodes: true}}) {
 		t.Errorf("%+v", got)
@@ -127,8 +127,8 @@ func TestTerms(t *testing.T) {
 		t.Errorf("index %d", w.s().Index())
 	}
 	w.append(2, e(2, 10))
-	if w.s().Zxid() != 2<<32 || w.s().timeMs != 1<<40 {
-		t.Errorf("295: zxid %#x, time %d", w.s().Zxid(), w.s().timeMs)
+	if w.s().Zxid() != 2<<32 || w.s().TimeMs() != 1<<40 {
+		t.Errorf("295: zxid %#x, time %d", w.s().Zxid(), w.s().TimeMs())
 	}
 	w.seq[1]++
 	k.must(k.create("/y", 0)) // stamped with an older time, which counts all the same
@@ -173,8 +173,8 @@ func TestTimeFollowsTheStamp(t *testing.T) {
 				t.Errorf("step %d: made at %d, changed at %d, want %d", i, st.Ctime, st.Mtime, step.stamp)
 			}
 		}
-		if w.s().timeMs != step.stamp {
-			t.Errorf("step %d: the log's time is %d, want %d", i, w.s().timeMs, step.stamp)
+		if w.s().TimeMs() != step.stamp {
+			t.Errorf("step %d: the log's time is %d, want %d", i, w.s().TimeMs(), step.stamp)
 		}
 	}
 	again := New(Config{})

@@ -247,7 +247,8 @@ func BenchmarkRead(b *testing.B) {
 	})
 	b.Run("a map", func(b *testing.B) {
 		m := map[string]*node{}
-		k.s.tree.walkFrom(k.s.tree.nodeAt("/group"), func(n *node) bool { m[n.path] = n; return true })
+		tree := &k.s.replicated.tree
+		tree.walkFrom(tree.nodeAt("/group"), func(n *node) bool { m[n.path] = n; return true })
 		runtime.GC()
 		sum := int32(0)
 		b.ResetTimer()

@@ -7,16 +7,17 @@ import "bytes"
 func CorruptForTest(s *State, path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.tree.nodeAt(path) == nil {
+	tree := &s.replicated.tree
+	if tree.nodeAt(path) == nil {
 		return false
 	}
-	n := s.tree.writableNode(s.gen.Load(), path)
+	n := tree.writableNode(s.gen.Load(), path)
 	if n.data.len() == 0 {
-		s.tree.setData(n, []byte{0})
+		tree.setData(n, []byte{0})
 		return true
 	}
 	data := bytes.Clone(n.data.bytes())
 	data[0] ^= 1
-	s.tree.setData(n, data)
+	tree.setData(n, data)
 	return true
 }

@@ -33,7 +33,7 @@ func TestHashesOfLongDataAreKept(t *testing.T) {
 				k.must(k.do(jute.OpCreate, createOp(path, strings.Repeat("x", size), 0, jute.OpenACL).Append(nil)))
 				ops = append(ops, mk(path+"/child", 0))
 			}
-			spoiled.tree.nodeAt(fmt.Sprintf("/%04d", tt.damaged)).data.bytes()[0]++
+			spoiled.replicated.tree.nodeAt(fmt.Sprintf("/%04d", tt.damaged)).data.bytes()[0]++
 			k.must(k.multi(ops...))
 			if shows := spoiled.Digest() != healthy.Digest(); shows != tt.shows {
 				t.Errorf("the digest shows the damage: %v, want %v", shows, tt.shows)

@@ -7,7 +7,7 @@ package znode
 // memory. Sessions and the data of /zookeeper/config do not count.
 
 // DataUsed returns the bytes that count against Rules.DataQuota. The caller holds at least the read lock.
-func (s *State) DataUsed() int64 { return s.tree.dataUsed() }
+func (s *State) DataUsed() int64 { return s.replicated.tree.dataUsed() }
 
 // dataUsed leaves the data of /zookeeper/config out. They are not in the log, so a rejection must not depend on them.
 func (t *tree) dataUsed() int64 {

@@ -10,7 +10,7 @@ import (
 // Diff describes the first difference between the replicated parts of two states, or returns "". It takes the
 // two read locks, one after the other.
 func Diff(a, b *State) string {
-	x, y := lockedSnapshot(a), lockedSnapshot(b)
+	x, y := lockedCopy(a), lockedCopy(b)
 	switch {
 	case x.lastIndex != y.lastIndex:
 		return fmt.Sprintf("index %d, %d", x.lastIndex, y.lastIndex)
@@ -40,19 +40,19 @@ func Diff(a, b *State) string {
 	if d := diffNodes(x, y); d != "" {
 		return d
 	}
-	if a, b := x.Digest(), y.Digest(); a != b {
+	if a, b := x.digest(), y.digest(); a != b {
 		return fmt.Sprintf("digest %016x, %016x", a, b)
 	}
 	return ""
 }
 
-func lockedSnapshot(s *State) *Snapshot {
+func lockedCopy(s *State) *replicatedState {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.Snapshot()
+	return &s.Snapshot().replicated
 }
 
-func diffSessions(x, y *Snapshot) string {
+func diffSessions(x, y *replicatedState) string {
 	theirs, stop := iter.Pull2(y.sessions.all())
 	defer stop()
 	for _, s := range x.sessions.all() {
@@ -67,7 +67,7 @@ func diffSessions(x, y *Snapshot) string {
 	return ""
 }
 
-func diffSessionEnds(x, y *Snapshot) string {
+func diffSessionEnds(x, y *replicatedState) string {
 	if a, b := &x.sessionEnds, &y.sessionEnds; a.total != b.total || a.byNumber.length != b.byNumber.length {
 		return fmt.Sprintf("ends: %d of %d, %d of %d", a.byNumber.length, a.total, b.byNumber.length, b.total)
 	}
@@ -79,7 +79,7 @@ func diffSessionEnds(x, y *Snapshot) string {
 	return ""
 }
 
-func diffNodes(x, y *Snapshot) string {
+func diffNodes(x, y *replicatedState) string {
 	theirs, stop := iter.Pull(func(yield func(*node) bool) { y.tree.walk(yield) })
 	defer stop()
 	diff := ""

@@ -72,7 +72,9 @@ func (c *replicatedState) stateHashDue(started bool, before int64) bool {
 
 // Digest returns the same number for equal states and, except by accident, different numbers for different
 // ones. The caller holds at least the read lock.
-func (c *replicatedState) Digest() uint64 {
+func (s *State) Digest() uint64 { return s.replicated.digest() }
+
+func (c *replicatedState) digest() uint64 {
 	var room [512]byte // enough for more than ten members
 	p := appendFields(room[:0],
 		DigestVersion, c.lastIndex, uint64(c.zxid), uint64(c.timeMs), c.term.Term, c.term.Nonce,

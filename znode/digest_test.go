@@ -82,9 +82,9 @@ func TestDigestCoversEveryField(t *testing.T) {
 	end := SessionEnd{Session: 7, RequestedBy: "b"}
 	eachField(t, "SessionEnd", &end, func() uint64 { return end.hash() })
 	c := replicatedState{tree: newTree(1, &aclTable{})}
-	eachField(t, "replicatedState", &c, func() uint64 { return c.Digest() })
-	eachField(t, "tree", &c.tree, func() uint64 { return c.Digest() })
-	eachField(t, "sessionEnds", &c.sessionEnds, func() uint64 { return c.Digest() })
+	eachField(t, "replicatedState", &c, func() uint64 { return c.digest() })
+	eachField(t, "tree", &c.tree, func() uint64 { return c.digest() })
+	eachField(t, "sessionEnds", &c.sessionEnds, func() uint64 { return c.digest() })
 }
 
 // eachField changes each field of the value that p points to, and changes it back. hash must differ
@@ -207,13 +207,13 @@ func TestDigestTellsStatesApart(t *testing.T) {
 				continue
 			}
 			s := restored(t, whole)
-			x := s.tree.beginEdit(s.gen.Load(), s.tree.nodeAt(path))
+			x := editedNode(s, s.gen.Load(), path)
 			x.ensureOwnExtra()
 			v := open(reflect.ValueOf(x).Elem().FieldByIndex(field.Index))
 			values := changed(t, name, v)
 			before := reflect.ValueOf(v.Interface())
 			v.Set(values[rng.IntN(len(values))])
-			s.tree.addHash(x)
+			s.replicated.tree.addHash(x)
 			if data, ok := before.Interface().(packedData); ok && bytes.Equal(data.bytes(), x.data.bytes()) && data.isNull() == x.data.isNull() && data.version == x.data.version {
 				continue
 			}
@@ -221,9 +221,9 @@ func TestDigestTellsStatesApart(t *testing.T) {
 		}
 		for _, life := range []lifetime{{owner: 5}, {owner: 6}, {isContainer: true}, {ttlMs: 5}, {ttlMs: 6}} {
 			s := restored(t, whole)
-			x := s.tree.beginEdit(s.gen.Load(), s.tree.nodeAt(path))
+			x := editedNode(s, s.gen.Load(), path)
 			x.setLifetime(life)
-			s.tree.addHash(x)
+			s.replicated.tree.addHash(x)
 			note(fmt.Sprintf("%+v of %s", life, path), s)
 		}
 	}
@@ -241,42 +241,42 @@ func TestDigestTellsStatesApart(t *testing.T) {
 			}
 			v.Set(changed(t, "session", v)[0])
 			if r.ID != session.ID {
-				s.deleteSession(s.gen.Load(), sessionKey(session.ID))
+				s.replicated.deleteSession(s.gen.Load(), sessionKey(session.ID))
 			}
-			s.putSession(s.gen.Load(), &r)
+			s.replicated.putSession(s.gen.Load(), &r)
 			note(fmt.Sprintf("field %d of %v", i, session.ID), s)
 		}
 		s := restored(t, whole)
-		s.deleteSession(s.gen.Load(), sessionKey(session.ID))
+		s.replicated.deleteSession(s.gen.Load(), sessionKey(session.ID))
 		note(fmt.Sprintf("no %v", session.ID), s)
 	}
 	s := restored(t, whole)
-	key, _ := s.unsweptSessions.first()
-	s.unsweptSessions.delete(s.gen.Load(), key)
+	key, _ := s.replicated.unsweptSessions.first()
+	s.replicated.unsweptSessions.delete(s.gen.Load(), key)
 	note("nobody left nodes", s)
-	s.unsweptSessions.put(s.gen.Load(), key+1, struct{}{})
+	s.replicated.unsweptSessions.put(s.gen.Load(), key+1, struct{}{})
 	note("another left nodes", s)
 	if d := Diff(w.s(), s); !strings.HasPrefix(d, "unswept ") {
 		t.Errorf("the difference is %s", d)
 	}
 	for i := range reflect.TypeFor[SessionEnd]().NumField() {
 		s := restored(t, whole)
-		newest, _ := s.sessionEnds.byNumber.get(endNumber(s.sessionEnds.total))
+		newest, _ := s.replicated.sessionEnds.byNumber.get(endNumber(s.replicated.sessionEnds.total))
 		other := *newest
 		v := reflect.ValueOf(&other).Elem().Field(i)
 		v.Set(changed(t, "end", v)[0])
-		s.sessionEnds.hashSum += other.hash() - newest.hash()
+		s.replicated.sessionEnds.hashSum += other.hash() - newest.hash()
 		note(fmt.Sprintf("field %d of an end", i), s)
 	}
 	s = restored(t, whole)
-	s.sessionEnds = sessionEnds{}
+	s.replicated.sessionEnds = sessionEnds{}
 	note("no ends", s)
 	s = restored(t, whole)
-	s.runningTxn.removeNode(s.tree.nodeAt("/null"))
+	s.runningTxn.removeNode(s.replicated.tree.nodeAt("/null"))
 	note("no /null", s)
 	for i := range 100 { // the same names and contents in other pairs
 		s := restored(t, whole)
-		s.tree.linkNode(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: packData(fmt.Append(nil, 100-i)), nodeExtra: &s.acls.worldList(1).sharedExtra})
+		s.replicated.tree.linkNode(s.gen.Load(), &node{path: fmt.Sprintf("/x%d", i), data: packData(fmt.Append(nil, 100-i)), nodeExtra: &s.acls.worldList(1).sharedExtra})
 		note(fmt.Sprint("node ", i), s)
 	}
 }
@@ -287,17 +287,17 @@ func TestDigestOfAFailedMulti(t *testing.T) {
 	k := w.connect()
 	k.must(k.create("/a", 0))
 	k.must(k.create("/a/b", 1))
-	before := recount(w.s())
+	before := recount(w.replicated())
 	k.do(jute.OpMulti, jute.AppendMulti(nil, []jute.MultiOp{
 		put("/a", -1), put("/a", -1),
 		{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/a/b"), Version: -1}},
 		{Op: jute.OpCreate, Create: jute.CreateRequest{Path: []byte("/a/c"), ACL: jute.OpenACL}},
 		put("/a/c", -1), check("/none", -1),
 	}))
-	if after := recount(w.s()); after != before {
+	if after := recount(w.replicated()); after != before {
 		t.Errorf("%+v, then %+v", before, after)
 	}
-	if err := before.checkAgainst(&w.s().replicatedState); err != nil {
+	if err := before.checkAgainst(w.replicated()); err != nil {
 		t.Error(err)
 	}
 }
@@ -336,7 +336,7 @@ func TestDamageShows(t *testing.T) {
 // A snapshot finds a damaged list, because nodes refer to lists by their hashes.
 func TestDamagedListShows(t *testing.T) {
 	w := sample(t)
-	w.s().tree.nodeAt("/a/b").acl.text += "x"
+	w.nodeAt("/a/b").acl.text += "x"
 	if _, err := w.s().Snapshot().WriteTo(io.Discard); !errors.Is(err, ErrDamaged) {
 		t.Error(err)
 	}

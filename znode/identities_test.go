@@ -88,7 +88,7 @@ func TestIdentitiesInSnapshot(t *testing.T) {
 		record, _ := w.s().Session(k.id)
 		record.Identities = identitiesOfText(text)
 		bad := w.s().Snapshot()
-		bad.putSession(w.s().gen.Load(), &record)
+		bad.replicated.putSession(w.s().gen.Load(), &record)
 		var b bytes.Buffer
 		if _, err := bad.WriteTo(&b); err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ func ReadImage(r io.Reader, v ImageVisitor) (h ImageHead, digest uint64, err err
 	if err := f.readSnapshot(); err != nil {
 		return ImageHead{}, 0, err
 	}
-	return f.head, f.Digest(), nil
+	return f.head, f.state.digest(), nil
 }
 
 // imageNode converts n. Nodes with equal lists share one.

@@ -49,7 +49,7 @@ func checkImage(t testing.TB, s *State) {
 	if err != nil || digest != s.Digest() {
 		t.Errorf("digest %016x, want %016x: %v", digest, s.Digest(), err)
 	}
-	if want := s.imageHead(); fmt.Sprint(h) != fmt.Sprint(want) {
+	if want := s.Snapshot().Head(); fmt.Sprint(h) != fmt.Sprint(want) {
 		t.Errorf("head %+v, want %+v", h, want)
 	}
 }
@@ -83,7 +83,7 @@ func TestImageNodes(t *testing.T) {
 		},
 		Node: func(n ImageNode) error {
 			paths++
-			have := w.s().tree.nodeAt(n.Path)
+			have := w.nodeAt(n.Path)
 			st := have.stat()
 			stat := jute.Stat{
 				Czxid: n.Czxid, Mzxid: n.Mzxid, Pzxid: n.Pzxid, Ctime: n.Ctime, Mtime: n.Mtime, Version: n.Version, Aversion: n.Aversion,

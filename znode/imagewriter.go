@@ -107,7 +107,7 @@ func (w *ImageWriter) Close() (digest uint64, err error) {
 	if why := w.builder.missingBuiltins(); why != "" {
 		return 0, w.reject(why)
 	}
-	digest = w.builder.Digest()
+	digest = w.builder.state.digest()
 	w.err = w.sections.writeSnapshotEnd(digest)
 	return digest, w.err
 }

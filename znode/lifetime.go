@@ -149,7 +149,7 @@ func (s *State) DueReapCandidates(now, neverUsedMs int64, after ReapCandidate, l
 	from := after
 	for len(due) < limit {
 		skipped := false
-		for c := range s.tree.reapCandidates.from(from) {
+		for c := range s.replicated.tree.reapCandidates.from(from) {
 			if c == after {
 				continue
 			}

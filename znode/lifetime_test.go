@@ -243,7 +243,7 @@ func TestKindsInMulti(t *testing.T) {
 			k := w.connect()
 			r := k.must(k.multi(jute.MultiOp{Op: tt.op, Create: createOp("/n", "", tt.mode, jute.OpenACL), TTL: 7}))
 			got := r.Multi[0]
-			if n := w.s().tree.nodeAt(got.Path); got.Op != tt.result || n == nil || n.lifetime() != tt.want || got.Stat.EphemeralOwner != tt.want.owner {
+			if n := w.nodeAt(got.Path); got.Op != tt.result || n == nil || n.lifetime() != tt.want || got.Stat.EphemeralOwner != tt.want.owner {
 				t.Errorf("%+v, %+v", got, n)
 			}
 		})
@@ -291,7 +291,7 @@ func nodesOf(t *testing.T, s *State) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	out := newSectionWriter(&b, &ImageHead{})
-	s.tree.walk(func(n *node) bool { out.writeNode(n); return true })
+	s.replicated.tree.walk(func(n *node) bool { out.writeNode(n); return true })
 	if err := out.writeSnapshotEnd(0); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 // Sessions yields the sessions with ids from first on, in order.
 func (s *State) Sessions(first jute.SessionID) iter.Seq[Session] {
 	return func(yield func(Session) bool) {
-		for _, r := range s.sessions.from(sessionKey(first)) {
+		for _, r := range s.replicated.sessions.from(sessionKey(first)) {
 			if !yield(*r) {
 				return
 			}
@@ -24,8 +24,8 @@ func (s *State) Sessions(first jute.SessionID) iter.Seq[Session] {
 // it begins with the newest of all.
 func (s *State) SessionEndsBefore(before uint64) iter.Seq[SessionEnd] {
 	return func(yield func(SessionEnd) bool) {
-		for n := min(before-1, s.sessionEnds.total); ; n-- {
-			e, ok := s.sessionEnds.byNumber.get(endNumber(n))
+		for n := min(before-1, s.replicated.sessionEnds.total); ; n-- {
+			e, ok := s.replicated.sessionEnds.byNumber.get(endNumber(n))
 			if !ok || !yield(*e) {
 				return
 			}

@@ -90,10 +90,10 @@ func newStepping() *State {
 func (s *State) narrow() {
 	s.allow(modelRemovals)
 	s.runningTxn.sessionEndLimit = modelEnds
-	root := s.tree.beginEdit(s.gen.Load(), s.tree.root)
+	root := editedNode(s, s.gen.Load(), rootPath)
 	root.ensureOwnExtra().createCount = modelCreated
-	s.tree.addHash(root)
-	s.tree.noteCreated(root)
+	s.replicated.tree.addHash(root)
+	s.replicated.tree.noteCreated(root)
 }
 
 // allow sets how many ephemeral nodes the ends of sessions and the sweeps of an entry remove.
@@ -123,7 +123,7 @@ func newDrive(t *testing.T, rt *rapid.T) *drive {
 	d.model[rootPath] = modelNode{list: textOf(jute.OpenACL), creates: modelCreated}
 	d.model[ConfigPath] = modelNode{list: textOf(aclOf(jute.PermRead, "world", "anyone"))}
 	for _, path := range builtinPaths {
-		if n := d.w.s().tree.nodeAt(path); n.acl.text != d.model[path].list {
+		if n := d.w.nodeAt(path); n.acl.text != d.model[path].list {
 			t.Fatalf("%s has the list %q", path, n.acl.text)
 		}
 	}
@@ -745,7 +745,7 @@ func (d *drive) sweep(nodes int) {
 func (d *drive) compare() {
 	d.w.t.Helper()
 	s := d.w.s()
-	if got := s.unsweptIDs(); !slices.Equal(got, d.unswept) {
+	if got := s.replicated.unsweptIDs(); !slices.Equal(got, d.unswept) {
 		d.w.t.Errorf("unswept %v, the model has %v", got, d.unswept)
 	}
 	ends := []modelEnd{}
@@ -760,7 +760,7 @@ func (d *drive) compare() {
 	}
 	due := []string{}
 	for path, m := range d.model {
-		n := s.tree.nodeAt(path)
+		n := s.replicated.tree.nodeAt(path)
 		if n == nil {
 			d.w.t.Errorf("%s is missing", path)
 			continue
@@ -813,7 +813,7 @@ func TestDigestsOfRandomStates(t *testing.T) {
 			case a.Digest() == b.Digest():
 				rt.Fatalf("one digest, but %s", diff)
 			default:
-				if unequal++; a.zxid == b.zxid {
+				if unequal++; a.Zxid() == b.Zxid() {
 					sameZxid++
 				}
 			}

@@ -127,19 +127,20 @@ func TestMultiRollsBack(t *testing.T) {
 			_ = k.watchData("/q")
 			_ = k.watchData("/q/old")
 			s := w.s()
-			before, old := encode(t, s.Snapshot()), s.replicatedState
+			before, old := encode(t, s.Snapshot()), s.replicated
 			r := k.multi(ops...)
 			if got := outcome(r); got[len(got)-1] != "-1/-101" || got[0] != "-1/0" {
 				t.Fatalf("%q", got)
 			}
 			k.wantEvents()
 			checkInvariants(t, s)
-			now := s.replicatedState
-			s.lastIndex, s.timeMs, s.zxid, s.members = old.lastIndex, old.timeMs, old.zxid, old.members
+			now := s.replicated
+			state := &s.replicated
+			state.lastIndex, state.timeMs, state.zxid, state.members = old.lastIndex, old.timeMs, old.zxid, old.members
 			if !bytes.Equal(before, encode(t, s.Snapshot())) {
 				t.Error("the state differs")
 			}
-			s.replicatedState = now
+			s.replicated = now
 			if r := k.multi(mk("/q/n-", 2), mk("/q/n-", 3)); r.Multi[0].Path != "/q/n-0000000001" || r.Multi[1].Path != "/q/n-0000000002" {
 				t.Errorf("%+v", r.Multi)
 			}

@@ -38,7 +38,7 @@ func TestChildrenHoldNoNames(t *testing.T) {
 		k.must(k.create(fmt.Sprintf("/n%04d", i), 0))
 	}
 	leaves := 0
-	for _, leaf := range k.w.s().tree.nodeAt("/").children.root.children {
+	for _, leaf := range k.w.nodeAt("/").children.root.children {
 		if leaves++; leaf.keys != nil {
 			t.Errorf("a leaf of %d children holds %d names", leaf.len(), len(leaf.keys))
 		}

@@ -6,8 +6,7 @@ import "testing"
 // million of them take little memory. It still does after a snapshot was read.
 func TestRestoredNodesShareTheirRecords(t *testing.T) {
 	sharing := func(s *State) (paths []string) {
-		root := s.tree.nodeAt(rootPath)
-		s.tree.walkFrom(root, func(n *node) bool {
+		s.replicated.tree.walk(func(n *node) bool {
 			if n.sharesExtra() {
 				paths = append(paths, n.path)
 			}

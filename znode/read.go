@@ -22,14 +22,15 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 	case bytes.IndexByte(path, 0) >= 0:
 		return jute.Stat{}, jute.BadArguments
 	}
-	n := s.tree.nodeAt(borrowString(path))
+	state := &s.replicated
+	n := state.tree.nodeAt(borrowString(path))
 	if n == nil {
 		if w != nil {
 			s.watches.addDataWatch(strings.Clone(borrowString(path)), w)
 		}
 		return jute.Stat{}, jute.NoNode
 	}
-	if !s.term.mayAccess(n.acl, jute.PermRead, who) {
+	if !state.term.mayAccess(n.acl, jute.PermRead, who) {
 		return jute.Stat{}, jute.NoAuth
 	}
 	if w != nil {
@@ -40,7 +41,7 @@ func (s *State) Exists(path []byte, who []*proto.Identity, w Watcher) (jute.Stat
 
 // GetData returns a node's data, nil if they are null, and its Stat. It sets a watch if the code is OK.
 func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, jute.Stat, jute.Code) {
-	n, code := s.permittedNode(path, jute.PermRead, who)
+	n, code := s.replicated.permittedNode(path, jute.PermRead, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
@@ -53,7 +54,7 @@ func (s *State) GetData(path []byte, who []*proto.Identity, w Watcher) ([]byte, 
 // Children returns the sorted names of a node's children, and its Stat. It sets a watch on the children if
 // the code is OK. The names must not be used after the lock is released: see FreezeChildren.
 func (s *State) Children(path []byte, who []*proto.Identity, w Watcher) (ChildNames, jute.Stat, jute.Code) {
-	n, code := s.permittedNode(path, jute.PermRead, who)
+	n, code := s.replicated.permittedNode(path, jute.PermRead, who)
 	if code != jute.OK {
 		return ChildNames{}, jute.Stat{}, code
 	}
@@ -88,16 +89,17 @@ func (c TreeView) ChildrenAfter(
 // GetACL returns a node's list and its Stat. Hashes of digest entries are masked for a client that may read
 // but not administer the node.
 func (s *State) GetACL(path []byte, who []*proto.Identity) ([]jute.ACL, jute.Stat, jute.Code) {
-	n, code := s.permittedNode(path, jute.PermRead|jute.PermAdmin, who)
+	state := &s.replicated
+	n, code := state.permittedNode(path, jute.PermRead|jute.PermAdmin, who)
 	if code != jute.OK {
 		return nil, jute.Stat{}, code
 	}
-	return n.acl.visibleEntries(s.term.mayAccess(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
+	return n.acl.visibleEntries(state.term.mayAccess(n.acl, jute.PermAdmin, who)), n.stat(), jute.OK
 }
 
 // NodeSize returns a node's bytes of data and number of children, or zeros if there is no such node.
 func (s *State) NodeSize(path []byte) (data, children int) {
-	if n := s.tree.nodeAt(borrowString(path)); n != nil {
+	if n := s.replicated.tree.nodeAt(borrowString(path)); n != nil {
 		return n.data.len(), int(n.numChildren())
 	}
 	return 0, 0
@@ -129,9 +131,10 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 	if !ValidSetWatches(req) {
 		return jute.MarshallingError
 	}
-	client := nodeReader{rules: &s.term.Rules, watcher: w}
+	client := nodeReader{rules: &s.replicated.term.Rules, watcher: w}
+	tree := &s.replicated.tree
 	for _, path := range req.Data {
-		switch n := s.tree.nodeAt(borrowString(path)); {
+		switch n := tree.nodeAt(borrowString(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
 		case !client.mayRead(n.acl):
@@ -142,7 +145,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		}
 	}
 	for _, path := range req.Exist {
-		switch n := s.tree.nodeAt(borrowString(path)); {
+		switch n := tree.nodeAt(borrowString(path)); {
 		case n == nil:
 			s.watches.addDataWatch(strings.Clone(borrowString(path)), w)
 		case client.mayRead(n.acl):
@@ -150,7 +153,7 @@ func (s *State) SetWatches(req *jute.SetWatches2, w Watcher, missed func(t jute.
 		}
 	}
 	for _, path := range req.Child {
-		switch n := s.tree.nodeAt(borrowString(path)); {
+		switch n := tree.nodeAt(borrowString(path)); {
 		case n == nil:
 			missed(jute.EventNodeDeleted, path)
 		case !client.mayRead(n.acl):

@@ -236,7 +236,7 @@ func TestRemovedMemberHasNoProgress(t *testing.T) {
 	w.heard.log = nil
 	super.must(super.reconfig("", "3", "", -1, everybody...))
 	w.wantLog(fmt.Sprintf("listed %x", w.s().Zxid()), "applied reconfig 0", "end")
-	if boot, cursor := w.s().MemberIncarnation(3); boot != 0 || cursor != 0 || w.s().HighestSession(3) != 3<<56+5 || w.s().members[3].format != 0 {
+	if boot, cursor := w.s().MemberIncarnation(3); boot != 0 || cursor != 0 || w.s().HighestSession(3) != 3<<56+5 || w.replicated().members[3].format != 0 {
 		t.Errorf("boot %d, cursor %d, highest %v", boot, cursor, w.s().HighestSession(3))
 	}
 	if boot, _ := w.s().MemberIncarnation(2); boot != bootOf(2)+1 {

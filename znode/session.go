@@ -152,7 +152,7 @@ func (t *transaction) closeSession() {
 	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code != jute.OK {
 		return
 	}
-	session, ok := t.state.Session(jute.SessionID(t.txn.GetSession()))
+	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
 	if !ok {
 		t.result.Code = jute.SessionExpired
 		return
@@ -168,7 +168,7 @@ func (t *transaction) expireIfOwnerUnchanged() {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	session, ok := t.state.Session(jute.SessionID(t.txn.GetSession()))
+	session, ok := t.state.session(jute.SessionID(t.txn.GetSession()))
 	if !ok || session.OwnerIndex > req.GetOwnerIndex() {
 		return
 	}
@@ -184,7 +184,7 @@ func (t *transaction) killIfOwnerUnchanged() {
 		t.result.Code = jute.MarshallingError
 		return
 	}
-	session, ok := t.state.Session(jute.SessionID(req.GetSession()))
+	session, ok := t.state.session(jute.SessionID(req.GetSession()))
 	switch {
 	case !ok:
 		t.result.Code = jute.SessionExpired

@@ -8,30 +8,39 @@ import (
 
 // Snapshot is a copy of the replicated state. It never changes, and needs no lock.
 type Snapshot struct {
-	replicatedState
+	replicated replicatedState
 }
 
 // Snapshot returns a copy in O(1). From then on, anything shared with the copy is copied before it changes.
 // The caller holds at least the read lock.
 func (s *State) Snapshot() *Snapshot {
-	sn := &Snapshot{replicatedState: s.replicatedState}
-	sn.tree = s.tree.copy()
+	sn := &Snapshot{s.replicated}
+	sn.replicated.tree = s.replicated.tree.copy()
 	s.gen.Add(1)
 	return sn
 }
 
 // TreeView returns the copy's tree.
-func (sn *Snapshot) TreeView() TreeView { return TreeView{tree: sn.tree, rules: sn.term.Rules} }
+func (sn *Snapshot) TreeView() TreeView { return sn.replicated.treeView() }
+
+// Zxid returns the zxid of the last transaction in the copy that took one.
+func (sn *Snapshot) Zxid() int64 { return sn.replicated.zxid }
+
+// Head returns the head of the copy as an image.
+func (sn *Snapshot) Head() ImageHead { return sn.replicated.imageHead() }
+
+// Digest returns what State.Digest returned when the copy was made.
+func (sn *Snapshot) Digest() uint64 { return sn.replicated.digest() }
 
 // WriteTo writes the copy in the form that RestoreSnapshot reads, and returns the number of bytes. Equal
 // states write equal bytes. If the recomputed digest differs from the one that every change has updated, it
 // returns ErrDamaged, and the bytes cannot be restored.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
-	h := sn.imageHead()
+	h := sn.Head()
 	p := newSectionWriter(w, &h)
-	count := sn.writeSections(p)
+	count := sn.replicated.writeSections(p)
 	if p.err == nil {
-		p.err = count.checkAgainst(&sn.replicatedState)
+		p.err = count.checkAgainst(&sn.replicated)
 	}
 	err := p.writeSnapshotEnd(sn.Digest())
 	return p.bytesWritten, err
@@ -90,17 +99,18 @@ func (n *node) replicatedData() (data []byte, version int32) {
 // ErrSnapshotVersion, ErrCorrupt, or an error of the reader) nothing has changed. Watches stay.
 func (s *State) RestoreSnapshot(r io.Reader) error {
 	f := snapshotBuilder{blocks: newBlockReader(r), gen: s.gen.Load()}
-	f.tree.byPath = newIndex()
+	tree := &f.state.tree
+	tree.byPath = newIndex()
 	if err := f.readSnapshot(); err != nil {
 		return err
 	}
-	f.tree.setConfigTextIfUnset(f.gen, s.cfg.EnsembleText)
+	tree.setConfigTextIfUnset(f.gen, s.cfg.EnsembleText)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.replicatedState, s.acls = f.replicatedState, f.acls
+	s.replicated, s.acls = f.state, f.acls
 	s.removals = removalHistory{} // a damaged state may have removed them
 	s.stateHashes.clear()         // of the old state
-	s.acls.applyRules(s.term.Rules)
+	s.acls.applyRules(s.replicated.term.Rules)
 	s.hooks.SnapshotRestored()
 	if r, ok := s.ServerList(); ok {
 		s.hooks.ServerListChanged(r)
@@ -116,5 +126,5 @@ func VerifySnapshot(r io.Reader) (index, term uint64, err error) {
 	if err := f.readSnapshot(); err != nil {
 		return 0, 0, err
 	}
-	return f.lastIndex, f.term.Term, nil
+	return f.state.lastIndex, f.state.term.Term, nil
 }

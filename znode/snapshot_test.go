@@ -100,8 +100,8 @@ func TestVerify(t *testing.T) {
 	}
 	sn := w.s().Snapshot()
 	index, term, err := VerifySnapshot(iotest.OneByteReader(bytes.NewReader(encode(t, sn))))
-	if err != nil || index != sn.Index() || term != w.s().term.Term || term == 0 {
-		t.Errorf("index %d, term %d, %v, want %d and %d", index, term, err, sn.Index(), w.s().term.Term)
+	if err != nil || index != sn.Head().Index || term != w.s().Term().Term || term == 0 {
+		t.Errorf("index %d, term %d, %v, want %d and %d", index, term, err, sn.Head().Index, w.s().Term().Term)
 	}
 }
 
@@ -119,14 +119,14 @@ func TestSnapshotIsFixed(t *testing.T) {
 		k.must(k.create(fmt.Sprintf("/a/x%d", i), 1))
 	}
 	k.must(k.setData("/a", "again", -1))
-	w.s().tree.beginEdit(w.s().gen.Load(), w.s().tree.nodeAt("/a")).ensureOwnExtra().createCount++
+	editedNode(w.s(), w.s().gen.Load(), "/a").ensureOwnExtra().createCount++
 	k.must(k.close())
 	w.connect()
 	if !bytes.Equal(encode(t, sn), before) {
 		t.Error("the snapshot changed")
 	}
-	if sn.Index() >= w.index {
-		t.Errorf("index %d of %d", sn.Index(), w.index)
+	if sn.Head().Index >= w.index {
+		t.Errorf("index %d of %d", sn.Head().Index, w.index)
 	}
 }
 
@@ -294,7 +294,7 @@ func (f *forged) bytes(t *testing.T) []byte {
 		p.writeNode(n)
 		f.tree.nodeHashSum += n.hash()
 	}
-	if err := p.writeSnapshotEnd(f.Digest() + f.off); err != nil {
+	if err := p.writeSnapshotEnd(f.digest() + f.off); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -396,7 +396,7 @@ func spoilings() []spoiling {
 
 // forge returns the content of a true snapshot after it was spoilt.
 func (tt spoiling) forge(t *testing.T) *forged {
-	f := &forged{replicatedState: sample(t).s().Snapshot().replicatedState}
+	f := &forged{replicatedState: sample(t).s().Snapshot().replicated}
 	f.tree.walk(func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })
 	tt.spoil(f)
 	return f
@@ -461,7 +461,7 @@ func TestRestoreRejectsNonsense(t *testing.T) {
 // member has its own.
 func TestRestoreRejectsConfigData(t *testing.T) {
 	f := snapshotBuilder{blocks: newBlockReader(bytes.NewReader(nil)), gen: 1}
-	f.tree.byPath = newIndex()
+	f.state.tree.byPath = newIndex()
 	f.addNode(&node{gen: 1, path: rootPath, nodeExtra: &forgedList("").sharedExtra})
 	f.addNode(&node{gen: 1, path: zkPath, nodeExtra: &forgedList("").sharedExtra})
 	for _, n := range []*node{{path: ConfigPath, data: packData([]byte{})}, {path: ConfigPath, data: packedData{version: -1}}} {
@@ -515,26 +515,26 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 // Diff finds every kind of difference.
 func TestDiff(t *testing.T) {
 	changes := map[string]func(w *world, s *State){
-		"index": func(_ *world, s *State) { s.lastIndex++ }, "zxid": func(_ *world, s *State) { s.zxid++ }, "time": func(_ *world, s *State) { s.timeMs++ },
-		"list of servers": func(_ *world, s *State) { s.serverList.EnsembleID[0]++ },
-		"term":            func(_ *world, s *State) { s.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.members[2].lastSeq++ },
-		"session": func(_ *world, s *State) { s.sessions.delete(s.gen.Add(1), 1<<56+1) },
+		"index": func(_ *world, s *State) { s.replicated.lastIndex++ }, "zxid": func(_ *world, s *State) { s.replicated.zxid++ }, "time": func(_ *world, s *State) { s.replicated.timeMs++ },
+		"list of servers": func(_ *world, s *State) { s.replicated.serverList.EnsembleID[0]++ },
+		"term":            func(_ *world, s *State) { s.replicated.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.replicated.members[2].lastSeq++ },
+		"session": func(_ *world, s *State) { s.replicated.sessions.delete(s.gen.Add(1), 1<<56+1) },
 		`"/a/b"`: func(_ *world, s *State) {
-			s.runningTxn.removeNode(s.tree.nodeAt("/a/b/c"))
-			s.runningTxn.removeNode(s.tree.nodeAt("/a/b"))
+			s.runningTxn.removeNode(s.replicated.tree.nodeAt("/a/b/c"))
+			s.runningTxn.removeNode(s.replicated.tree.nodeAt("/a/b"))
 		},
-		`"/null"`: func(_ *world, s *State) { s.tree.beginEdit(s.gen.Add(1), s.tree.nodeAt("/null")).data = packData([]byte{}) },
-		`"/a!"`:   func(_ *world, s *State) { s.tree.beginEdit(s.gen.Add(1), s.tree.nodeAt("/a!")).setACL(s.acls.worldList(64), 0) },
-		`"/e"`:    func(_ *world, s *State) { s.tree.beginEdit(s.gen.Add(1), s.tree.nodeAt("/e")).ensureOwnExtra().createCount += 1 },
-		"ends: ":  func(_ *world, s *State) { s.sessionEnds.addNext(s.gen.Add(1), SessionEnd{}, maxSessionEnds) },
+		`"/null"`: func(_ *world, s *State) { editedNode(s, s.gen.Add(1), "/null").data = packData([]byte{}) },
+		`"/a!"`:   func(_ *world, s *State) { editedNode(s, s.gen.Add(1), "/a!").setACL(s.acls.worldList(64), 0) },
+		`"/e"`:    func(_ *world, s *State) { editedNode(s, s.gen.Add(1), "/e").ensureOwnExtra().createCount += 1 },
+		"ends: ":  func(_ *world, s *State) { s.replicated.sessionEnds.addNext(s.gen.Add(1), SessionEnd{}, maxSessionEnds) },
 		"end 1: ": func(_ *world, s *State) {
-			e, _ := s.sessionEnds.byNumber.get(1)
+			e, _ := s.replicated.sessionEnds.byNumber.get(1)
 			other := *e
 			other.RequestedBy = "another"
-			s.sessionEnds.byNumber.put(s.gen.Add(1), 1, &other)
+			s.replicated.sessionEnds.byNumber.put(s.gen.Add(1), 1, &other)
 		},
 		`"/zz"`: func(_ *world, s *State) {
-			s.tree.linkNode(s.gen.Add(1), &node{path: "/zz", nodeExtra: &s.acls.worldList(1).sharedExtra})
+			s.replicated.tree.linkNode(s.gen.Add(1), &node{path: "/zz", nodeExtra: &s.acls.worldList(1).sharedExtra})
 		},
 	}
 	for want, change := range changes {
@@ -598,13 +598,13 @@ func FuzzRestore(f *testing.F) {
 func seal(b []byte) ([]byte, bool) {
 	b = mend(b)
 	f := snapshotBuilder{blocks: newBlockReader(bytes.NewReader(b)), gen: 1}
-	f.tree.byPath = newIndex()
+	f.state.tree.byPath = newIndex()
 	f.readSections()
 	const tail = 8 + 4 + 16 // digest, sum, end
 	if f.blocks.getUint64(); f.blocks.checkStreamEnd() != nil || len(b) < len(snapshotMagic)+4+4+tail {
 		return nil, false
 	}
-	copy(b[len(b)-tail:], binary.BigEndian.AppendUint64(nil, f.Digest()))
+	copy(b[len(b)-tail:], binary.BigEndian.AppendUint64(nil, f.state.digest()))
 	return mend(b), true
 }
 

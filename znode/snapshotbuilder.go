@@ -13,7 +13,7 @@ import (
 // RestoreSnapshot, VerifySnapshot and ReadImage read with one, and an ImageWriter writes only what its
 // builder accepts. Its accept methods return the reason to reject a part, or "".
 type snapshotBuilder struct {
-	replicatedState
+	state     replicatedState
 	head      ImageHead
 	acls      aclTable
 	gen       uint64
@@ -37,7 +37,7 @@ func (f *snapshotBuilder) readSnapshot() error {
 	if err := f.blocks.checkStreamEnd(); err != nil {
 		return err
 	}
-	if own := f.Digest(); own != digest {
+	if own := f.state.digest(); own != digest {
 		return fmt.Errorf("%w: its digest is %016x, and it says %016x", ErrCorrupt, own, digest)
 	}
 	return nil
@@ -115,7 +115,8 @@ func (f *snapshotBuilder) readServerList() ServerList {
 
 func (f *snapshotBuilder) acceptHead(h ImageHead) (why string) {
 	f.head = h
-	f.lastIndex, f.zxid, f.timeMs, f.term, f.serverList = h.Index, h.Zxid, h.TimeMs, h.Term, h.ServerList
+	state := &f.state
+	state.lastIndex, state.zxid, state.timeMs, state.term, state.serverList = h.Index, h.Zxid, h.TimeMs, h.Term, h.ServerList
 	if why := h.ServerList.invalidReason(h.Zxid); why != "" {
 		return why
 	}
@@ -129,14 +130,14 @@ func (f *snapshotBuilder) acceptHead(h ImageHead) (why string) {
 			m.highestSession != 0 && uint32(m.highestSession>>56) != p.ID {
 			return fmt.Sprintf("member %d does not follow %d", p.ID, last)
 		}
-		f.members[p.ID], last = m, int(p.ID)
+		state.members[p.ID], last = m, int(p.ID)
 	}
 	return ""
 }
 
 // everOpened reports whether a session with this id can ever have been opened.
 func (f *snapshotBuilder) everOpened(id jute.SessionID) bool {
-	return uint64(id) <= f.members[uint64(id)>>56].highestSession
+	return uint64(id) <= f.state.members[uint64(id)>>56].highestSession
 }
 
 func (f *snapshotBuilder) readSessions() {
@@ -165,7 +166,7 @@ func (f *snapshotBuilder) acceptSession(s *Session) (why string) {
 	if compareIDs(s.ID, f.lastSession) <= 0 || !f.everOpened(s.ID) || len(s.Address) > maxAddressBytes {
 		return fmt.Sprintf("session %v does not follow %v", s.ID, f.lastSession)
 	}
-	f.putSession(f.gen, s)
+	f.state.putSession(f.gen, s)
 	f.lastSession = s.ID
 	return ""
 }
@@ -180,10 +181,10 @@ func (f *snapshotBuilder) readUnswept() {
 }
 
 func (f *snapshotBuilder) acceptUnswept(id jute.SessionID) (why string) {
-	if _, lives := f.sessions.get(sessionKey(id)); lives || compareIDs(id, f.lastUnswept) <= 0 || !f.everOpened(id) {
+	if _, lives := f.state.sessions.get(sessionKey(id)); lives || compareIDs(id, f.lastUnswept) <= 0 || !f.everOpened(id) {
 		return fmt.Sprintf("ended session %v lives, or does not follow %v", id, f.lastUnswept)
 	}
-	f.unsweptSessions.put(f.gen, sessionKey(id), struct{}{})
+	f.state.unsweptSessions.put(f.gen, sessionKey(id), struct{}{})
 	f.lastUnswept = id
 	return ""
 }
@@ -206,7 +207,7 @@ func (f *snapshotBuilder) acceptSessionEndCounts(ever, n uint64) (why string) {
 	if n > min(ever, maxSessionEnds) || n == 0 && ever > 0 {
 		return fmt.Sprintf("%d of %d ends of sessions", n, ever)
 	}
-	f.head.EndsTotal, f.head.EndCount, f.sessionEnds.total = ever, n, ever
+	f.head.EndsTotal, f.head.EndCount, f.state.sessionEnds.total = ever, n, ever
 	return ""
 }
 
@@ -233,11 +234,11 @@ func (f *snapshotBuilder) nextEndNumber() uint64 {
 }
 
 func (f *snapshotBuilder) acceptSessionEnd(e *SessionEnd) (why string) {
-	if !e.isValid() || e.Number != f.nextEndNumber() || e.Zxid <= f.lastEndZxid || e.Zxid > f.zxid ||
+	if !e.isValid() || e.Number != f.nextEndNumber() || e.Zxid <= f.lastEndZxid || e.Zxid > f.state.zxid ||
 		!f.everOpened(e.Session) {
 		return fmt.Sprintf("end %d, of session %v, does not follow the one before", e.Number, e.Session)
 	}
-	f.sessionEnds.put(f.gen, e)
+	f.state.sessionEnds.put(f.gen, e)
 	f.lastEndZxid = e.Zxid
 	f.endsTaken++
 	return ""
@@ -334,8 +335,8 @@ const invalidLifetime = "a node is of no kind, or is owned by no session"
 // set.
 func (f *snapshotBuilder) validLifetime(l lifetime) bool {
 	if l.owner != 0 {
-		_, lives := f.sessions.get(sessionKey(l.owner))
-		_, left := f.unsweptSessions.get(sessionKey(l.owner))
+		_, lives := f.state.sessions.get(sessionKey(l.owner))
+		_, left := f.state.unsweptSessions.get(sessionKey(l.owner))
 		return (lives || left) && l.ttlMs == 0 && !l.isContainer
 	}
 	return l.ttlMs == 0 || l.ttlMs > 0 && l.ttlMs <= jute.MaxTTL && !l.isContainer
@@ -368,11 +369,11 @@ func (f *snapshotBuilder) missingBuiltins() (why string) {
 func (f *snapshotBuilder) addNode(n *node) {
 	f.ancestors = append(f.ancestors, n)
 	if f.countOnly {
-		f.tree.nodeCount++
-		f.tree.addHash(n)
+		f.state.tree.nodeCount++
+		f.state.tree.addHash(n)
 		return
 	}
-	f.tree.linkNode(f.gen, n)
+	f.state.tree.linkNode(f.gen, n)
 }
 
 // popToParent returns the node at path, which is the parent of the next node, or nil. In the order of a walk, it

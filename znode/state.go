@@ -59,8 +59,8 @@ type State struct {
 	cfg   Config
 	hooks Hooks
 
-	gen atomic.Uint64 // incremented after each copy; see sortedMap
-	replicatedState
+	gen         atomic.Uint64 // incremented after each copy; see sortedMap
+	replicated  replicatedState
 	stateHashes stateHashLog
 	acls        aclTable
 	watches     Watches
@@ -203,15 +203,16 @@ func New(cfg Config) *State {
 	if s.hooks == nil {
 		s.hooks = noHooks{}
 	}
+	state, tree := &s.replicated, &s.replicated.tree
 	s.runningTxn = transaction{
-		state: &s.replicatedState, editor: treeEditor{tree: &s.tree, gen: &s.gen}, gen: &s.gen,
+		state: state, editor: treeEditor{tree: tree, gen: &s.gen}, gen: &s.gen,
 		acls: &s.acls, watches: &s.watches, removals: &s.removals, hooks: s.hooks,
 		budget: removalBudget{entryLimit: maxEntryRemovals}, sessionEndLimit: maxSessionEnds,
 	}
 	s.runningTxn.quotas.editor = &s.runningTxn.editor
 	s.gen.Store(1)
-	s.tree = newTree(s.gen.Load(), &s.acls)
-	s.tree.setConfigTextIfUnset(s.gen.Load(), cfg.EnsembleText)
+	*tree = newTree(s.gen.Load(), &s.acls)
+	tree.setConfigTextIfUnset(s.gen.Load(), cfg.EnsembleText)
 	return s
 }
 
@@ -227,19 +228,19 @@ func (s *State) RLock() { s.mu.RLock() }
 // RUnlock releases the read lock.
 func (s *State) RUnlock() { s.mu.RUnlock() }
 
-// The rest of this file needs at least the read lock, except on a Snapshot.
+// The rest of this file needs at least the read lock, except on a TreeView of a copy.
 
 // Index returns the index of the last entry applied.
-func (c *replicatedState) Index() uint64 { return c.lastIndex }
+func (s *State) Index() uint64 { return s.replicated.lastIndex }
 
 // Zxid returns the zxid of the last transaction that took one.
-func (c *replicatedState) Zxid() int64 { return c.zxid }
+func (s *State) Zxid() int64 { return s.replicated.zxid }
 
 // TimeMs returns the log's time, since 1970.
-func (c *replicatedState) TimeMs() int64 { return c.timeMs }
+func (s *State) TimeMs() int64 { return s.replicated.timeMs }
 
 // Term returns the term of the last TermStart applied, or zero if there was none.
-func (c *replicatedState) Term() Term { return c.term }
+func (s *State) Term() Term { return s.replicated.term }
 
 // MemberIncarnation returns a member's current boot, 0 if it never announced one, and the seq of its last accepted
 // transaction.
@@ -247,15 +248,15 @@ func (s *State) MemberIncarnation(member uint32) (boot, cursor uint64) {
 	if member > maxMember {
 		return 0, 0
 	}
-	m := &s.members[member]
+	m := &s.replicated.members[member]
 	return m.incarnation, m.lastSeq
 }
 
 // MinFormat returns the lowest format that members have announced, or 0 if none has.
-func (c *replicatedState) MinFormat() uint32 {
+func (s *State) MinFormat() uint32 {
 	lowest := uint32(0)
-	for i := range c.members {
-		if m := &c.members[i]; m.incarnation != 0 && (lowest == 0 || m.format < lowest) {
+	for i := range s.replicated.members {
+		if m := &s.replicated.members[i]; m.incarnation != 0 && (lowest == 0 || m.format < lowest) {
 			lowest = m.format
 		}
 	}
@@ -267,11 +268,13 @@ func (s *State) HighestSession(member uint32) jute.SessionID {
 	if member > maxMember {
 		return 0
 	}
-	return jute.SessionID(s.members[member].highestSession)
+	return jute.SessionID(s.replicated.members[member].highestSession)
 }
 
 // Session returns a session's record, or false if there is no such session.
-func (c *replicatedState) Session(id jute.SessionID) (Session, bool) {
+func (s *State) Session(id jute.SessionID) (Session, bool) { return s.replicated.session(id) }
+
+func (c *replicatedState) session(id jute.SessionID) (Session, bool) {
 	if r, ok := c.sessions.get(sessionKey(id)); ok {
 		return *r, true
 	}
@@ -279,7 +282,7 @@ func (c *replicatedState) Session(id jute.SessionID) (Session, bool) {
 }
 
 // SessionCount returns the number of sessions.
-func (c *replicatedState) SessionCount() int { return c.sessions.length }
+func (s *State) SessionCount() int { return s.replicated.sessions.length }
 
 // NodeCount returns the number of nodes, including the built-in ones.
 func (c TreeView) NodeCount() int { return c.tree.nodeCount }

@@ -21,7 +21,9 @@ const (
 )
 
 // HasUnswept reports whether ended sessions have nodes left. The caller holds at least the read lock.
-func (c *replicatedState) HasUnswept() bool { return c.unsweptSessions.length > 0 }
+func (s *State) HasUnswept() bool { return s.replicated.hasUnswept() }
+
+func (c *replicatedState) hasUnswept() bool { return c.unsweptSessions.length > 0 }
 
 // removalBudget limits the weight of the ephemeral nodes that an entry removes.
 type removalBudget struct {
@@ -50,11 +52,11 @@ func (t *transaction) sweepNodes() {
 		return
 	}
 	limit := min(int(req.GetNodes()), t.budget.remaining)
-	if limit <= 0 || !t.state.HasUnswept() {
+	if limit <= 0 || !t.state.hasUnswept() {
 		return
 	}
 	t.takeZxid()
-	for limit > 0 && t.state.HasUnswept() {
+	for limit > 0 && t.state.hasUnswept() {
 		n := max(t.sweepFirstSession(limit), 1) // a session whose nodes clients have deleted costs something too
 		limit -= n
 		t.budget.remaining -= n

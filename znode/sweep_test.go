@@ -27,7 +27,7 @@ func TestSweep(t *testing.T) {
 	other.must(other.create("/q", 0))
 	other.setQuota("/p", "count=100,bytes=100")
 	usage := w.usage("/p")
-	others := recount(w.s()).nodes
+	others := recount(w.replicated()).nodes
 	for _, path := range []string{"/q/1", "/p/2", "/p/1", "/p/4", "/p/3"} {
 		k.must(k.create(path, 1))
 	}
@@ -75,7 +75,7 @@ func TestSweep(t *testing.T) {
 	if got := w.usage("/p"); got != usage {
 		t.Errorf("usage %q, want %q", got, usage)
 	}
-	if recount(w.s()).nodes == others {
+	if recount(w.replicated()).nodes == others {
 		t.Error("the parents do not show that children came and went")
 	}
 	checkInvariants(t, w.s())
@@ -89,7 +89,7 @@ func TestSweep(t *testing.T) {
 
 // usage returns the data of the usage node of path.
 func (w *world) usage(path string) string {
-	return string(w.s().tree.nodeAt(quotaPath + path + usageSuffix).data.bytes())
+	return string(w.nodeAt(quotaPath + path + usageSuffix).data.bytes())
 }
 
 // A session whose nodes are removed in steps is over before the first step. Requests on its own
@@ -131,7 +131,7 @@ func TestUnsweptSessionIsOver(t *testing.T) {
 				t.Errorf("opened again: %v", r.Code)
 			}
 			w.expire(k.id, w.index) // a second time
-			if n := len(w.s().unsweptIDs()); n != 1 || w.ephemeralCount() != 2 {
+			if n := len(w.replicated().unsweptIDs()); n != 1 || w.ephemeralCount() != 2 {
 				t.Errorf("%d sessions, %d nodes to sweep", n, w.ephemeralCount())
 			}
 			other.stat("/1")
@@ -202,7 +202,7 @@ func TestSessionsOfAnEntryShareABudget(t *testing.T) {
 	w.s().allow(5)
 	a, b, c, d, e, f := w.ephemerals("a", 2), w.ephemerals("b", 2), w.ephemerals("c", 2), w.ephemerals("d", 1), w.ephemerals("e", 0), w.ephemerals("f", 5)
 	w.entry(w.next(1, a.txn(jute.OpCloseSession, nil)), w.expiryOf(b), w.expiryOf(c), w.next(1, d.txn(jute.OpCloseSession, nil)), w.expiryOf(e))
-	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id}) || w.ephemeralCount() != 2+5 || w.s().SessionCount() != 1 {
+	if got := w.replicated().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id}) || w.ephemeralCount() != 2+5 || w.s().SessionCount() != 1 {
 		t.Errorf("unswept %v, %d nodes, %d sessions; want %v alone to be left with its 2", got, w.ephemeralCount(), w.s().SessionCount(), c.id)
 	}
 	w.entry(w.next(1, f.txn(jute.OpCloseSession, nil)))
@@ -232,7 +232,7 @@ func TestSweepOfManySessions(t *testing.T) {
 	if w.s().Zxid() != zxid+2 {
 		t.Errorf("zxid %#x after a sweep and a close, was %#x", w.s().Zxid(), zxid)
 	}
-	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id, d.id}) || w.ephemeralCount() != 3 {
+	if got := w.replicated().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id, d.id}) || w.ephemeralCount() != 3 {
 		t.Errorf("unswept %v, %d nodes; want a sweep of 4 to leave the close room for 1 of 2", got, w.ephemeralCount())
 	}
 	w.s().allow(1)
@@ -258,7 +258,7 @@ func TestSweepOfSessionsWithoutNodes(t *testing.T) {
 	}
 	w.s().allow(3)
 	w.sweep(5)
-	if n := len(w.s().unsweptIDs()); n != 1 {
+	if n := len(w.replicated().unsweptIDs()); n != 1 {
 		t.Errorf("%d sessions left of 4 after a sweep with a budget of 3", n)
 	}
 	w.sweep(5)
@@ -279,7 +279,7 @@ func TestSweepRefused(t *testing.T) {
 	}
 	zxid := w.s().Zxid()
 	w.entry(&proto.Txn{Op: int32(jute.OpSweep), Body: []byte{0xff}})
-	if got := w.s().unsweptIDs(); !slices.Equal(got, []jute.SessionID{k.id}) || w.ephemeralCount() != 1 || w.s().Zxid() != zxid {
+	if got := w.replicated().unsweptIDs(); !slices.Equal(got, []jute.SessionID{k.id}) || w.ephemeralCount() != 1 || w.s().Zxid() != zxid {
 		t.Errorf("unswept %v, %d nodes", got, w.ephemeralCount())
 	}
 }

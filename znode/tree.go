@@ -35,7 +35,7 @@ type ChildCount struct {
 // MostCreated returns the parent in which the most children were ever created, of those that have not passed MaxCreated.
 // After that parent was deleted or has passed, it is the next one in which a child is created, or refused because the name
 // is taken.
-func (s *State) MostCreated() ChildCount { return s.tree.mostCreated }
+func (s *State) MostCreated() ChildCount { return s.replicated.tree.mostCreated }
 
 func (t *tree) noteCreated(parent *node) {
 	switch n := parent.numCreated(); {

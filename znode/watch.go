@@ -167,7 +167,7 @@ func (s *State) AddWatch(path []byte, mode jute.AddWatchMode, w Watcher) jute.Co
 		return jute.MarshallingError
 	}
 	if path != nil {
-		s.watches.addPersistentWatch(s.tree.ownedPath(path), mode == jute.AddWatchPersistentRecursive, w)
+		s.watches.addPersistentWatch(s.replicated.tree.ownedPath(path), mode == jute.AddWatchPersistentRecursive, w)
 	}
 	return jute.OK
 }

@@ -55,6 +55,18 @@ func newWorld(t testing.TB, others ...*State) *world {
 
 func (w *world) s() *State { return w.states[0] }
 
+// editedNode returns the node at path, so that a test can change it. It is in that generation, and the test adds its hash again.
+func editedNode(s *State, gen uint64, path string) *node {
+	tree := &s.replicated.tree
+	return tree.beginEdit(gen, tree.nodeAt(path))
+}
+
+// replicated returns the replicated part of the first state.
+func (w *world) replicated() *replicatedState { return &w.s().replicated }
+
+// nodeAt returns the first state's node at path, or nil.
+func (w *world) nodeAt(path string) *node { return w.replicated().tree.nodeAt(path) }
+
 func (w *world) nodeCount() int { return w.s().TreeView().NodeCount() }
 
 func (w *world) ephemeralCount() int { return w.s().TreeView().EphemeralCount() }
@@ -391,8 +403,8 @@ func (c *client) stat(path string) jute.Stat {
 func (c *client) AdjustWatchMemory(more int) { c.watching += more }
 
 func (c *client) QueueEvent(t jute.EventType, path string, zxid int64) {
-	if zxid != c.w.s().zxid {
-		c.w.t.Errorf("event with zxid %#x during %#x", zxid, c.w.s().zxid)
+	if zxid != c.w.s().Zxid() {
+		c.w.t.Errorf("event with zxid %#x during %#x", zxid, c.w.s().Zxid())
 	}
 	c.events = append(c.events, fmt.Sprintf("%s(%s)", names[t], path))
 	if c.noted {

@@ -262,7 +262,8 @@ func TestBodies(t *testing.T) {
 			t.Errorf("%v: %v", op, r.Code)
 		}
 	}
-	w.s().lastIndex, w.s().timeMs, w.s().members[1].lastSeq = w.s().lastIndex-6, w.s().timeMs-6, w.s().members[1].lastSeq-6
+	state := w.replicated()
+	state.lastIndex, state.timeMs, state.members[1].lastSeq = state.lastIndex-6, state.timeMs-6, state.members[1].lastSeq-6
 	if !slices.Equal(before, encode(t, w.s().Snapshot())) {
 		t.Error("a body that cannot be decoded changed more than the cursor")
 	}
@@ -380,10 +381,10 @@ func TestBuiltinNodes(t *testing.T) {
 // setCreated sets the number of children that were ever created in the node at path.
 func (w *world) setCreated(path string, n int64) {
 	for _, s := range w.states {
-		parent := s.tree.beginEdit(s.gen.Load(), s.tree.nodeAt(path))
+		parent := editedNode(s, s.gen.Load(), path)
 		parent.ensureOwnExtra().createCount = n
-		s.tree.addHash(parent)
-		s.tree.noteCreated(parent)
+		s.replicated.tree.addHash(parent)
+		s.replicated.tree.noteCreated(parent)
 	}
 }
 
@@ -482,7 +483,7 @@ func TestLongNamesEnd(t *testing.T) {
 		}
 	}
 	k.must(k.create("/q/other", 0))
-	if got := w.s().tree.nodeAt("/q").numCreated(); got != jute.MaxSequence {
+	if got := w.nodeAt("/q").numCreated(); got != jute.MaxSequence {
 		t.Errorf("the count is %d", got)
 	}
 	if diff := Diff(w.s(), restored(t, encode(t, w.s().Snapshot()))); diff != "" {
@@ -590,15 +591,15 @@ func TestZxidsBeyondTheLower32Bits(t *testing.T) {
 	k := w.connect()
 	k.must(k.create("/a", 0))
 	const last = int64(1)<<32 | 0xffffffff
-	w.s().zxid = last - 1
+	w.replicated().zxid = last - 1
 	for i := range int64(4) {
 		k.must(k.setData("/a", "x", -1))
 		if got := w.s().Zxid(); got != last+i {
 			t.Fatalf("zxid %#x, want %#x", got, last+i)
 		}
 	}
-	if s := restored(t, encode(t, w.s().Snapshot())); s.Zxid() != last+3 || s.tree.nodeAt("/a").mzxid != last+3 {
-		t.Errorf("restored: zxid %#x, mzxid %#x", s.Zxid(), s.tree.nodeAt("/a").mzxid)
+	if s := restored(t, encode(t, w.s().Snapshot())); s.Zxid() != last+3 || s.replicated.tree.nodeAt("/a").mzxid != last+3 {
+		t.Errorf("restored: zxid %#x, mzxid %#x", s.Zxid(), s.replicated.tree.nodeAt("/a").mzxid)
 	}
 	w.startTerm(2, 8)
 	k.must(k.setData("/a", "y", -1))

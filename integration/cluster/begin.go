@@ -81,8 +81,9 @@ func PlantedDisk(t *testing.T, id uint32, s *znode.State) *simulated.Disk {
 	s.RLock()
 	image := s.Snapshot()
 	s.RUnlock()
+	head := image.Head()
 	return seedDisk(t, member.SeedConfig{
-		ID: id, Index: image.Index(), Term: uint64(image.Term().Term), WriteImage: func(w io.Writer) error {
+		ID: id, Index: head.Index, Term: head.Term.Term, WriteImage: func(w io.Writer) error {
 			_, err := image.WriteTo(w)
 			return err
 		},
