@@ -30,16 +30,22 @@ func (n *Node) Progress() string {
 	case s.leaderServer() == "":
 		return ""
 	}
-	first := s.appliedAtStart.Load()
-	applied, own := max(s.AppliedIndex(), first), min(s.lastAtStart.Load(), s.CommitIndex())
+	return describeLog(s.AppliedIndex(), s.CommitIndex(), s.appliedAtStart.Load(), s.lastAtStart.Load(), s.hasCaughtUp())
+}
+
+// describeLog describes the progress of applying the log. first is the index up to which a snapshot was restored when raft
+// began to run, and last that at the end of the log then.
+func describeLog(applied, committed, first, last uint64, caughtUp bool) string {
+	applied = max(applied, first)
+	own := min(last, committed)
 	switch {
 	case applied+1 < own: // the last one may be raft's own, which is not applied
 		return fmt.Sprintf("applies its log, %d %%", 100*(applied-first)/(own-first))
-	case s.hasCaughtUp():
+	case caughtUp:
 		return ""
 	}
 	return fmt.Sprintf("copies the leader's log, applied up to entry %d of %d that it knows to be committed", applied,
-		max(applied, s.CommitIndex()))
+		max(applied, committed))
 }
 
 // describeStartReads describes the progress of reading the data before raft runs.

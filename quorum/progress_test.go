@@ -174,3 +174,25 @@ func TestProgressOfReading(t *testing.T) {
 		})
 	}
 }
+
+// A member applies its own log before it copies the leader's, from the end of its snapshot on. It never knows fewer entries to be
+// committed than it has applied.
+func TestProgressOfLog(t *testing.T) {
+	for _, tt := range []struct {
+		applied, committed, first, last uint64
+		caughtUp                        bool
+		want                            string
+	}{
+		{150, 300, 100, 200, false, "applies its log, 50 %"},
+		{0, 300, 100, 200, false, "applies its log, 0 %"},
+		{198, 300, 100, 200, true, "applies its log, 98 %"},
+		{110, 120, 100, 200, false, "applies its log, 50 %"},
+		{199, 300, 100, 200, false, "copies the leader's log, applied up to entry 199 of 300 that it knows to be committed"},
+		{199, 300, 100, 200, true, ""},
+		{0, 0, 100, 200, false, "copies the leader's log, applied up to entry 100 of 100 that it knows to be committed"},
+	} {
+		if got := describeLog(tt.applied, tt.committed, tt.first, tt.last, tt.caughtUp); got != tt.want {
+			t.Errorf("%+v: %q", tt, got)
+		}
+	}
+}
