@@ -1,11 +1,15 @@
 package member
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"rollcall/znode"
 )
@@ -89,6 +93,25 @@ func TestEventsAreLogged(t *testing.T) {
 			t.Errorf("no log line has Event.%s", f.name)
 		}
 	}
+}
+
+// Events that come too fast are lost, and the log counts them once.
+func TestEventsAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, log := newEventQueue(), new(bytes.Buffer)
+		for range maxEvents + 2 {
+			q.enqueueOrDrop(Event{Kind: EventOpened})
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		handled := 0
+		go func() { _ = q.deliverLoop(ctx, func(Event) { handled++ }, slog.New(slog.NewTextHandler(log, nil))) }()
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		if lines := strings.Count(log.String(), "\n"); handled != maxEvents || lines != 1 || !strings.HasSuffix(log.String(), "count=2\n") {
+			t.Errorf("%d events are handled, want %d; the log: %s", handled, maxEvents, log)
+		}
+	})
 }
 
 // fieldsOf returns the fields of a struct.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -15,6 +16,22 @@ import (
 	"rollcall/server/stream"
 	"rollcall/zk/jute"
 )
+
+// A limit below zero is refused, unless it means that there is no limit.
+func TestNegativeLimits(t *testing.T) {
+	m := newFakeMember()
+	for i := range reflect.TypeFor[Limits]().NumField() {
+		cfg := Config{Member: m, State: m.state, Tick: testTick}
+		name, field := reflect.TypeFor[Limits]().Field(i).Name, reflect.ValueOf(&cfg.Limits).Elem().Field(i)
+		if !field.CanInt() {
+			continue
+		}
+		field.SetInt(-1)
+		if _, err := New(cfg); (err == nil) != strings.HasSuffix(name, "Conns") {
+			t.Errorf("%s of -1: %v", name, err)
+		}
+	}
+}
 
 func TestConnectionLimits(t *testing.T) {
 	tests := []struct {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,6 +86,9 @@ func TestUpWritesNewFiles(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "*.*")); err != nil || len(left) > 0 {
 		t.Errorf("files are left: %v, %v", left, err)
+	}
+	if err := files.replaceFile("none/zoo.cfg", ""); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("a file in no directory: %v", err)
 	}
 	if strings.Contains(out.String(), "warning") {
 		t.Errorf("its own files lead to warnings: %s", out.String())

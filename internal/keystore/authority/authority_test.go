@@ -75,6 +75,18 @@ func TestIssueRefuses(t *testing.T) {
 	}
 }
 
+// A certificate that cannot be signed is an error.
+func TestTemplateIsNotSigned(t *testing.T) {
+	a, err := New("rollcall", time.Now(), day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := a.IssueFromTemplate(&x509.Certificate{SignatureAlgorithm: x509.SHA256WithRSA})
+	if cert != nil || key != nil || err == nil || !strings.Contains(err.Error(), "SignatureAlgorithm") {
+		t.Errorf("%v, %v, %v", cert, key, err)
+	}
+}
+
 // Files that are not those of an authority are refused.
 func TestReadRefuses(t *testing.T) {
 	a, err := New("a", time.Now(), day)
