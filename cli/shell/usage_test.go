@@ -19,6 +19,8 @@ func TestWrongUseOfVerbs(t *testing.T) {
 		"reconfig -members x -remove 1": mixed,
 		"reconfig -file x -members y":   "Can't use -file and -members together (conflicting non-incremental modes)\n",
 		"reconfig -file /no/such/file":  "Error processing /no/such/file: open /no/such/file: no such file or directory\n",
+		"reconfig -v 5 -remove 1":       "KeeperErrorCode = Reconfig is disabled\n",
+		"reconfig -s -members x":        "KeeperErrorCode = Reconfig is disabled\n",
 		"removewatches none":            "Path must start with / character\n",
 		"removewatches /a//b":           "empty node name",
 		"addWatch none":                 "Path must start with / character\n",

@@ -190,3 +190,19 @@ func TestWakes(t *testing.T) {
 		t.Errorf("two clients were woken: %v", v)
 	}
 }
+
+// The line of an event has what the event has.
+func TestLineOfEvent(t *testing.T) {
+	for _, tt := range []struct {
+		event Event
+		want  string
+	}{
+		{Event{Kind: Add, Subject: "/a", Client: 3, At: 1500 * time.Millisecond, N: 2, Outcome: Acked}, "  1.500000 client 3 " + string(Add) + " /a " + string(Acked) + " 2"},
+		{Event{Kind: Hold, Subject: "/a", Token: 16, Node: "n", Text: "t"}, "  0.000000 client 0 " + string(Hold) + " /a token 0x10 n t"},
+		{sample(Holder{Client: 1, Token: 2}), "  0.000000 client 0 " + string(Sample) + "  [{Client:1 Token:2 Exclusive:false Released:false}]"},
+	} {
+		if got := tt.event.String(); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}

@@ -99,9 +99,8 @@ func (p *groupProcess) signalGroup(what string, signal syscall.Signal) error {
 
 // lastLines keeps the end of a program's output. It is safe for concurrent use.
 type lastLines struct {
-	mu      sync.Mutex
-	kept    []byte
-	dropped bool
+	mu   sync.Mutex
+	kept []byte
 }
 
 // maxOutput limits the bytes that are kept of the output of one run. They are the last ones.
@@ -113,7 +112,7 @@ func (t *lastLines) Write(b []byte) (int, error) {
 	defer t.mu.Unlock()
 	t.kept = append(t.kept, b...)
 	if len(t.kept) > 2*maxOutput {
-		t.kept, t.dropped = append([]byte(nil), t.kept[len(t.kept)-maxOutput:]...), true
+		t.kept = append([]byte(nil), t.kept[len(t.kept)-maxOutput:]...)
 	}
 	return len(b), nil
 }

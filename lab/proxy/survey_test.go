@@ -372,8 +372,8 @@ func TestLimitDraws(t *testing.T) {
 	drawn := func(seed uint64) (points []string) {
 		result, err := surveyOf(t, 1, Config{Limit: 5, Seed: seed, Faults: []Fault{Before, After}},
 			func(ctx context.Context, dial dialer) error { return counter(ctx, dial, true) })
-		if err != nil || len(result.Runs) != 5 || result.LeftOut != 13 {
-			t.Fatalf("%d runs, %d left out, %v", len(result.Runs), result.LeftOut, err)
+		if err != nil || len(result.Runs) != 5 || result.LeftOut != 13 || result.Seed != seed {
+			t.Fatalf("%d runs, %d left out, seed %d, %v", len(result.Runs), result.LeftOut, result.Seed, err)
 		}
 		for _, run := range result.Runs {
 			points = append(points, run.Point.String())

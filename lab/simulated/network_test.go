@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -199,6 +200,20 @@ func TestLose(t *testing.T) {
 		_, _ = ours.Write([]byte("x"))
 		if got, err := readWithin(theirs, time.Millisecond); got != "x" || err != nil {
 			t.Errorf("read %q, %v on a connection that loses nothing", got, err)
+		}
+	})
+}
+
+// Each connection comes from a port of its own.
+func TestPortsOfClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewNetwork()
+		_, first := dialed(t, n)
+		n.Kill(2)
+		n.Revive(2)
+		_, second := dialed(t, n)
+		if a, b := first.RemoteAddr().String(), second.RemoteAddr().String(); a == b || !strings.HasPrefix(a, "127.0.0.1:") {
+			t.Errorf("the connections come from %s and %s", a, b)
 		}
 	})
 }
