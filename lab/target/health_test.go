@@ -4,7 +4,10 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -139,5 +142,40 @@ func TestWrongOf(t *testing.T) {
 			t.Errorf("%+v: %q, want a reason of its own", s, got)
 		}
 		all = append(all, got)
+	}
+}
+
+// A member is well only if its probes are, and an ensemble if its status says so. Without the right token nothing more is known.
+func TestProbes(t *testing.T) {
+	m := answering(t, "1", ownVersion+modeOf+"leader"+endOfAnswer)
+	for _, tt := range []struct{ path, reply, want string }{
+		{"", "", ""},
+		{"/livez", "500", "is not well: /livez of"},
+		{"/readyz", "500", "is not well: /readyz of"},
+		{"/v1/status", "401", ""},
+		{"/v1/status", "403", ""},
+		{"/v1/status", "500", "/v1/status of"},
+		{"/v1/members", "404", "/v1/members of"},
+		{"/v1/members", `{"settled":false}`, "not all members of the server list vote yet"},
+		{"/v1/status", `{"silent":[{"member":2,"reason":"down","detail":"refused"}]}`, "member 2 does not reply to the others: down (refused)"},
+		{"/v1/status", `{"items":[{"member":3,"drained":true}]}`, "member 3 is drained"},
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status, err := strconv.Atoi(tt.reply)
+			switch {
+			case r.URL.Path != tt.path:
+				_, _ = io.WriteString(w, `{"settled":true}`)
+			case err == nil:
+				w.WriteHeader(status)
+			default:
+				_, _ = io.WriteString(w, tt.reply)
+			}
+		}))
+		m.Admin = srv.URL
+		err := Healthy(t.Context(), []Member{m})
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s replies %s: %v, want %q", tt.path, tt.reply, err, tt.want)
+		}
+		srv.Close()
 	}
 }
