@@ -155,7 +155,7 @@ func TestExitStatus(t *testing.T) {
 	if p.SendSignal(unix.SIGTERM) == nil {
 		t.Error("a process that has ended gets a signal")
 	}
-	if _, err := Launch("nothing", exec.Command("/no/such/file")); err == nil || !strings.Contains(err.Error(), "start nothing") {
+	if _, err := Launch("nothing", exec.Command("/no/such/file")); err == nil || !strings.Contains(err.Error(), "start of nothing") {
 		t.Errorf("%v", err)
 	}
 	calls := 0
