@@ -23,7 +23,7 @@ test: ## the short form of the tests, in a few minutes, and in seconds if nothin
 	ci/deps.sh && ci/test.sh
 rest: ## what CI runs beside it: the usual form, the race detector, linters, types on other systems; if root, installs packages, too
 	ci/deps.sh rest && ci/test.sh rest
-nightly: ## what is too long for each change, in hours: the nightly form, the browser, containers, hostile clients, wipes, builds for other systems, fuzzing, named mutants
+nightly: ## what is too long for each change, in hours: the nightly form, the browser, containers, hostile clients, wipes, builds for other systems, fuzzing, mutants
 	ci/deps.sh nightly && ci/test.sh nightly
 mutants: ## N errors in one line of the code, drawn by SEED from PACKAGES or from all, and which of them no test notices
 	go run ./tools/mutants -n $(N) $(if $(SEED),-seed $(SEED)) $(PACKAGES)

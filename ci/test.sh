@@ -3,7 +3,7 @@
 #
 #   ci/test.sh           what make test runs: the short form of what is quick
 #   ci/test.sh rest      what CI runs beside it: the usual form of all tests, the race detector, linters, types on other systems
-#   ci/test.sh nightly   what make nightly runs: the nightly form, the race detector on all of it, builds, fuzzing, named mutants
+#   ci/test.sh nightly   what make nightly runs: the nightly form, the race detector on all of it, builds, fuzzing, mutants
 #   ci/test.sh soak      the same, and real applications; make soak sets more and new seeds
 #
 # A part is one run of go test, which ci/gotest reads, or a script. If a part fails, the others still run.
@@ -48,6 +48,8 @@ processes="./integration/kills ./integration/moves ./integration/trials ./integr
 costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMemory|ListsCostTheirBytes|EntryTooLong|RandomLogs|SortedAgainstMap|SortedByRanges|RandomWatches'
 # long are tests with whole ensembles that take the race detector long, and tests of lists. It sees them in the nightly form.
 long='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|SlowSums|LongLists|OtherDigestAlg|AutoRebalance|MostEntriesFitInMessagePack|TouchMapJoinsTouches'
+# promises are the packages that decide about writes, sessions and rights. Samples of all packages had 78 %.
+promises="znode leader follower sessiontracker quorum quorum/disk quorum/wire quorum/trust server server/stream client client/session client/lock client/election"
 random='^Test(Long|Changing|Joining)?Schedules$'
 beside-short() { part schedules gotest -short -run '^TestSchedules$' ./integration; }
 beside-rest() {
@@ -86,6 +88,7 @@ case ${1:-short} in
     part builds ci/builds.sh
     part fuzz ci/fuzz.sh
     part mutants go run ./tools/mutants -named -n 1000
+    part sample go run ./tools/mutants -n 200 -least 75 $promises
     [ "$1" = nightly ] || part applications gotest ./integration/applications
     ;;
   *) echo "usage: ci/test.sh [short|rest|nightly|soak]" >&2 && exit 2 ;;
