@@ -78,8 +78,7 @@ func (r *ServerList) equalList(o *ServerList) bool {
 // ServerList returns the list of servers, or false if the state has none. The caller holds at least the read
 // lock.
 func (s *State) ServerList() (ServerList, bool) {
-	list := s.replicated.serverList
-	return list, list.Version != 0
+	return s.replicated.serverList, s.replicated.serverList.Version != 0
 }
 
 // adoptServerList sets the list of a TermStart, unless the state has a list of that ensemble. A recovery of

@@ -21,7 +21,9 @@ func (s *State) Snapshot() *Snapshot {
 }
 
 // TreeView returns the copy's tree.
-func (sn *Snapshot) TreeView() TreeView { return sn.replicated.treeView() }
+func (sn *Snapshot) TreeView() TreeView {
+	return TreeView{tree: sn.replicated.tree, rules: sn.replicated.term.Rules}
+}
 
 // Zxid returns the zxid of the last transaction in the copy that took one.
 func (sn *Snapshot) Zxid() int64 { return sn.replicated.zxid }

@@ -83,9 +83,9 @@ type TreeView struct {
 }
 
 // TreeView returns the present tree. It must not be used after the lock is released.
-func (s *State) TreeView() TreeView { return s.replicated.treeView() }
-
-func (c *replicatedState) treeView() TreeView { return TreeView{tree: c.tree, rules: c.term.Rules} }
+func (s *State) TreeView() TreeView {
+	return TreeView{tree: s.replicated.tree, rules: s.replicated.term.Rules}
+}
 
 // FreezeTree returns a copy of the tree in O(1). It never changes, and needs no lock. From then on, a node of
 // the copy is copied before it changes, with all nodes above it, so callers make few copies.
