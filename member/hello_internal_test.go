@@ -136,3 +136,43 @@ func TestWhyAConnectionWasNotOpened(t *testing.T) {
 		}
 	})
 }
+
+// A connection on which no reply to Hello comes within a tick is closed. One whose Hello has failed at once stays.
+func TestSilentConnectionIsReplaced(t *testing.T) {
+	for _, silent := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
+			ours, theirs := net.Pipe()
+			defer ours.Close()
+			defer theirs.Close()
+			go func() { // until it is closed
+				b := make([]byte, 1024)
+				for err := error(nil); err == nil; {
+					_, err = theirs.Read(b)
+				}
+				_ = theirs.Close()
+			}()
+			peers := newPeerConns(time.Second, func(context.Context, uint32) (net.Conn, error) { return &wire.Conn{Conn: ours, PeerID: 2}, nil })
+			defer peers.closeAll()
+			route := peerRoute{2, 0}
+			if !silent {
+				if _, err := peers.dialPeer(t.Context(), route); err != nil {
+					t.Fatal(err)
+				}
+				peers.closed = true
+			}
+			began := time.Now()
+			c := &helloClient{cfg: &u.cfg, ports: u.helloClient.ports, peers: peers, node: u.node, probes: map[peerRoute]*probe{}}
+			p := c.startProbe(route)
+			if silent && c.startProbe(route) != p {
+				t.Error("a second probe begins while the first one is under way")
+			}
+			<-p.done
+			took := map[bool]time.Duration{true: time.Second}[silent]
+			if kept := peers.newestConns[route] != nil; p.err == nil || kept == silent || time.Since(began) != took || len(c.probes) > 0 {
+				t.Errorf("silent: %t; %v after %v, and the connection is kept: %t", silent, p.err, time.Since(began), kept)
+			}
+			peers.closed = false
+		})
+	}
+}
