@@ -163,7 +163,7 @@ func (e *Ensemble) AwaitReady(ctx context.Context) error {
 			if s.runningMember() == nil {
 				continue
 			}
-			if !s.isServing() || len(e.Servers) > 1 && !s.hasVote() {
+			if !s.isServing() || !s.hasVote() {
 				return false
 			}
 			ready++
