@@ -217,3 +217,42 @@ func TestPortsOfClients(t *testing.T) {
 		}
 	})
 }
+
+// The bit of the byte that was asked for is flipped, once, whichever write has it. The connection that carried it is counted as long as it
+// is open, and as early until a record of TLS may have come.
+func TestFlipBit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := NewNetwork()
+		ours, theirs := dialed(t, n)
+		check := func(when string, bits, open, early int) {
+			t.Helper()
+			if b, o, e := n.FlippedBits(); b != bits || o != open || e != early {
+				t.Errorf("%s: %d bits, %d open, %d early; want %d, %d, %d", when, b, o, e, bits, open, early)
+			}
+		}
+		n.FlipBit(1, 2, 7)
+		for _, tt := range []struct{ sent, want string }{{"abc", "abc"}, {"", ""}, {"defg", "defw"}, {"defg", "defg"}} {
+			if _, err := ours.Write([]byte(tt.sent)); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := readWithin(theirs, time.Second); got != tt.want {
+				t.Errorf("%q arrives as %q, want %q", tt.sent, got, tt.want)
+			}
+		}
+		check("after the last byte of a write", 1, 1, 1)
+		_, _ = theirs.Write([]byte("abc"))
+		if got, err := readWithin(ours, time.Second); got != "abc" || err != nil {
+			t.Errorf("the other way: %q, %v", got, err)
+		}
+		n.FlipBit(1, 2, 0)
+		_, _ = ours.Write([]byte("a"))
+		if got, _ := readWithin(theirs, time.Second); got != "`" {
+			t.Errorf("the first byte arrives as %q", got)
+		}
+		go func() { _, _ = ours.Write(make([]byte, longestRecord)) }()
+		_, _ = io.ReadFull(theirs, make([]byte, longestRecord))
+		check("after a record", 2, 2, 0)
+		_ = theirs.Close()
+		check("after the end", 2, 0, 0)
+	})
+}

@@ -273,6 +273,26 @@ func TestFaultsOfOperators(t *testing.T) {
 		t.Errorf("a backup without an absolute path: %v, %v", err, p.broken)
 	}
 
+	// A member whose command is refused goes again.
+	refuse := filepath.Join(p.dir, "refuse")
+	for _, kind := range []Kind{Add, Replace} {
+		f := Fault{Kind: kind, Member: "2"}
+		if err := os.WriteFile(refuse, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Break(t.Context(), f); err == nil || !strings.Contains(err.Error(), "the command is refused") || names() != "1 2 3 4" {
+			t.Errorf("%v: %v; the members %s", f, err, names())
+		}
+		if err := os.Remove(refuse); err != nil {
+			t.Fatal(err)
+		}
+		mustRepair(t, p, f)
+		by := map[Kind]int{Add: 2, Replace: 1}[kind]
+		if got, want := commandsOf(p), admin(by)+" members remove --if-exists 4\n"; got != want || names() != "1 2 3" {
+			t.Errorf("repair of %v: the members %s, and %s, want %s", f, names(), got, want)
+		}
+	}
+
 	f := Fault{Kind: Upgrade, Member: "2"}
 	started := func() string {
 		lines := strings.Fields(fileText(p.members[1].log))

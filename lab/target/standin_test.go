@@ -47,6 +47,9 @@ func runStandIn(args []string) error {
 			return err
 		}
 	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(token), "refuse")); err == nil {
+		return errors.New("the command is refused")
+	}
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(token), "commands"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
