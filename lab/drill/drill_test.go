@@ -110,8 +110,8 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// The plan shows which variables the hooks have, before anything breaks.
-func TestPlanShowsVariablesOfHooks(t *testing.T) {
+// The plan shows which drills run, and which variables the hooks have, before anything breaks.
+func TestPlan(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("UNIT", "zookeeper")
 	t.Setenv("DEVICE", "") // so that it is restored
@@ -133,6 +133,21 @@ func TestPlanShowsVariablesOfHooks(t *testing.T) {
 	var plan strings.Builder
 	if err := PrintPlan(&plan, Config{Target: hooks}, All()); err != nil || !strings.Contains(plan.String(), `in "`+dir+`", UNIT="zookeeper", without DEVICE`+"\n") {
 		t.Errorf("%v; the plan:\n%s", err, plan.String())
+	}
+	plan.Reset()
+	drills := []*Drill{findDrill("leader-kill"), findDrill("clock-step"), findDrill("follower-kill")}
+	target := &fakeTarget{cannot: map[target.Kind]error{target.Clock: errors.New("it has no clock")}}
+	if err := PrintPlan(&plan, Config{Target: target, Repeat: 2, Timeout: 4 * time.Second, Seed: 7}, drills); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Ensemble: members 1, 2, 3 at 127.0.0.1:1,127.0.0.1:2,127.0.0.1:3, controlled by fake\nSeed: 7. Sessions: timeout 4s, below /rollcall-drills/run-<drill>",
+		"\n  1. leader-kill, 2 times: " + drills[0].Does, "\n  2. clock-step: NOT RUN: it needs \"clock\": it has no clock\n", "\n  3. follower-kill, 2 times: ",
+		"\n2 of 3 drills run, for about " + (2 * (drills[0].Lasts(4*time.Second) + drills[2].Lasts(4*time.Second))).Round(time.Second).String() + ". ",
+	} {
+		if !strings.Contains(plan.String(), want) {
+			t.Errorf("the plan lacks %q:\n%s", want, plan.String())
+		}
 	}
 }
 
