@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,6 +110,29 @@ func TestOutlast(t *testing.T) {
 		synctest.Wait()
 		if !errors.Is(canceled.Err(), context.Canceled) {
 			t.Errorf("after the caller's context: %v", canceled.Err())
+		}
+	})
+}
+
+// A right is not held any more as soon as the client may not act on its session. After a suspend that is so before anything
+// has ended the right.
+func TestHeldAfterASuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var suspended atomic.Int64
+		begun := time.Now()
+		c, _ := dialScripted(t, "a:1", Config{Clock: func() time.Duration {
+			return time.Second + time.Since(begun) + time.Duration(suspended.Load())
+		}})
+		r := newRight(c, "/lock", 0, 0)
+		left := c.Remaining()
+		for _, tt := range []struct {
+			suspended time.Duration
+			held      bool
+		}{{left - 1, true}, {left, false}} {
+			suspended.Store(int64(tt.suspended))
+			if r.Held() != tt.held || r.over.Err() != nil {
+				t.Errorf("after a suspend of %v: held %t, ended %v; want %t, and not ended", tt.suspended, r.Held(), r.over.Err(), tt.held)
+			}
 		}
 	})
 }

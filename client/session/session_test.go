@@ -432,6 +432,8 @@ func TestHandshakeNonsense(t *testing.T) {
 	for name, resp := range map[string]Record{
 		"short":               jute.ErrorResponse{},
 		"new session refused": jute.ConnectResponse{Passwd: make([]byte, 16)},
+		"no timeout":          jute.ConnectResponse{SessionID: 1, Passwd: make([]byte, 16)},
+		"a timeout below 0":   jute.ConnectResponse{TimeOut: -1, SessionID: 1, Passwd: make([]byte, 16)},
 		"no session":          jute.ConnectResponse{TimeOut: 1000, Passwd: make([]byte, 16)},
 		"another session":     jute.ConnectResponse{TimeOut: 1000, SessionID: 99, Passwd: make([]byte, 16)},
 		"a long password":     jute.ConnectResponse{TimeOut: 1000, SessionID: 1, Passwd: make([]byte, 2000)},
