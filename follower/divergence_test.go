@@ -260,6 +260,7 @@ func TestVerdictOfAnObserver(t *testing.T) {
 	}{
 		{"most voters confirm", []uint32{1, 2, 4}, four(1, 1), true, false},
 		{"one voter confirms, and an observer", []uint32{1, 2, 4}, four(1, 0, 0, 1), false, true},
+		{"half of the voters confirm", []uint32{1, 2, 4, 5}, four(1, 1), false, true},
 		{"most voters have the observer's state", []uint32{1, 2, 4}, four(1, 77, 77), false, false},
 		{"half of the voters have it", []uint32{1, 2, 4, 5}, four(1, 77, 77), false, true},
 		{"one voter of three has it", []uint32{1, 2, 4}, four(1, 77), false, true},

@@ -123,25 +123,35 @@ func goAway(conn net.Conn) {
 }
 
 // A silent connection is replaced only while the other one is not being opened, or for too long. So one connection to a
-// member, which may have stalled, is left.
+// member, which may have stalled, is left. A connection that is replaced is closed.
 func TestOneConnectionStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeerConns(time.Second, func(context.Context, uint32) (net.Conn, error) {
-			ours, _ := net.Pipe()
+			ours, theirs := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }()
 			return ours, nil
 		})
 		first, second := peerRoute{2, 0}, peerRoute{2, 1}
+		conns := map[net.Conn]bool{} // all that were opened
 		dial := func(route peerRoute) {
-			if _, err := p.dialPeer(t.Context(), route); err != nil {
+			conn, err := p.dialPeer(t.Context(), route)
+			if err != nil {
 				t.Fatal(err)
 			}
+			conns[conn] = true
 		}
 		check := func(when string, wantFirst, wantSecond bool) {
 			t.Helper()
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			if gotFirst, gotSecond := p.newestConns[first] != nil, p.newestConns[second] != nil; gotFirst != wantFirst || gotSecond != wantSecond {
-				t.Errorf("%s: %t and %t, want %t and %t", when, gotFirst, gotSecond, wantFirst, wantSecond)
+			gotFirst, gotSecond := p.newestConns[first], p.newestConns[second]
+			if (gotFirst != nil) != wantFirst || (gotSecond != nil) != wantSecond {
+				t.Errorf("%s: %t and %t, want %t and %t", when, gotFirst != nil, gotSecond != nil, wantFirst, wantSecond)
+			}
+			for conn := range conns {
+				if stays := conn == gotFirst || conn == gotSecond; ended(conn) == stays {
+					t.Errorf("%s: a connection is open: %t, want %t", when, !stays, stays)
+				}
 			}
 		}
 		dial(first)
@@ -159,6 +169,9 @@ func TestOneConnectionStays(t *testing.T) {
 		dial(second)
 		p.closeConns(2)
 		check("closed", false, false)
+		for conn := range conns {
+			_ = conn.Close() // those that were closed have ended already
+		}
 	})
 }
 

@@ -1,9 +1,13 @@
 package member
 
 import (
+	"context"
 	"encoding/binary"
 	"hash/crc32"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -86,4 +90,50 @@ func TestWhenAMemberWasRemoved(t *testing.T) {
 			t.Errorf("%s, and there is a newer list: removed by version %d", tt.name, got)
 		}
 	}
+}
+
+// A member that was removed logs it once. It logs that again only if it was added meanwhile. A member that has only left the
+// list, and may still vote, does not log it.
+func TestRemovalIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := wire.EnsembleID{1}
+		three := lines(t, serverOne, serverTwo, serverThree)
+		without := lines(t, serverTwo, serverThree)
+		u := newUnstarted(t, three, withData(t, three, own))
+		u.ports.addressBook.SetEnsembleID(own)
+		u.removalWatch.isDisputed = func() bool { return true } // so the server stays as it is
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = u.removalWatch.suspendUnlistedLoop(ctx) // always nil
+		}()
+		for version, step := range []struct {
+			name    string
+			list    serverlist.List
+			removed bool // another member says so
+			logged  int  // until then
+		}{
+			{"in the list", three, false, 0},
+			{"not in the list", without, false, 0},
+			{"removed", without, true, 1},
+			{"added again", three, false, 1},
+			{"removed again", without, true, 2},
+		} {
+			list := &znode.ServerList{EnsembleID: own, Version: int64(version + 1), Servers: step.list}
+			u.serverLists.appliedList.Store(list)
+			if step.removed {
+				u.removalWatch.recordIfRemoved(&proto.HelloReply{
+					Configuration: configurationOf(2, 3), ServerList: message(list.Version, own, step.list.CanonicalLines()...),
+				})
+			}
+			time.Sleep(RemovedGracePeriod / 3) // some looks at the list, and the server stays as it is
+			synctest.Wait()
+			if n := strings.Count(u.log.String(), "this member was removed"); n != step.logged {
+				t.Errorf("%s: logged %d times, want %d:\n%s", step.name, n, step.logged, u.log)
+			}
+		}
+		cancel()
+		<-ended
+	})
 }
