@@ -3,6 +3,8 @@ package disk
 import (
 	"errors"
 	"testing"
+
+	"github.com/hashicorp/raft"
 )
 
 // A segment's header is read as it was written. Each wrong bit in it is noticed, and a header that is too short.
@@ -21,6 +23,28 @@ func TestSegmentHeader(t *testing.T) {
 	}
 	if _, err := decodeSegmentHeader(b[:len(b)-1]); !errors.Is(err, ErrDamaged) {
 		t.Errorf("a byte is missing: %v", err)
+	}
+}
+
+// An entry of which any bit is wrong is refused, both at the start and when it is read.
+func TestRecordHasAWrongBit(t *testing.T) {
+	h := segmentHeader{logID: 7, number: 1, base: 5, front: 5, size: 8 << 10}
+	header := h.encode()
+	r := recordOf(testLog(5, 40))
+	r.batch, r.before = segmentHeaderSize, h.checksum
+	b := r.appendTo(header, h.checksum, testLog(5, 40))
+	check := func(bit int, whole bool) {
+		_, atStart := newSegment(h, "segment", nil).readRecord(b, segmentHeaderSize)
+		read := decodeEntry(b[segmentHeaderSize:], h.checksum, 5, new(raft.Log))
+		if errors.Is(atStart, ErrDamaged) == whole || errors.Is(read, ErrDamaged) == whole {
+			t.Errorf("bit %d: at the start %v, and when it is read %v", bit, atStart, read)
+		}
+	}
+	check(-1, true)
+	for bit := 8 * segmentHeaderSize; bit < 8*len(b); bit++ {
+		b[bit/8] ^= 1 << (bit % 8)
+		check(bit, false)
+		b[bit/8] ^= 1 << (bit % 8)
 	}
 }
 

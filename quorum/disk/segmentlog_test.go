@@ -518,31 +518,74 @@ func TestReadFails(t *testing.T) {
 	})
 }
 
-// After a failed write nothing more is written, and the entries before it can be read.
+// After a failed write or sync nothing more is written, and the entries before it can be read.
 func TestWriteFails(t *testing.T) {
 	t.Parallel()
-	d := filled(t)
-	l := d.open()
-	defer l.Close()
-	writable := l.last().file
-	readOnly, err := os.Open(d.lastPath())
-	if err != nil {
-		t.Fatal(err)
+	whole := filled(t)
+	for name, open := range map[string]func(d *segmentDir) (*os.File, error){
+		"the write fails": func(d *segmentDir) (*os.File, error) { return os.Open(d.lastPath()) },
+		"the sync fails":  func(*segmentDir) (*os.File, error) { return openUnsyncable() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := whole.copy(t)
+			l := d.open()
+			defer l.Close()
+			failing, err := open(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer failing.Close()
+			sound := l.last().file
+			l.last().file = failing
+			first := l.StoreLog(testLog(d.n+1, 4))
+			l.last().file = sound
+			for what, err := range map[string]error{"write": first, "next write": l.StoreLog(testLog(d.n+1, 4)), "deletion": l.DeleteRange(1, 2)} {
+				if err == nil || !strings.Contains(err.Error(), d.dir) || errors.Is(err, ErrDamaged) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			if err := l.GetLog(d.n, new(raft.Log)); err != nil {
+				t.Error(err)
+			}
+			if last, _ := l.LastIndex(); last != d.n {
+				t.Errorf("the log ends with %d, want %d", last, d.n)
+			}
+		})
 	}
-	l.last().file = readOnly
-	first := l.StoreLog(testLog(d.n+1, 4))
-	l.last().file = writable
-	for what, err := range map[string]error{"write": first, "next write": l.StoreLog(testLog(d.n+1, 4)), "deletion": l.DeleteRange(1, 2)} {
-		if err == nil || !strings.Contains(err.Error(), d.dir) || errors.Is(err, ErrDamaged) {
-			t.Errorf("%s: %v", what, err)
+}
+
+// openUnsyncable opens a file that takes every write, and that the system cannot sync.
+func openUnsyncable() (*os.File, error) { return os.OpenFile(os.DevNull, os.O_RDWR, 0) }
+
+// A last batch that lacks a sector in one of its records is torn, although the records after that one are whole. The log
+// ends before the batch, and continues in another segment.
+func TestTornBatch(t *testing.T) {
+	t.Parallel()
+	whole := filled(t)
+	for lost := range uint64(3) { // of the three records of the last batch
+		d := whole.copy(t)
+		d.tear(lost)
+		segments := len(d.segments())
+		d.n -= 3
+		d.store(2, 1000)
+		d.check(1)
+		if got := len(d.segments()); got != segments+1 {
+			t.Errorf("record %d lacks a sector: %d segments, want %d", lost, got, segments+1)
 		}
 	}
-	if err := l.GetLog(d.n, new(raft.Log)); err != nil {
-		t.Error(err)
-	}
-	if last, _ := l.LastIndex(); last != d.n {
-		t.Errorf("the log ends with %d, want %d", last, d.n)
-	}
+}
+
+// tear takes a sector of one of the three records in the last batch, as a loss of power does before the mark is written.
+func (d *segmentDir) tear(lost uint64) {
+	d.t.Helper()
+	at := 0
+	d.do(func(l *segmentLog) error {
+		at = l.last().offsetOf(d.n-2+lost) + recordHeaderSize
+		return nil
+	})
+	d.lag()
+	at = (at + sectorSize - 1) / sectorSize * sectorSize
+	d.change(d.lastPath(), zeroAt(at, at+sectorSize))
 }
 
 // A log whose mark lags, or is gone, is opened, and the mark is made new.
