@@ -398,8 +398,9 @@ func capture(t *testing.T, g *Guard, n nonce, answer func(msg []byte) []byte) ([
 // A process without the secret cannot pass itself off as a member: not with silence, not with
 // garbage, and not with the dialer's own proofs sent back.
 func TestFalseMember(t *testing.T) {
+	const nothing = "nothing"
 	answers := map[string]func(msg []byte) []byte{
-		"nothing":          nil,
+		nothing:            nil,
 		"garbage":          func([]byte) []byte { return make([]byte, proofSize) },
 		"the first proof":  func(msg []byte) []byte { return msg[8+nonceSize:][:proofSize] },
 		"the second proof": func(msg []byte) []byte { return msg[8+nonceSize+proofSize:] },
@@ -408,8 +409,16 @@ func TestFalseMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGuard(t, 2, false, old, fresh)
-				if _, out := capture(t, g, nonce{}, answer); out.err == nil || len(g.provedConns) != 0 {
-					t.Errorf("the dialer takes it for member 1; %d connections kept", len(g.provedConns))
+				_, out := capture(t, g, nonce{}, answer)
+				if out.err == nil || len(g.provedConns) != 0 {
+					t.Fatalf("the dialer takes it for member 1; %d connections kept", len(g.provedConns))
+				}
+				why := "the other end does not have the ensemble's secret"
+				if name == nothing {
+					why = errProofRejected.Error()
+				}
+				if !strings.Contains(out.err.Error(), why) {
+					t.Errorf("the error is %q, want %q", out.err, why)
 				}
 			})
 		})

@@ -419,6 +419,7 @@ func TestRefusedNoticeEndsConnection(t *testing.T) {
 		"refused": {Response: &raft.AppendEntriesResponse{Term: 6}},
 		"error":   {Error: errStarting},
 		"nothing": {},
+		"both":    {Response: &raft.AppendEntriesResponse{Term: 5, Success: true}, Error: errStarting},
 	} {
 		in := newInConn(nil, newPeerConns(slog.New(slog.DiscardHandler)))
 		in.form = withoutReply

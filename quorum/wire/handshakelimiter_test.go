@@ -110,6 +110,22 @@ func TestStrangersEmptyNoMembersBucket(t *testing.T) {
 	})
 }
 
+// An address that a member has left is a stranger's, even if it has used up what it had as a member's. Its rejections count as
+// those of strangers, and names are looked up, because it may be a member with a new address.
+func TestAddressThatAMemberHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newHandshakeLimiter(testBook(1, []Peer{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.2:1"}}))
+		begun(d, "10.0.0.2", memberRate.burst)
+		d.setServerList([]Peer{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.3:1"}})
+		if n := begun(d, "10.0.0.2", sourceRate.burst+1); n != sourceRate.burst {
+			t.Errorf("%d handshakes, want %d", n, sourceRate.burst)
+		}
+		if refused := d.Rejections(); refused["members"] != 0 || refused["others"] != 1 || len(d.lookupWanted) != 1 {
+			t.Errorf("refused: %v; names are to be looked up: %t", refused, len(d.lookupWanted) == 1)
+		}
+	})
+}
+
 // Names are looked up only while strangers are refused, and not more often than lookupInterval allows.
 func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -171,6 +172,52 @@ func TestNothingAfterASnapshot(t *testing.T) {
 			t.Errorf("%d bytes more, %v, want the end", n, err)
 		}
 	})
+}
+
+// raft gets a received snapshot, from its start, only if VerifySnapshot accepts it.
+func TestSnapshotIsVerified(t *testing.T) {
+	const contents = "the state of the leader"
+	wrong := errors.New("its digest is wrong")
+	for _, verdict := range []error{nil, wrong} {
+		synctest.Test(t, func(t *testing.T) {
+			req := &raft.InstallSnapshotRequest{Term: 5, LastLogIndex: 9, Size: int64(len(contents))}
+			verified, rejected := "", error(nil)
+			tr := newTestTransport(t, newPipes(nil))
+			tr.cfg.NewSpool = new(disk.Data).NewSpool
+			tr.cfg.VerifySnapshot = func(s io.Reader, of *raft.InstallSnapshotRequest) error {
+				b, err := io.ReadAll(s)
+				if verified = string(b); of != req {
+					t.Errorf("the snapshot of %+v is verified", of)
+				}
+				return errors.Join(err, verdict)
+			}
+			tr.cfg.SnapshotRejected = func(_ *raft.InstallSnapshotRequest, why error) { rejected = why }
+			tr.SetHeartbeatHandler(nil) // raft runs
+			reply := make(chan error, 1)
+			go func() {
+				_, err := tr.receiver.receiveAndInstall(new(raft.Raft), req, strings.NewReader(contents))
+				reply <- err
+			}()
+			synctest.Wait()
+			var given []byte
+			select {
+			case rpc := <-tr.Consumer():
+				given, _ = io.ReadAll(rpc.Reader)
+				rpc.Respond(&raft.InstallSnapshotResponse{Term: 5}, nil)
+			default:
+			}
+			want := contents
+			if verdict != nil {
+				want = ""
+			}
+			if err := <-reply; !errors.Is(err, verdict) || (err == nil) != (verdict == nil) || !errors.Is(rejected, verdict) {
+				t.Errorf("verified with %v: answered %v, and rejected because of %v", verdict, err, rejected)
+			}
+			if verified != contents || string(given) != want {
+				t.Errorf("verified with %v: %q is verified, and raft gets %q, want %q", verdict, verified, given, want)
+			}
+		})
+	}
 }
 
 // A snapshot replaces one of its own or an earlier term, unless that one is complete.
