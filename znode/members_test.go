@@ -20,6 +20,7 @@ func TestMembersTakeTurns(t *testing.T) {
 	}
 	for i, got := range []bool{
 		!turn(0, 1), announce(0, 7), !announce(0, 7), !announce(5, 8), !turn(7, 2), turn(7, 1), !turn(7, 1), turn(7, 2),
+		!announce(7, 7), !turn(7, 1), // a run does not replace itself, and its transactions are not applied again
 		announce(7, 8), !turn(7, 3), !turn(8, 3), turn(8, 1), m.advanceIfNext(&proto.Txn{Op: int32(jute.OpSweep)}), !m.advanceIfNext(&proto.Txn{Op: int32(jute.OpCreate)}),
 	} {
 		if !got {

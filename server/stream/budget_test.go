@@ -2,6 +2,7 @@ package stream
 
 import (
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,4 +99,40 @@ func TestOverrun(t *testing.T) {
 			t.Errorf("%d dropped streams are not logged", n)
 		}
 	})
+}
+
+// A stream whose client has taken nothing for long goes before the others only if it holds more than an even share.
+func TestStalledStreamWithAnEvenShare(t *testing.T) {
+	const unit = MinAccountChange
+	for _, tt := range []struct {
+		stalled int // bytes of stream 0; the others hold five units and one, so an even share is three units
+		dropped int // which stream
+	}{{3 * unit, 1}, {3*unit + 3, 0}} { // 3 bytes more make the share 1 byte more
+		synctest.Test(t, func(t *testing.T) {
+			var owners []*owner
+			b := NewBudget(16<<20, func() (all []*Stream) {
+				for _, o := range owners {
+					all = append(all, &o.Stream)
+				}
+				return all
+			}, slog.New(slog.DiscardHandler))
+			hold := func(bytes int) {
+				o, _ := opened(t, func(cfg *Config) { cfg.Budget = b })
+				owners = append(owners, o)
+				o.do(func() { o.bytes = bytes; o.UpdateAccount() })
+			}
+			hold(tt.stalled)
+			time.Sleep(MaxBudgetWait + 1)
+			hold(5 * unit)
+			hold(unit)
+			b.dropLargestStreams(1, 0, time.Now(), false)
+			synctest.Wait()
+			for i, o := range owners {
+				if got := len(o.ended) > 0; got != (i == tt.dropped) {
+					t.Errorf("the stalled stream holds %d bytes: stream %d is dropped: %t", tt.stalled, i, got)
+				}
+				o.do(func() { o.bytes = 0; o.UpdateAccount() })
+			}
+		})
+	}
 }
