@@ -189,8 +189,8 @@ func TestDrawNamed(t *testing.T) {
 		}
 		return names
 	}
-	all := names(named)
-	first, second := names(drawNamed(named, 60, 1)), names(drawNamed(named, 60, 2))
+	all, half := names(named), len(named)/2
+	first, second := names(drawNamed(named, half, 1)), names(drawNamed(named, half, 2))
 	for _, drawn := range [][]string{first, second} {
 		next := 0
 		for _, name := range all {
@@ -198,11 +198,11 @@ func TestDrawNamed(t *testing.T) {
 				next++
 			}
 		}
-		if len(drawn) != 60 || next != 60 {
+		if len(drawn) != half || next != half {
 			t.Errorf("%d are drawn, and %d of them in order: %q", len(drawn), next, drawn)
 		}
 	}
-	if slices.Equal(first, second) || !slices.Equal(first, names(drawNamed(named, 60, 1))) {
+	if slices.Equal(first, second) || !slices.Equal(first, names(drawNamed(named, half, 1))) {
 		t.Errorf("seed 1 draws %q, and seed 2 %q", first, second)
 	}
 	for _, n := range []int{0, len(named), len(named) + 1} {
