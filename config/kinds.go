@@ -451,12 +451,11 @@ func serverLine() kind {
 			if err != nil {
 				return err
 			}
-			for _, other := range d.config.Servers {
-				if other.ID == id {
-					return fmt.Errorf("duplicate server %d; remove one of the two", id)
-				}
+			list, ok := d.config.Servers.With(server)
+			if !ok {
+				return fmt.Errorf("duplicate server %d; remove one of the two", id)
 			}
-			d.config.Servers = append(d.config.Servers, server)
+			d.config.Servers = list
 			return nil
 		},
 	}

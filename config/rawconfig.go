@@ -174,7 +174,6 @@ func (d *rawConfig) readDynamic() error {
 
 // setStandalone distinguishes a standalone server from a member of an ensemble, as ZooKeeper does.
 func (d *rawConfig) setStandalone() error {
-	slices.SortFunc(d.config.Servers, func(a, b serverlist.Server) int { return cmp.Compare(a.ID, b.ID) })
 	voters := len(d.config.Servers.Voters())
 	if err := d.checkObservers(voters); err != nil {
 		return err

@@ -15,11 +15,25 @@ type List []Server
 
 // Find returns the server with this id, and whether there is one.
 func (l List) Find(id uint32) (Server, bool) {
-	at, ok := slices.BinarySearchFunc(l, id, func(s Server, id uint32) int { return cmp.Compare(s.ID, id) })
+	at, ok := l.search(id)
 	if !ok {
 		return Server{}, false
 	}
 	return l[at], true
+}
+
+// With returns a list that also has s, or false if the list has a server with that id.
+func (l List) With(s Server) (List, bool) {
+	at, ok := l.search(s.ID)
+	if ok {
+		return l, false
+	}
+	return slices.Concat(l[:at], List{s}, l[at:]), true
+}
+
+// search returns the place of the server with this id, and whether there is one.
+func (l List) search(id uint32) (at int, ok bool) {
+	return slices.BinarySearchFunc(l, id, func(s Server, id uint32) int { return cmp.Compare(s.ID, id) })
 }
 
 // Voters returns the ids of the participants, ascending.

@@ -43,6 +43,27 @@ func TestParseList(t *testing.T) {
 	}
 }
 
+func TestListWith(t *testing.T) {
+	var list List
+	for _, id := range []uint32{10, 1, 2, 200} {
+		longer, ok := list.With(Server{ID: id})
+		if !ok {
+			t.Fatalf("server %d is refused beside %v", id, list)
+		}
+		list = longer
+	}
+	if want := (List{{ID: 1}, {ID: 2}, {ID: 10}, {ID: 200}}); !slices.Equal(list, want) {
+		t.Errorf("the servers are %v, want %v", list, want)
+	}
+	if again, ok := list.With(Server{ID: 10, Host: "other"}); ok || !slices.Equal(again, list) {
+		t.Errorf("a second server 10 gives %v, %v", again, ok)
+	}
+	shorter := list[:2]
+	if _, ok := shorter.With(Server{ID: 3}); !ok || list[2].ID != 10 {
+		t.Errorf("another list was changed: %v", list)
+	}
+}
+
 func TestParseListRefuses(t *testing.T) {
 	all := make([]string, 0, MaxID+1)
 	for range MaxID + 1 {
