@@ -125,9 +125,17 @@ func TestExamineBeforeRecovery(t *testing.T) {
 		e.Boot(1)
 		e.Ready()
 		e.Wait("member 1 to have /later", time.Minute, func() bool {
-			return e.Member(1).State().TreeView().NodeCount() == e.Member(2).State().TreeView().NodeCount()
+			return nodeCount(e.Member(1)) == nodeCount(e.Member(2))
 		})
 	})
+}
+
+// nodeCount returns the number of znodes that a member has applied.
+func nodeCount(m *member.Member) int {
+	s := m.State()
+	s.RLock()
+	defer s.RUnlock()
+	return s.TreeView().NodeCount()
 }
 
 // insist creates a node, however often the connection breaks.
