@@ -29,7 +29,9 @@ const (
 // Process is a child process of this test. It is gone when the test ends, even if go test kills the
 // test binary at its time limit.
 type Process struct {
-	*child.Process
+	Name      string // for errors
+	Cmd       *exec.Cmd
+	child     *child.Process
 	toldToEnd atomic.Bool // it is expected to end, after a signal or for another reason
 }
 
@@ -61,7 +63,7 @@ func Launch(name string, cmd *exec.Cmd) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Process{Process: c}, nil
+	return &Process{Name: name, Cmd: cmd, child: c}, nil
 }
 
 // ExpectEnd records that the process is expected to end from now on, unless it has ended before.
@@ -77,17 +79,29 @@ func (p *Process) Forgive() { p.toldToEnd.Store(true) }
 // Kill kills the process and its children with SIGKILL, and waits until it is gone.
 func (p *Process) Kill() {
 	p.ExpectEnd()
-	p.KillGroup()
+	p.child.KillGroup()
 }
 
 // SendSignal sends the process a signal that makes it end.
 func (p *Process) SendSignal(sig os.Signal) error {
 	p.ExpectEnd()
-	return p.Signal(sig)
+	return p.child.Signal(sig)
 }
 
+// Stop stops the process with SIGSTOP, and returns when all its threads have stopped.
+func (p *Process) Stop() error { return p.child.Stop() }
+
 // Continue resumes a process that Stop has stopped.
-func (p *Process) Continue() error { return p.Signal(syscall.SIGCONT) }
+func (p *Process) Continue() error { return p.child.Signal(syscall.SIGCONT) }
+
+// IsRunning reports whether the process is still running.
+func (p *Process) IsRunning() bool { return p.child.IsRunning() }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.child.Done() }
+
+// Err waits until the process has ended, and returns the error of Cmd.Wait.
+func (p *Process) Err() error { return p.child.Err() }
 
 // ExitStatus waits until the process, which is expected to end, is gone. It returns the exit status, or
 // -1 if a signal ended it.
