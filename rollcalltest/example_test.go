@@ -19,13 +19,13 @@ func register(conn *zk.Conn, name string) error {
 	for {
 		_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		switch {
-		case errors.Is(err, zk.ErrConnectionClosed):
+		case isDisconnected(err):
 			continue
 		case !errors.Is(err, zk.ErrNodeExists):
 			return err
 		}
 		switch _, stat, err := conn.Exists(path); {
-		case errors.Is(err, zk.ErrConnectionClosed):
+		case isDisconnected(err):
 			continue
 		case err != nil:
 			return err
@@ -34,6 +34,11 @@ func register(conn *zk.Conn, name string) error {
 		}
 		return nil
 	}
+}
+
+// isDisconnected reports whether a request had no connection, or lost it.
+func isDisconnected(err error) bool {
+	return errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrNoServer)
 }
 
 // An application that uses go-zookeeper/zk is tested with a lost reply and an expired session. In a test, Start(t) does

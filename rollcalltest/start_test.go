@@ -102,7 +102,7 @@ func TestManyServersInParallel(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			srv := rollcalltest.Start(t)
-			conn := dialZK(t, srv.ConnectString(), 10*time.Second)
+			conn := dialZK(t, srv.ConnectString(), nil)
 			if _, err := conn.Create("/only", []byte(fmt.Sprint(i)), 0, zk.WorldACL(zk.PermAll)); err != nil {
 				t.Fatal(err)
 			}
@@ -119,14 +119,16 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// dialZK connects with go-zookeeper, and closes the connection when the test ends.
-func dialZK(t testing.TB, servers string, timeout time.Duration) *zk.Conn {
+// dialZK connects with go-zookeeper, waits for a session, and closes the connection when the test ends. Without the wait a
+// request fails if the server takes more than a second to accept the connection, which is the limit of go-zookeeper.
+func dialZK(t *testing.T, servers string, observe func(zk.Event)) *zk.Conn {
 	t.Helper()
-	conn, _, err := zk.Connect(strings.Split(servers, ","), timeout, zk.WithLogger(quiet{}))
+	conn, _, err := zk.Connect(strings.Split(servers, ","), 10*time.Second, zk.WithLogger(quiet{}), zk.WithEventCallback(observe))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
+	await(t, "a session of go-zookeeper", func() bool { return conn.State() == zk.StateHasSession })
 	return conn
 }
 
@@ -140,12 +142,7 @@ func TestFaultsOverTCP(t *testing.T) {
 			expired.Store(true)
 		}
 	}
-	conn, _, err := zk.Connect(strings.Split(e.ConnectString(), ","), 10*time.Second, zk.WithLogger(quiet{}),
-		zk.WithEventCallback(seen))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	conn := dialZK(t, e.ConnectString(), seen)
 	create := func(path string) error {
 		_, err := conn.Create(path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 		return err
@@ -157,6 +154,7 @@ func TestFaultsOverTCP(t *testing.T) {
 	}
 	var there bool
 	await(t, "a read", func() bool {
+		var err error
 		there, _, err = conn.Exists("/b")
 		return err == nil
 	})
@@ -165,6 +163,7 @@ func TestFaultsOverTCP(t *testing.T) {
 	}
 	var killed *rollcalltest.Server
 	await(t, "a leader", func() bool { // one that waits for a processor too long loses its office
+		var err error
 		killed, err = e.KillLeader()
 		return err == nil
 	})
@@ -234,7 +233,7 @@ func TestCloseIsFinal(t *testing.T) {
 
 // The super user has the documented password.
 func TestSuperUser(t *testing.T) {
-	conn := dialZK(t, rollcalltest.Start(t).ConnectString(), 10*time.Second)
+	conn := dialZK(t, rollcalltest.Start(t).ConnectString(), nil)
 	if _, err := conn.Create("/closed", nil, 0, zk.DigestACL(zk.PermAll, "other", "x")); err != nil {
 		t.Fatal(err)
 	}
