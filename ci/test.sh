@@ -49,7 +49,7 @@ costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMe
 # long are tests with whole ensembles that take the race detector long, and tests of lists. It sees them in the nightly form.
 long='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|SlowSums|LongLists|OtherDigestAlg|AutoRebalance|MostEntriesFitInMessagePack|TouchMapJoinsTouches'
 # promises are the packages that decide about writes, sessions and rights. Samples of all packages had 78 %.
-promises="znode leader follower sessiontracker quorum quorum/disk quorum/wire quorum/trust server server/stream client client/session client/lock client/election"
+promises="znode leader follower sessiontracker quorum quorum/disk quorum/wire quorum/trust server server/stream member operator/admin client client/session client/lock client/election client/barrier client/group client/internal/contender client/internal/receipt"
 random='^Test(Long|Changing|Joining)?Schedules$'
 beside-short() { part schedules gotest -short -run '^TestSchedules$' ./integration; }
 beside-rest() {

@@ -290,6 +290,11 @@ var named = []namedMutant{
 		"integration/power", "TestAuditLosesPower",
 	},
 	{
+		"credentials for a port that is only guessed", "cli/discover.go",
+		"	if !credentials {\n", "	if true {\n",
+		"cli", "TestCredentialsGoNowhereElse",
+	},
+	{
 		"newcomer asked at another port", "member/hello.go",
 		"s.QuorumAddr(), id)", "s.ElectionAddr(), id)",
 		"member", "TestNewcomerIsAskedOnAConnectionOfItsOwn",
