@@ -2,7 +2,9 @@ package target
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,9 +12,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// withTools lets programs that need root only be written down, each in a line. ss prints the connections in a file, too.
+// withTools lets programs that need root only be written down, each in a line. ss prints the connections in a file, too. nft and ss
+// should run by nsenter alone: called directly, they would change this machine's own network.
 func withTools(t *testing.T, connections string) (calls func() string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -20,7 +25,7 @@ func withTools(t *testing.T, connections string) (calls func() string) {
 	if err := os.WriteFile(printed, []byte(connections), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, more := range map[string]string{"ip": "", "tc": "", "mkfs.ext4": "", "mount": "", "nsenter": `test "$2" != ss || cat ` + printed} {
+	for name, more := range map[string]string{"ip": "", "tc": "", "mkfs.ext4": "", "mount": "", "nft": "", "ss": "", "nsenter": `test "$2" != ss || cat ` + printed} {
 		script := "#!/bin/sh\necho \"" + name + " $*\" >>" + log + "\n" + more + "\n"
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
@@ -192,6 +197,41 @@ func TestForgottenFlows(t *testing.T) {
 	}
 }
 
+// unbreakable returns a directory of procfs where nothing is mounted. Whatever a test lets the code do to that file system fails:
+// procfs cannot be frozen or shut down, and nobody makes files in it. A directory of this machine's own disk would lose that disk if
+// the code did not check.
+func unbreakable(t *testing.T) string {
+	t.Helper()
+	var system unix.Statfs_t
+	dir := fmt.Sprintf("/proc/%d", os.Getpid())
+	if err := unix.Statfs(dir, &system); err != nil || system.Type != unix.PROC_SUPER_MAGIC {
+		t.Fatalf("%s is not in procfs: it has the type %x, %v", dir, system.Type, err)
+	}
+	return dir
+}
+
+// Only where a file system is mounted may one be broken, and never this machine's root.
+func TestOwnDisk(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink("/proc", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{dir, file, link, unbreakable(t), "/"} {
+		if err := checkOwnDisk(path); err == nil || !strings.Contains(err.Error(), "no file system is mounted at "+path+",") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := checkOwnDisk("/proc"); err != nil {
+		t.Errorf("a file system that is mounted: %v", err)
+	}
+	for _, path := range []string{"", filepath.Join(dir, "none"), filepath.Join(dir, "none", "none")} {
+		if err := checkOwnDisk(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%q, which is not there: %v", path, err)
+		}
+	}
+}
+
 // A member's own disk is made and mounted, and a fault of it breaks no other disk.
 func TestDiskCommands(t *testing.T) {
 	calls := withTools(t, "")
@@ -213,23 +253,27 @@ func TestDiskCommands(t *testing.T) {
 	if undo, want := stepsText(p.journal.Entries()[0].Undo), fmt.Sprintf("thaw %q unmount \"\" remove \"\"\nthaw \"\" unmount %q remove \"\"\n", disk, disk); undo != want || len(m.setup) != 1 {
 		t.Errorf("%s\nwant\n%s", undo, want)
 	}
-	for _, f := range []Fault{{Kind: Disk, Mode: Stall}, {Kind: Disk, Mode: Fail}, {Kind: Fill}} { // nothing is mounted here
+	ownData := m.data
+	m.disk = unbreakable(t) // nothing is mounted here
+	m.data = filepath.Join(m.disk, "data")
+	for _, f := range []Fault{{Kind: Disk, Mode: Stall}, {Kind: Disk, Mode: Fail}, {Kind: Fill}} {
 		f.Member = "1"
 		plan, err := p.methods[f.Kind].plan(f, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := plan.make(t.Context()); err == nil || !strings.Contains(err.Error(), "no file system is mounted at "+disk) {
+		if err := plan.make(t.Context()); err == nil || !strings.Contains(err.Error(), "no file system is mounted at "+m.disk+",") {
 			t.Errorf("%v of a disk that is not the member's own: %v", f, err)
 		}
-		want := map[Kind]string{Fill: fmt.Sprintf("thaw \"\" unmount \"\" remove %q\n", filepath.Join(disk, filler))}[f.Kind]
+		want := map[Kind]string{Fill: fmt.Sprintf("thaw \"\" unmount \"\" remove %q\n", filepath.Join(m.disk, filler))}[f.Kind]
 		if f.Mode == Stall {
-			want = fmt.Sprintf("thaw %q unmount \"\" remove \"\"\n", disk)
+			want = fmt.Sprintf("thaw %q unmount \"\" remove \"\"\n", m.disk)
 		}
 		if got := stepsText(plan.undo); got != want || plan.after == nil {
 			t.Errorf("the end of %v: %s, want %s", f, got, want)
 		}
 	}
+	m.disk, m.data = disk, ownData
 	p.broken = []brokenFault{{fault: Fault{Kind: Fill, Member: "1"}}}
 	for _, f := range []Fault{{Kind: Disk, Mode: Fail, Member: "1"}, {Kind: Fill, Member: "1"}} {
 		if err := p.Can(f); err == nil || !strings.Contains(err.Error(), "broken already") {
