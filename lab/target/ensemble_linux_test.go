@@ -217,8 +217,12 @@ func TestFaultsOfProcesses(t *testing.T) {
 
 // What operators do is done by Rollcall's commands, and undone.
 func TestFaultsOfOperators(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	other := filepath.Join(t.TempDir(), "other")
-	if err := os.Symlink(os.Args[0], other); err != nil {
+	if err := os.Symlink(self, other); err != nil {
 		t.Fatal(err)
 	}
 	p := standIns(t, ProcessConfig{Other: other})
@@ -303,7 +307,7 @@ func TestFaultsOfOperators(t *testing.T) {
 		t.Errorf("%v runs %q", f, got)
 	}
 	mustRepair(t, p, f)
-	if got := started(); got != filepath.Base(os.Args[0]) {
+	if got := started(); got != filepath.Base(self) {
 		t.Errorf("after the repair of %v it runs %q", f, got)
 	}
 

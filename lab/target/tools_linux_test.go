@@ -311,7 +311,11 @@ func TestDiskCommands(t *testing.T) {
 
 // Commands for a member in a namespace of its own go to its socket.
 func TestCommandInNamespace(t *testing.T) {
-	p := &Processes{dir: t.TempDir(), network: &network{}, program: program{binary: os.Args[0]}}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Processes{dir: t.TempDir(), network: &network{}, program: program{binary: self}}
 	p.token = filepath.Join(p.dir, "token")
 	m := &member{data: "/data/of/2"}
 	if err := (operators{p}).runCommand(context.Background(), m, "members", "list"); err != nil {
@@ -319,31 +323,5 @@ func TestCommandInNamespace(t *testing.T) {
 	}
 	if got, want := commandsOf(p), "unix:/data/of/2/admin.sock members list\n"; got != want {
 		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-// Sessions are counted by mntr, or by the connections of all members.
-func TestSessions(t *testing.T) {
-	for _, tt := range []struct {
-		answers []string
-		want    int // -1: an error
-	}{
-		{[]string{"zk_global_sessions\t7\n", "zk_global_sessions\t9\n"}, 7},
-		{[]string{"Connections: 3\n", "Connections: 2\r\n"}, 3},
-		{[]string{"Connections: 3\n", "zk_global_sessions\t9\n"}, 9},
-		{[]string{"Connections: 3\n", notListed}, -1},
-		{[]string{"Connections: 99999999999999999999\n"}, -1},
-	} {
-		var members []Member
-		for _, text := range tt.answers {
-			members = append(members, answering(t, "1", text))
-		}
-		n, err := Sessions(t.Context(), members)
-		if err != nil {
-			n = -1
-		}
-		if n != tt.want {
-			t.Errorf("%q: %d, %v; want %d", tt.answers, n, err, tt.want)
-		}
 	}
 }
