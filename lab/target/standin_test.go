@@ -119,8 +119,16 @@ func serveAsMember(config string) error {
 			fmt.Println("shuts down")
 			return nil
 		}
-		secret, _ := os.ReadFile(settings["ensembleSecretFile"]) // or keys
-		fmt.Printf("%q: the ensemble's secrets were reloaded, keys reloaded\n", secret)
+		file := settings["ensembleSecretFile"]
+		if file == "" {
+			fmt.Println("keys reloaded")
+			continue
+		}
+		secret, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%q: the ensemble's secrets were reloaded\n", secret)
 	}
 	return nil
 }
