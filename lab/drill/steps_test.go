@@ -16,24 +16,54 @@ import (
 )
 
 // timedTarget writes down each fault, with all that it says and its time. From a call on, everything that the steps of a drill ask for
-// fails.
+// fails, each with an error of its own.
 type timedTarget struct {
 	fakeTarget
 	s         *stage
 	calls     int
 	failsFrom int      // 0: never
+	failed    error    // the first of its errors that matters
+	asked     question // the last one, if it failed and nothing was called since
 	tries     int      // to break something after that
 	late      []string // what it did after an interruption
 }
 
-var errStep = errors.New("a step fails")
+// question is a call that steps repeat until it succeeds or they give up. The tries of one wait have the same error.
+type question struct {
+	what string
+	ctx  context.Context
+	at   result.Millis
+	err  error
+}
 
 // call counts a call.
 func (f *timedTarget) call() error {
+	err := f.nextError()
+	f.asked = question{}
+	if f.failed == nil {
+		f.failed = err
+	}
+	return err
+}
+
+func (f *timedTarget) nextError() error {
 	if f.calls++; f.failsFrom > 0 && f.calls >= f.failsFrom {
-		return errStep
+		return fmt.Errorf("call %d fails", f.calls)
 	}
 	return nil
+}
+
+// ask counts a call that is repeated. Its error matters once that is so: what is asked only once is for the text of a fault, which may
+// lack it. Two waits are told apart by their contexts, and by their times: the next one begins when the last try of the former fails.
+func (f *timedTarget) ask(ctx context.Context, what string) error {
+	q := question{what, ctx, f.s.sinceStart(), f.nextError()}
+	if last := f.asked; last.err != nil && q.err != nil && q.what == last.what && q.ctx == last.ctx && q.at > last.at {
+		if q.err = last.err; f.failed == nil {
+			f.failed = q.err
+		}
+	}
+	f.asked = q
+	return q.err
 }
 
 func (f *timedTarget) note(what string, fault target.Fault) error {
@@ -52,11 +82,10 @@ func (f *timedTarget) Repair(_ context.Context, fault target.Fault) error {
 }
 
 func (f *timedTarget) Break(_ context.Context, fault target.Fault) error {
-	err := f.note("break", fault)
-	if err != nil {
+	if f.failed != nil {
 		f.tries++
 	}
-	return err
+	return f.note("break", fault)
 }
 
 // newTimed returns a stage on an ensemble whose member 2 leads.
@@ -64,8 +93,8 @@ func newTimed(t *testing.T, failsFrom int) *timedTarget {
 	f := &timedTarget{failsFrom: failsFrom}
 	f.s = newStage(t, &f.fakeTarget)
 	f.s.target = f
-	f.s.currentLeader = func(context.Context) (string, error) { return "2", f.call() }
-	f.s.checkHealth = func(context.Context) error { return f.call() }
+	f.s.currentLeader = func(ctx context.Context) (string, error) { return "2", f.ask(ctx, "leader") }
+	f.s.checkHealth = func(ctx context.Context) error { return f.ask(ctx, "health") }
 	f.s.own = func(context.Context, target.ProcessConfig) (target.Target, error) { return &restoredTarget{}, f.call() }
 	return f
 }
@@ -102,7 +131,7 @@ func doneBy(t *testing.T, d *Drill) (lines []string) {
 // ofClients are the drills whose steps have clients.
 var ofClients = []string{"silent-clients", "hostile-clients", "mass-expiry", "reconnect-storm", "many-ephemerals"}
 
-// Whatever fails ends a drill, and its error is not lost. Nothing more is broken then.
+// What fails first ends a drill, which returns that error. Nothing more is broken then.
 func TestStepsFail(t *testing.T) {
 	for _, d := range All() {
 		if slices.Contains(ofClients, d.Name) {
@@ -116,8 +145,8 @@ func TestStepsFail(t *testing.T) {
 				if from == 0 {
 					calls = f.calls
 				}
-				if errors.Is(err, errStep) != (from > 0) || f.tries > 1 {
-					t.Errorf("%s, whose call %d of %d fails: %v; %d attempts to break more", d.Name, from, calls, err, f.tries)
+				if (f.failed != nil) != (from > 0) || !errors.Is(err, f.failed) || f.tries > 0 {
+					t.Errorf("%s, whose calls from %d of %d fail: %v, want %v; %d attempts to break more", d.Name, from, calls, err, f.failed, f.tries)
 				}
 			})
 		}
