@@ -49,10 +49,14 @@ func TestMemberDoesNotShutDown(t *testing.T) {
 	})
 }
 
-// A shutdown that is interrupted can be repaired: the process ends, and another one starts.
+// A shutdown that is interrupted can be repaired: the process ends, and another one starts. Until it has ended, its data stay.
 func TestInterruptedEndIsRepaired(t *testing.T) {
 	dir := t.TempDir()
-	m := &member{Member: Member{Name: "2"}, config: filepath.Join(dir, "zoo.cfg"), log: filepath.Join(dir, "log")}
+	m := &member{Member: Member{Name: "2"}, config: filepath.Join(dir, "zoo.cfg"), data: filepath.Join(dir, "data"), log: filepath.Join(dir, "log")}
+	kept := filepath.Join(m.data, "kept")
+	if err := errors.Join(os.Mkdir(m.data, 0o700), os.WriteFile(kept, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	p := &Processes{members: []*member{m}, program: program{argv: func(string, string) []string { return []string{"sleep", "600"} }}}
 	p.journal, p.names = openJournal(t, t.TempDir()), []string{"2"}
 	p.methods = map[Kind]faultMethod{Shut: {p.canEnd, p.planEnd(syscall.SIGTERM)}, Wipe: {p.canEnd, p.planWipe}}
@@ -63,6 +67,9 @@ func TestInterruptedEndIsRepaired(t *testing.T) {
 		m.process.signal = func(sig os.Signal) error { return nil } // it ends later
 		if err := p.Break(interrupted, Fault{Kind: kind, Member: "2"}); err == nil || !strings.Contains(err.Error(), "it was interrupted") {
 			t.Errorf("%s: %v", kind, err)
+		}
+		if _, err := os.Stat(kept); err != nil {
+			t.Errorf("%s of a process that has not ended takes its data: %v", kind, err)
 		}
 		first := m.process
 		first.signal = func(os.Signal) error { end(); return nil }
