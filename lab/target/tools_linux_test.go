@@ -70,7 +70,7 @@ func TestNetworkCommands(t *testing.T) {
 	}
 	check := func(what, got, want string) {
 		t.Helper()
-		got = strings.NewReplacer("rcd"+n.id, "HOST", "rcd-"+n.id, "NS", n.subnet, "SUBNET").Replace(got)
+		got = strings.NewReplacer("198.18.0.0/15", "198.18.0.0/15", "rcd"+n.id, "HOST", "rcd-"+n.id, "NS", n.subnet, "SUBNET").Replace(got)
 		if strings.TrimSpace(got) != strings.TrimSpace(want) {
 			t.Errorf("%s:\n%s\nwant\n%s", what, got, want)
 		}
