@@ -180,7 +180,10 @@ public final class ClientCases {
         zk.getData("/n", true, null);
         int before = c.states().size();
         c.pause("cut");
-        await(() -> Collections.frequency(c.states().subList(before, c.states().size()), KeeperState.SyncConnected) == 2, "both are back");
+        await(() -> {
+            List<KeeperState> states = c.states(); // once: it grows meanwhile
+            return Collections.frequency(states.subList(before, states.size()), KeeperState.SyncConnected) == 2;
+        }, "both are back");
         root.setData("/app/n", new byte[] {1}, -1);
         await(() -> c.nodes().size() == 1, "the event");
         check(c.nodes().get(0).equals("NodeDataChanged /n"), "event " + c.nodes());
