@@ -122,3 +122,23 @@ func TestTurnOfPanicEnds(t *testing.T) {
 		time.Sleep(maxPause)
 	})
 }
+
+// A caller in turn gets the status of the reply, which is 200 if the reply sets none.
+func TestStatusInTurn(t *testing.T) {
+	for given, want := range map[int]int{0: http.StatusOK, http.StatusServiceUnavailable: http.StatusServiceUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			h, _ := newTestHTTP(t, "leader")
+			w := httptest.NewRecorder()
+			h.serveInTurn(&endpoint{serve: func(w http.ResponseWriter, _ *http.Request) {
+				if given != 0 {
+					w.WriteHeader(given)
+				}
+				_, _ = io.WriteString(w, "text") // it goes to a buffer
+			}}, w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			if w.Code != want || w.Body.String() != "text" {
+				t.Errorf("status %d: got %d %q", given, w.Code, w.Body)
+			}
+			time.Sleep(maxPause)
+		})
+	}
+}

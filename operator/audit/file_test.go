@@ -191,6 +191,35 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// A part of a line that is longer than any line is not removed, unless lines are before it.
+func TestLongPartOfLine(t *testing.T) {
+	long := jsonPrefix + strings.Repeat("x", maxLineBytes-len(jsonPrefix))
+	for name, tt := range map[string]struct {
+		text string
+		want int
+	}{
+		"as long as a line may be": {long, 0},
+		"longer":                   {long + "x", maxLineBytes + 1},
+		"after a line":             {jsonPrefix + "one\n" + long[:maxLineBytes-1], len(jsonPrefix) + 4},
+		"longer, after a line":     {jsonPrefix + "one\n" + long, len(jsonPrefix) + 4 + maxLineBytes},
+	} {
+		path := filepath.Join(t.TempDir(), "audit")
+		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w, err := newFileSink(path, 100, 2, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := w.f.Stat(); err != nil || info.Size() != int64(tt.want) || w.size != int64(tt.want) {
+			t.Errorf("%s: %v, %d bytes of %d are left, and %d count; want %d", name, err, info.Size(), len(tt.text), w.size, tt.want)
+		}
+		if err := w.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A file that is no audit log stays as it is: under the name of the log, and under those of the old ones.
 func TestOtherFile(t *testing.T) {
 	for _, other := range []string{"a line without an end", "a line\nand a part", "{}", "\x00", strings.Repeat("x", maxLineBytes+1), zooKeeperTimeLayout + " WARN something: x\n"} {
