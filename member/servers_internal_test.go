@@ -82,8 +82,15 @@ func TestAddressesInARing(t *testing.T) {
 		if got := raftServerList(u.node).CheckAddressCycles(next) != nil; got != tt.ring {
 			t.Errorf("%s: a ring: %t, want %t", tt.name, got, tt.ring)
 		}
-		if tt.ring && u.terms.reachableAfterChange(&proto.Txn{Op: int32(jute.OpChangeServers), Body: body}) != nil {
+		if got := u.terms.reachableAfterChange(&proto.Txn{Op: int32(jute.OpChangeServers), Body: body}); tt.ring && got != nil {
 			t.Errorf("%s: it is not refused", tt.name)
+		}
+		if queued := len(u.terms.proposedLists) > 0; queued == tt.ring { // the servers of a list that is refused get no Hello
+			t.Errorf("%s: the list is queued: %t", tt.name, queued)
+		}
+		select {
+		case <-u.terms.proposedLists:
+		default:
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -140,6 +141,27 @@ func TestCreateMode(t *testing.T) {
 		mode, err := createMode(a)
 		if !reflect.DeepEqual(mode, tt.want) || (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("create %s: %+v, %v; want %+v, %q", tt.flags, mode, err, tt.want, tt.err)
+		}
+	}
+}
+
+// A verb with fewer words than it needs shows its usage. The value of an option is none of them.
+func TestTooFewWords(t *testing.T) {
+	verbs := verbTable()
+	for _, tt := range []struct {
+		line string
+		want error
+	}{
+		{"setquota -n 5", errUsage},
+		{"setquota -n 5 /q", nil},
+		{"delquota -n", errUsage},
+		{"delquota -n /q", nil},
+		{"set -v 1 /q", errUsage},
+		{"set -v 1 /q x", nil},
+	} {
+		words := strings.Fields(tt.line)
+		if _, err := verbs[words[0]].parseArguments(new(Shell), words); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.line, err, tt.want)
 		}
 	}
 }

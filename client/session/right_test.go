@@ -249,8 +249,11 @@ func TestRightIsProven(t *testing.T) {
 		held("the handshake is the last proof", 18*time.Second)
 		read()
 		held("a read is no proof", 18*time.Second)
-		time.Sleep(time.Second)
+		before := time.Now()
 		sync := p.want(jute.OpSync)
+		if waited := time.Since(before); waited != time.Second { // a third of the timeout after the last proof, though a ping is due later
+			t.Errorf("a sync after another %v, want 1 s", waited)
+		}
 		p.reply(sync.Xid, 1, jute.OK, jute.SyncResponse{Path: []byte("/")})
 		held("a sync is one", 27*time.Second)
 		for range 9 {

@@ -419,3 +419,29 @@ func BenchmarkKeepNothing(b *testing.B) {
 		r.Keep(q)
 	}
 }
+
+// An ended cause is reported for causeAge, and one that has not ended for as long as it lasts.
+func TestOldCauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(allAt(time.Second), time.Now)
+		kinds := func() (kinds []CauseKind) {
+			for _, c := range r.Records(nil).Causes {
+				kinds = append(kinds, c.Kind)
+			}
+			return kinds
+		}
+		time.Sleep(time.Second)
+		r.BeginCause(Snapshot)
+		r.BeginCause(Backup)
+		time.Sleep(time.Second)
+		r.EndCause(Backup)
+		time.Sleep(causeAge - 1)
+		if got := kinds(); !slices.Equal(got, []CauseKind{Snapshot, Backup}) {
+			t.Errorf("before it is too old: %v", got)
+		}
+		time.Sleep(1)
+		if got := kinds(); !slices.Equal(got, []CauseKind{Snapshot}) {
+			t.Errorf("when it is too old: %v", got)
+		}
+	})
+}

@@ -71,6 +71,8 @@ func TestStaysConnected(t *testing.T) {
 	for _, h := range []history{
 		{name: "connected", e: windowed(Calm, "connected", Lives, 0), want: result.Pass},
 		{name: "cut off", e: windowed(Calm, suspended, Lives, 0), want: result.Fail, text: "lost its connection"},
+		{name: "the window is told", e: windowed(Calm, suspended, Lives, 0), want: result.Fail, text: "it is rotated, until "},
+		{name: "the state is told", e: windowed(Calm, suspended, Lives, 0), want: result.Fail, text: "the client shows suspended"},
 		{name: "later", e: later, want: result.Pass},
 		{name: "a client that moves", e: moves, want: result.NotRun, text: "no client was connected"},
 		{name: "closed by its client", e: windowed(Calm, "closed", Closed, 15_000), want: result.Pass},

@@ -163,6 +163,21 @@ func TestSessionStayed(t *testing.T) {
 	}
 }
 
+// The slack of a verdict is that of the session with the longest timeout, whichever comes first.
+func TestSlackOfSessions(t *testing.T) {
+	for _, timeouts := range [][]result.Millis{{T, 2 * T}, {2 * T, T}} {
+		e := abandoned(15_000, 16_000)
+		e.Tick, e.End = tick, 100_000
+		e.Sessions = append(e.Sessions, e.Sessions[0])
+		for i, timeout := range timeouts {
+			e.Sessions[i].Timeout = timeout
+		}
+		if v := verdictOf(t, &e, Limits{}, sessionStayed); v.Judged != 2 || v.Slack != e.stayedSlack(2*T) {
+			t.Errorf("timeouts %v: slack %v of %d sessions, want %v", timeouts, v.Slack, v.Judged, e.stayedSlack(2*T))
+		}
+	}
+}
+
 func TestConnectedAfterExpiry(t *testing.T) {
 	shown := session(20_000, 15_000, ask(Ping, 9000, "1"))
 	shown.Sessions[0].States = []State{{At: 5, On: true}, {At: 17_000}, {At: 18_000, On: true}, {At: 18_500}}

@@ -142,6 +142,29 @@ func TestWalkOfUnreadable(t *testing.T) {
 	}
 }
 
+// noChildren does not list the children of a node.
+type noChildren struct{ subtree.NodeClient }
+
+func (noChildren) Children(context.Context, string) ([]string, jute.Stat, error) {
+	return nil, jute.Stat{}, jute.SystemError
+}
+
+// A walk ends with an error if the children of a node cannot be listed, also when it has the content.
+func TestWalkWithoutChildren(t *testing.T) {
+	s := newSpace(t)
+	s.create(t, "/a", "/b")
+	s.Nodes = noChildren{s.Nodes}
+	for _, whole := range []bool{false, true} {
+		var last error
+		for _, err := range s.Walk(t.Context(), "/", subtree.WalkOptions{ReadContent: whole}) {
+			last = err
+		}
+		if !errors.Is(last, jute.SystemError) {
+			t.Errorf("with the content %t: %v", whole, last)
+		}
+	}
+}
+
 // Reads that broken connections interrupt are repeated, so that the walk is whole. If the connection breaks
 // at the same request each time, the walk ends with an error.
 func TestWalkOutlivesConnections(t *testing.T) {

@@ -71,6 +71,7 @@ func TestParseJAASRefuses(t *testing.T) {
 		{head + "user_bob=;\n};", "line 3: ';'; must be a value in double quotes"},
 		{head + "user_bob='secret';\n};", `line 3: '\''; must be a value in double quotes`},
 		{head + "user_bob=\"secret\n\";};", "line 3: a text in double quotes must end on its line"},
+		{head + "user_bob=\"secret\r\";};", "line 3: a text in double quotes must end on its line"},
 		{head + "user_bob=\"secret", "line 3: a text in double quotes must end on its line"},
 		{head + "user_bob=\"secret\\", "line 3: a text in double quotes must end on its line"},
 		{head + "user_bob=\"secret\",\nuser_x=\"secret\";};", "line 3: ','; must be an option, or ;"},
