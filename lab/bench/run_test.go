@@ -71,3 +71,23 @@ func TestNoReply(t *testing.T) {
 		}
 	}
 }
+
+// After an error no call begins, and none begins after the end of the context.
+func TestInParallelEnds(t *testing.T) {
+	failed := errors.New("failed")
+	calls := 0
+	err := inParallel(t.Context(), 10, 1, func(_ context.Context, i int) error {
+		if calls++; i == 2 {
+			return failed
+		}
+		return nil
+	})
+	if calls != 3 || !errors.Is(err, failed) {
+		t.Errorf("%d calls, %v; want 3, and the error of the third one", calls, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := inParallel(ctx, 10, 1, func(context.Context, int) error { calls++; return nil }); calls != 3 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d calls after the end, %v", calls-3, err)
+	}
+}

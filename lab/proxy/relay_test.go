@@ -461,3 +461,19 @@ func TestUnknownSessionIsOver(t *testing.T) {
 		}
 	}
 }
+
+// A fault that is not possible at its request does not happen, and the run says why.
+func TestImpossibleFault(t *testing.T) {
+	at := &target{key: Key{Session: 1, Op: "create2", Pattern: "/a", Occurrence: 1}, fault: Move}
+	r := newRelay(&pipeListener{closed: make(chan struct{})}, Servers{Addresses: []string{"none:1"}}, 0, at, newLatePauser())
+	defer r.closeAll()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fault := r.keepRequest(Request{Op: "create2", Path: "/a"}, &session{number: 1})
+	if fault != "" || r.record.fired == nil || r.record.undone == nil || r.record.undone.Error() != "there is only one server" {
+		t.Errorf("the fault %q, and the reason %v", fault, r.record.undone)
+	}
+	if got := judgeOutcome(at, r.record, nil, false); got != NotDone {
+		t.Errorf("the outcome is %v, want %v", got, NotDone)
+	}
+}

@@ -15,3 +15,19 @@ func TestPlaceOfATime(t *testing.T) {
 		}
 	}
 }
+
+// A bar ends where its text ends, if that is right of it.
+func TestRightEndOfABar(t *testing.T) {
+	for _, tt := range []struct {
+		b    bar
+		want px
+	}{
+		{bar{X: 10, Width: 500, TextX: 15, Text: "ab"}, 510},
+		{bar{X: 10, Width: 20, TextX: 34, Text: "ab"}, 34 + 2*charWidth},
+		{bar{X: 10, Width: 20}, 30},
+	} {
+		if got := tt.b.rightEnd(); got != tt.want {
+			t.Errorf("%+v ends at %v, want %v", tt.b, got, tt.want)
+		}
+	}
+}
