@@ -457,3 +457,25 @@ func TestPresenceLeavesWhileSessionEnds(t *testing.T) {
 		})
 	}
 }
+
+// Leave succeeds if another client deletes the node after it was read.
+func TestPresenceLeavesDeletedNode(t *testing.T) {
+	inScene(t, func(s *scene) {
+		other := s.client()
+		leaving := false
+		c := s.clientWith(client.Config{Observer: atCall(func(op, path string) {
+			if leaving && op == "delete" {
+				leaving = false
+				s.check(other.Delete(s.ctx, path, client.AnyVersion))
+			}
+		})})
+		p, err := group.Announce(s.ctx, c, "/node", group.PresenceConfig{})
+		s.check(err)
+		synctest.Wait()
+		leaving = true
+		s.check(p.Leave(s.ctx))
+		if leaving {
+			s.t.Error("nothing was deleted")
+		}
+	})
+}

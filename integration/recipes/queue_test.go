@@ -607,6 +607,27 @@ func TestQueueReleaseWithoutReply(t *testing.T) {
 	})
 }
 
+// A release reads the element again if the connection breaks there: without the element's version it could delete the lock
+// of another taker.
+func TestQueueReleaseReadsAgain(t *testing.T) {
+	inScene(t, func(s *scene) {
+		e := s.putAndTake(s.jobs(s.clientWith(client.Config{WhileSuspended: client.Fail})))
+		synctest.Wait()
+		var asked []string
+		s.srv.OnRequest(func(r rollcalltest.Request) rollcalltest.Verdict {
+			if !slices.Contains([]string{"exists", "delete", "multi"}, r.Op) {
+				return rollcalltest.Verdict{}
+			}
+			asked = append(asked, r.Op)
+			return rollcalltest.Verdict{LoseReply: len(asked) == 1}
+		})
+		s.check(e.Release(s.ctx))
+		if !slices.Equal(asked, []string{"exists", "exists", "multi"}) {
+			s.t.Errorf("the release asked %v", asked)
+		}
+	})
+}
+
 // A release whose context ends first says so, and the Client goes on.
 func TestQueueReleaseGoesOn(t *testing.T) {
 	inScene(t, func(s *scene) {
