@@ -33,7 +33,7 @@ beside() {
 }
 
 all="./... rollcall/client/... rollcall/zk/..."
-tools='^rollcall/(tools/(mutants|pictures)|lab/bench/libraries)$'
+tools='^rollcall/(tools/(house|mutants|pictures)|lab/bench/libraries)$'
 units() { go list $all | grep -vE "^rollcall/integration(/|$)|$tools"; }
 served() { go list $all | grep -E '^rollcall/(client|follower|leader|member|quorum|server|sessiontracker|znode|internal)(/|$)'; }
 
@@ -48,7 +48,7 @@ processes="./integration/kills ./integration/moves ./integration/trials ./integr
 costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMemory|ListsCostTheirBytes|EntryTooLong|RandomLogs|SortedAgainstMap|SortedByRanges|RandomWatches'
 # long are tests with whole ensembles that take the race detector long, and tests of lists. It sees them in the nightly form.
 long='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|SlowSums|LongLists|OtherDigestAlg|AutoRebalance|MostEntriesFitInMessagePack|TouchMapJoinsTouches'
-# promises are the packages that decide about writes, sessions and rights. Samples of all packages had 78 %.
+# promises are the packages that decide about writes, sessions and rights. Of 200 errors of all packages 72 to 79 % were noticed; one deviation is 3 %.
 promises="znode leader follower sessiontracker quorum quorum/disk quorum/wire quorum/trust server server/stream member operator/admin client client/session client/lock client/election client/barrier client/group client/internal/contender client/internal/receipt"
 random='^Test(Long|Changing|Joining)?Schedules$'
 beside-short() { part schedules gotest -short -run '^TestSchedules$' ./integration; }
@@ -88,7 +88,7 @@ case ${1:-short} in
     part builds ci/builds.sh
     part fuzz ci/fuzz.sh
     part mutants go run ./tools/mutants -named -n 1000
-    part sample go run ./tools/mutants -n 200 -least 75 $promises
+    part sample go run ./tools/mutants -n 200 -least 65 $promises
     [ "$1" = nightly ] || part applications gotest ./integration/applications
     ;;
   *) echo "usage: ci/test.sh [short|rest|nightly|soak]" >&2 && exit 2 ;;

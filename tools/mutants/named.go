@@ -1,13 +1,14 @@
 package main
 
-// named has faults that a sample cannot show, and for each of them the test that must notice it: those of which no kind of a sample
-// has the like, and the syncs of files and directories, which only tests that trace the system calls of a process notice. A sample
-// draws at all other lines on which a promise depends.
+// named has faults that a sample would miss, and for each of them the test that must notice it: those of which no kind of a sample
+// has the like; the syncs of files and directories, which only tests that trace the system calls of a process notice; and those at
+// lines where no test was quick enough to judge a sample, or whose package gets no sample of its own. A sample draws at all other
+// lines on which a promise depends.
 //
-// Not there are the syncs that a later sync makes up for before anything is
-// promised: of the directory of a new log (segmentlog.go), of the directory above a new data directory if a start was killed in between
-// (directory.go), of the directory with a member's number, and of the directory of an audit log that is opened. The first
-// lines of an audit log matter only to a loss of power in the first moments of a file.
+// Syncs that a later sync makes up for before anything is promised are not there: of the directory of a new log (segmentlog.go), of
+// the directory above a new data directory if a start was killed in between (directory.go), of the directory with a member's
+// number, and of the directory of an audit log that is opened. The first lines of an audit log matter only to a loss of power in
+// the first moments of a file.
 var named = []namedMutant{
 	{
 		"verdict believed without a majority", "follower/divergence.go",
