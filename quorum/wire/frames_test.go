@@ -457,9 +457,11 @@ func TestNoFramesUnasked(t *testing.T) {
 // A leader that stalls sends no notices, and ends the pipeline.
 func TestNoNoticeWhileStalled(t *testing.T) {
 	f := newFollower(t)
+	f.sendSlot <- struct{}{} // nothing is being sent, and whatever waits to be sent is judged afterwards
 	f.stalls.Store(true)
 	f.commit.Store(1)
 	f.signalCommit()
+	<-f.sendSlot
 	select {
 	case got := <-f.got:
 		t.Errorf("%+v came", got)

@@ -134,11 +134,11 @@ func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.Appe
 func (p *pipeline) sendPart(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
 	error,
 ) {
-	if err := p.mayLead(); err != nil {
-		return nil, err
-	}
 	p.sendSlot <- struct{}{}
 	defer func() { <-p.sendSlot }()
+	if err := p.mayLead(); err != nil { // also if the slot was free only after the leader began to stall
+		return nil, err
+	}
 	a := &appendFuture{req: p.updateCommitAndRecord(req), resp: resp, form: p.conn.framedIfSupported(inFrames)}
 	return a, p.writeRequest(a)
 }
@@ -257,11 +257,11 @@ func (p *pipeline) noticeLoop() {
 
 // sendNoticeIfDue sends a notice, if there is an unreported commit and no reason against it.
 func (p *pipeline) sendNoticeIfDue() error {
-	if err := p.mayLead(); err != nil {
-		return err
-	}
 	p.sendSlot <- struct{}{}
 	defer func() { <-p.sendSlot }()
+	if err := p.mayLead(); err != nil { // as in sendPart
+		return err
+	}
 	form := p.conn.framedIfSupported(withoutReply)
 	req := p.takeNextNotice(form)
 	if req == nil {
