@@ -165,8 +165,8 @@ func TestSilenceFails(t *testing.T) {
 		{[][]byte{granted, jute.ReplyHeader{Xid: 1}.Append(nil)}, ""},
 		{[][]byte{jute.ConnectResponse{Passwd: make([]byte, 16)}.Append(nil)}, "0 of 2 silent clients: member 1: the server refused the session"},
 		{[][]byte{granted, jute.ReplyHeader{Xid: 1, Err: jute.NoNode}.Append(nil)}, "0 of 2 silent clients: member 1: create of /sessions/silent-1"},
-		{[][]byte{granted}, "0 of 2 silent clients: member 1: EOF"},
-		{nil, "0 of 2 silent clients: member 1: EOF"},
+		{[][]byte{granted}, ": EOF"},
+		{nil, ": EOF"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ends := make(chan error, 2) // of connections that the server keeps open
@@ -227,4 +227,50 @@ func TestSilenceFails(t *testing.T) {
 	if err := l.Silence(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "a load has at most") {
 		t.Errorf("one too many: %v", err)
 	}
+}
+
+// A silent client whose connection breaks opens a session at the next server, with another node.
+func TestSilenceTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replies := [][]byte{jute.ConnectResponse{TimeOut: 1000, SessionID: 7, Passwd: make([]byte, 16)}.Append(nil), jute.ReplyHeader{Xid: 1}.Append(nil)}
+		l := &Load{cfg: Config{Servers: []result.Member{{Name: "0"}, {Name: "1"}}, Timeout: time.Second}}
+		l.recorder = newRecorder(&l.cfg)
+		for broken := range 3 { // it has no connection, no session, or no reply about its node
+			tries := 0
+			l.cfg.DialConn = func(context.Context, string, string) (net.Conn, error) {
+				if tries++; tries == 1 && broken == 0 {
+					return nil, io.ErrClosedPipe
+				}
+				answered := replies
+				if tries == 1 {
+					answered = replies[:broken-1]
+				}
+				ours, theirs := net.Pipe()
+				go func() {
+					for _, reply := range answered {
+						_, _ = jute.ReadFrame(theirs, nil, 1<<20)
+						_, _ = theirs.Write(jute.AppendBytes(nil, reply))
+					}
+					if len(answered) < len(replies) {
+						_ = theirs.Close()
+					}
+				}()
+				return ours, nil
+			}
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			if err := l.Silence(ctx, 1); err != nil || tries != 2 {
+				t.Errorf("after %d replies: %v, %d tries", broken-1, err, tries)
+			}
+			stop()
+		}
+		l.closeSilent()
+		for i, s := range l.recorder.evidence.Sessions {
+			if want := fmt.Sprintf("silent-%d-1", i+1); s.Client != want || s.Answers[0].Member != fmt.Sprint(i%2) {
+				t.Errorf("session %d is %+v, want %s", i, s, want)
+			}
+		}
+		if n := len(l.recorder.evidence.Sessions); n != 3 {
+			t.Errorf("%d sessions, want 3", n)
+		}
+	})
 }

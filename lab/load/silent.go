@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"rollcall/lab/judge"
@@ -15,9 +16,16 @@ import (
 // silentConn is the connection of a client that sends nothing.
 type silentConn struct{ conn net.Conn }
 
+// silentRetryInterval is the pause before a silent client whose connection broke opens another one: short beside an election.
+const silentRetryInterval = 100 * time.Millisecond
+
+// errSessionRefused is a server's reply to a handshake.
+var errSessionRefused = errors.New("the server refused the session")
+
 // Silence opens n sessions with an ephemeral node each, whose clients then send nothing, not even pings. Their
-// connections stay open until the servers close them, or the load stops. Silence returns when they are open. The error
-// has the number that are; ctx should have a deadline. The connections do not use TLS.
+// connections stay open until the servers close them, or the load stops. Silence returns when they are open. If a connection
+// breaks before, as in an election, its client tries the next server. The error has the number that are open; ctx should have a
+// deadline. The connections do not use TLS.
 func (l *Load) Silence(ctx context.Context, n int) error {
 	for i := range n {
 		l.mu.Lock()
@@ -26,15 +34,43 @@ func (l *Load) Silence(ctx context.Context, n int) error {
 		if number > maxSilent {
 			return fmt.Errorf("load: %d of %d silent clients: a load has at most %d", i, n, maxSilent)
 		}
-		server := l.cfg.Servers[number%len(l.cfg.Servers)]
-		if err := l.openSilent(ctx, server, number); err != nil {
-			return fmt.Errorf("load: %d of %d silent clients: member %s: %w", i, n, server.Name, err)
+		if err := l.silenceOne(ctx, number); err != nil {
+			return fmt.Errorf("load: %d of %d silent clients: %w", i, n, err)
 		}
 	}
 	return nil
 }
 
-func (l *Load) openSilent(ctx context.Context, server result.Member, number int) (err error) {
+// silenceOne opens the session of a silent client. Each try has a node of its own, because the node of a session whose connection
+// broke exists until that session expires.
+func (l *Load) silenceOne(ctx context.Context, number int) error {
+	var broken error // of the last try that ctx did not end
+	for try := 0; ; try++ {
+		name := fmt.Sprintf("silent-%d", number)
+		if try > 0 {
+			name += fmt.Sprintf("-%d", try)
+		}
+		server := l.cfg.Servers[(number+try)%len(l.cfg.Servers)]
+		err := l.openSilent(ctx, server, sessionsParent+"/"+name)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("member %s: %w", server.Name, err)
+		if code := jute.Code(0); errors.Is(err, errSessionRefused) || errors.As(err, &code) {
+			return err
+		}
+		if broken == nil || ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			broken = err
+		}
+		select {
+		case <-time.After(silentRetryInterval):
+		case <-ctx.Done():
+			return broken
+		}
+	}
+}
+
+func (l *Load) openSilent(ctx context.Context, server result.Member, node string) (err error) {
 	conn, err := l.cfg.DialConn(ctx, "tcp", server.Clients)
 	if err != nil {
 		return err
@@ -57,9 +93,8 @@ func (l *Load) openSilent(ctx context.Context, server result.Member, number int)
 		return err
 	}
 	if granted.SessionID == 0 {
-		return errors.New("the server refused the session")
+		return errSessionRefused
 	}
-	node := fmt.Sprintf("%s/silent-%d", sessionsParent, number)
 	create := jute.RequestHeader{Xid: 1, Op: jute.OpCreate}.Append(nil)
 	create = jute.CreateRequest{
 		Path: []byte(l.cfg.Chroot + node), Flags: jute.Ephemeral, ACL: jute.OpenACL,
