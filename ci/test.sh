@@ -48,7 +48,7 @@ processes="./integration/kills ./integration/moves ./integration/trials ./integr
 costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMemory|ListsCostTheirBytes|EntryTooLong|RandomLogs|SortedAgainstMap|SortedByRanges|RandomWatches'
 # long are tests with whole ensembles that take the race detector long, and tests of lists. It sees them in the nightly form.
 long='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|SlowSums|LongLists|OtherDigestAlg|AutoRebalance|MostEntriesFitInMessagePack|TouchMapJoinsTouches'
-# promises are the packages that decide about writes, sessions and rights. Of 200 errors of all packages 72 to 79 % were noticed; one deviation is 3 %.
+# promises are the packages that decide about writes, sessions and rights. Tests notice 72 to 79 % of a sample of all packages.
 promises="znode leader follower sessiontracker quorum quorum/disk quorum/wire quorum/trust server server/stream member operator/admin client client/session client/lock client/election client/barrier client/group client/internal/contender client/internal/receipt"
 random='^Test(Long|Changing|Joining)?Schedules$'
 beside-short() { part schedules gotest -short -run '^TestSchedules$' ./integration; }

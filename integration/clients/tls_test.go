@@ -350,15 +350,11 @@ func (s *secured) goClient(t *testing.T) {
 		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, addr, config)
 	}
 	for _, addr := range []string{s.addr, s.Clients} {
-		c, _, err := zk.Connect([]string{addr}, sessionTimeout, zk.WithDialer(dial), zk.WithLogInfo(false))
+		c, err := dialGoThrough(t.Context(), seat{hosts: []string{addr}}, sessionTimeout, dial)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		// Its requests fail until it has a session, if the server takes more than a second to accept the connection.
-		if err := process.Until(t.Context(), "a session", func() bool { return c.State() == zk.StateHasSession }); err != nil {
-			t.Fatal(err)
-		}
 		path := "/go-" + strings.TrimPrefix(addr, "127.0.0.1:")
 		if _, err := c.Create(path, nil, 0, zk.AuthACL(zk.PermAll)); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ func (l List) Find(id uint32) (Server, bool) {
 	return l[at], true
 }
 
-// With returns a list that also has s, or false if the list has a server with that id.
+// With returns a list that has s, too, in its place, and true. If a server of the list has that id, With returns the list and false.
 func (l List) With(s Server) (List, bool) {
 	at, ok := l.search(s.ID)
 	if ok {

@@ -22,24 +22,24 @@ type timedTarget struct {
 	s         *stage
 	calls     int
 	failsFrom int      // 0: never
-	failed    error    // the first of its errors that matters
-	asked     question // the last one, if it failed and nothing was called since
-	tries     int      // to break something after that
+	failed    error    // the error that the steps must return, once there is one
+	lastTry   waitTry  // empty if another call came after it
+	breaks    int      // calls of Break after failed
 	late      []string // what it did after an interruption
 }
 
-// question is a call that steps repeat until it succeeds or they give up. The tries of one wait have the same error.
-type question struct {
-	what string
+// waitTry is one try of a wait: the steps repeat a call until it succeeds or their patience ends.
+type waitTry struct {
+	name string
 	ctx  context.Context
 	at   result.Millis
 	err  error
 }
 
-// call counts a call.
+// call counts a call that is not repeated. The steps must return its error.
 func (f *timedTarget) call() error {
 	err := f.nextError()
-	f.asked = question{}
+	f.lastTry = waitTry{}
 	if f.failed == nil {
 		f.failed = err
 	}
@@ -53,17 +53,18 @@ func (f *timedTarget) nextError() error {
 	return nil
 }
 
-// ask counts a call that is repeated. Its error matters once that is so: what is asked only once is for the text of a fault, which may
-// lack it. Two waits are told apart by their contexts, and by their times: the next one begins when the last try of the former fails.
-func (f *timedTarget) ask(ctx context.Context, what string) error {
-	q := question{what, ctx, f.s.sinceStart(), f.nextError()}
-	if last := f.asked; last.err != nil && q.err != nil && q.what == last.what && q.ctx == last.ctx && q.at > last.at {
-		if q.err = last.err; f.failed == nil {
-			f.failed = q.err
+// try counts one try of a wait. All tries of a wait return the error of the first one. The steps must return that error if they have
+// tried again: a step that reads the leader once, for the text of a fault, may go on without it. A try belongs to the same wait as
+// the last one if it has the same context and comes later. The next wait begins at the time of the last try.
+func (f *timedTarget) try(ctx context.Context, name string) error {
+	t := waitTry{name, ctx, f.s.sinceStart(), f.nextError()}
+	if last := f.lastTry; last.err != nil && t.err != nil && t.name == last.name && t.ctx == last.ctx && t.at > last.at {
+		if t.err = last.err; f.failed == nil {
+			f.failed = t.err
 		}
 	}
-	f.asked = q
-	return q.err
+	f.lastTry = t
+	return t.err
 }
 
 func (f *timedTarget) note(what string, fault target.Fault) error {
@@ -83,7 +84,7 @@ func (f *timedTarget) Repair(_ context.Context, fault target.Fault) error {
 
 func (f *timedTarget) Break(_ context.Context, fault target.Fault) error {
 	if f.failed != nil {
-		f.tries++
+		f.breaks++
 	}
 	return f.note("break", fault)
 }
@@ -93,8 +94,8 @@ func newTimed(t *testing.T, failsFrom int) *timedTarget {
 	f := &timedTarget{failsFrom: failsFrom}
 	f.s = newStage(t, &f.fakeTarget)
 	f.s.target = f
-	f.s.currentLeader = func(ctx context.Context) (string, error) { return "2", f.ask(ctx, "leader") }
-	f.s.checkHealth = func(ctx context.Context) error { return f.ask(ctx, "health") }
+	f.s.currentLeader = func(ctx context.Context) (string, error) { return "2", f.try(ctx, "leader") }
+	f.s.checkHealth = func(ctx context.Context) error { return f.try(ctx, "health") }
 	f.s.own = func(context.Context, target.ProcessConfig) (target.Target, error) { return &restoredTarget{}, f.call() }
 	return f
 }
@@ -145,8 +146,8 @@ func TestStepsFail(t *testing.T) {
 				if from == 0 {
 					calls = f.calls
 				}
-				if (f.failed != nil) != (from > 0) || !errors.Is(err, f.failed) || f.tries > 0 {
-					t.Errorf("%s, whose calls from %d of %d fail: %v, want %v; %d attempts to break more", d.Name, from, calls, err, f.failed, f.tries)
+				if (f.failed != nil) != (from > 0) || !errors.Is(err, f.failed) || f.breaks > 0 {
+					t.Errorf("%s, whose calls from %d of %d fail: %v, want %v; %d more faults", d.Name, from, calls, err, f.failed, f.breaks)
 				}
 			})
 		}

@@ -165,8 +165,8 @@ func TestSilenceFails(t *testing.T) {
 		{[][]byte{granted, jute.ReplyHeader{Xid: 1}.Append(nil)}, ""},
 		{[][]byte{jute.ConnectResponse{Passwd: make([]byte, 16)}.Append(nil)}, "0 of 2 silent clients: member 1: the server refused the session"},
 		{[][]byte{granted, jute.ReplyHeader{Xid: 1, Err: jute.NoNode}.Append(nil)}, "0 of 2 silent clients: member 1: create of /sessions/silent-1"},
-		{[][]byte{granted}, ": EOF"},
-		{nil, ": EOF"},
+		{[][]byte{granted}, "0 of 2 silent clients: member 1: EOF"},
+		{nil, "0 of 2 silent clients: member 1: EOF"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ends := make(chan error, 2) // of connections that the server keeps open

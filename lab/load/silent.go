@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"time"
 
 	"rollcall/lab/judge"
@@ -41,10 +40,10 @@ func (l *Load) Silence(ctx context.Context, n int) error {
 	return nil
 }
 
-// silenceOne opens the session of a silent client. Each try has a node of its own, because the node of a session whose connection
-// broke exists until that session expires.
+// silenceOne opens the session of a silent client. If ctx ends before, it returns the error of the first connection that broke.
+// Each try has a node of its own, because the node of a session whose connection broke exists until that session expires.
 func (l *Load) silenceOne(ctx context.Context, number int) error {
-	var broken error // of the last try that ctx did not end
+	var broken error
 	for try := 0; ; try++ {
 		name := fmt.Sprintf("silent-%d", number)
 		if try > 0 {
@@ -59,7 +58,7 @@ func (l *Load) silenceOne(ctx context.Context, number int) error {
 		if code := jute.Code(0); errors.Is(err, errSessionRefused) || errors.As(err, &code) {
 			return err
 		}
-		if broken == nil || ctx.Err() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if broken == nil {
 			broken = err
 		}
 		select {
