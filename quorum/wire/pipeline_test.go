@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,15 @@ type stream struct {
 	commit, last, term atomic.Uint64
 	given              atomic.Uint64 // the word that is given of each request; 0: none
 	queued             atomic.Uint64 // the first entry that is not on the leader's disk; 0: all are
+	stalls             atomic.Bool   // the leader may send nothing
+}
+
+// stallError is the pipeline's mayLead.
+func (s *stream) stallError() error {
+	if s.stalls.Load() {
+		return errStarting
+	}
+	return nil
 }
 
 // durable implements Config.LimitToDurable.
@@ -39,7 +49,7 @@ func newStream(t *testing.T) *stream {
 		t.Fatal(err)
 	}
 	clamp := (&Transport{cfg: Config{LimitToDurable: s.durable}}).clampCommit
-	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, noStall, anyEntries, nil)
+	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, s.stallError, anyEntries, nil)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -95,6 +105,43 @@ func (s *stream) answer(success bool, text string) raft.AppendFuture {
 // isTo reports whether f is the answer to a request that has come.
 func isTo(f raft.AppendFuture, req *raft.AppendEntriesRequest) bool {
 	return f != nil && f.Request().PrevLogEntry == req.PrevLogEntry && len(f.Request().Entries) == len(req.Entries)
+}
+
+// A leader that begins to stall while a request or a notice waits for the connection does not send it.
+func TestStallBeforeASend(t *testing.T) {
+	for _, notice := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStream(t)
+			s.send(1, 1, 0)
+			s.answer(true, "")
+			s.sendSlot <- struct{}{} // another request is being sent
+			var err error
+			if notice {
+				s.commit.Store(1)
+				s.signalCommit()
+			} else {
+				go func() {
+					_, err = s.AppendEntries(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 1}, new(raft.AppendEntriesResponse))
+				}()
+			}
+			synctest.Wait()
+			s.stalls.Store(true)
+			<-s.sendSlot
+			if got := s.sentNext(); got != nil {
+				t.Errorf("notice %t: %+v was sent", notice, got)
+			}
+			select {
+			case <-s.closed:
+				if !notice {
+					t.Error("a request has closed the pipeline")
+				}
+			default:
+				if notice || !errors.Is(err, errStarting) {
+					t.Errorf("notice %t: the pipeline is open, with the error %v", notice, err)
+				}
+			}
+		})
+	}
 }
 
 // Close passes a failure on, which ends raft's reader if its sender has ended without a word to it.
