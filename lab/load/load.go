@@ -36,6 +36,7 @@ type Load struct {
 	mu             sync.Mutex
 	createdParents []string      // of sequential nodes
 	silentConns    []*silentConn // clients
+	silentTries    int           // to open one
 }
 
 // The parents of the load's nodes, below the chroot.

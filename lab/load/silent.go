@@ -15,47 +15,37 @@ import (
 // silentConn is the connection of a client that sends nothing.
 type silentConn struct{ conn net.Conn }
 
-// silentRetryInterval is the pause before a silent client whose connection broke opens another one: short beside an election.
-const silentRetryInterval = 100 * time.Millisecond
+const (
+	// silentRetryInterval is the pause before the next try to open a silent client. It is short beside an election.
+	silentRetryInterval = 100 * time.Millisecond
+	// maxSilentTries limits the tries for one client: to a minute if each of them fails at once.
+	maxSilentTries = 600
+)
 
-// errSessionRefused is a server's reply to a handshake.
-var errSessionRefused = errors.New("the server refused the session")
+var (
+	errSessionRefused = errors.New("the server refused the session")
+	errTooManySilent  = fmt.Errorf("a load has at most %d", maxSilent)
+)
 
 // Silence opens n sessions with an ephemeral node each, whose clients then send nothing, not even pings. Their
 // connections stay open until the servers close them, or the load stops. Silence returns when they are open. If a connection
-// breaks before, as in an election, its client tries the next server. The error has the number that are open; ctx should have a
-// deadline. The connections do not use TLS.
+// breaks before, as in an election, or if a server does not reply within the sessions' timeout, the client tries the next server.
+// The error has the number of clients that are open. ctx should have a deadline. The connections do not use TLS.
 func (l *Load) Silence(ctx context.Context, n int) error {
 	for i := range n {
-		l.mu.Lock()
-		number := len(l.silentConns) + 1
-		l.mu.Unlock()
-		if number > maxSilent {
-			return fmt.Errorf("load: %d of %d silent clients: a load has at most %d", i, n, maxSilent)
-		}
-		if err := l.silenceOne(ctx, number); err != nil {
+		if err := l.silenceOne(ctx); err != nil {
 			return fmt.Errorf("load: %d of %d silent clients: %w", i, n, err)
 		}
 	}
 	return nil
 }
 
-// silenceOne opens the session of a silent client. If ctx ends before, it returns the error of the first connection that broke.
-// Each try has a node of its own, because the node of a session whose connection broke exists until that session expires.
-func (l *Load) silenceOne(ctx context.Context, number int) error {
+// silenceOne opens one silent client. If no try succeeds, it returns the error of the first connection that broke.
+func (l *Load) silenceOne(ctx context.Context) error {
 	var broken error
-	for try := 0; ; try++ {
-		name := fmt.Sprintf("silent-%d", number)
-		if try > 0 {
-			name += fmt.Sprintf("-%d", try)
-		}
-		server := l.cfg.Servers[(number+try)%len(l.cfg.Servers)]
-		err := l.openSilent(ctx, server, sessionsParent+"/"+name)
-		if err == nil {
-			return nil
-		}
-		err = fmt.Errorf("member %s: %w", server.Name, err)
-		if code := jute.Code(0); errors.Is(err, errSessionRefused) || errors.As(err, &code) {
+	for range maxSilentTries {
+		err := l.trySilence(ctx)
+		if code := jute.Code(0); err == nil || errors.Is(err, errTooManySilent) || errors.Is(err, errSessionRefused) || errors.As(err, &code) {
 			return err
 		}
 		if broken == nil {
@@ -67,8 +57,29 @@ func (l *Load) silenceOne(ctx context.Context, number int) error {
 			return broken
 		}
 	}
+	return broken
 }
 
+// trySilence opens a silent client at the next server. Each try has a node of its own, because the node of a session whose
+// connection broke exists until that session expires.
+func (l *Load) trySilence(ctx context.Context) error {
+	l.mu.Lock()
+	l.silentTries++
+	try, open := l.silentTries, len(l.silentConns)
+	l.mu.Unlock()
+	if open == maxSilent {
+		return errTooManySilent
+	}
+	ctx, stop := context.WithTimeout(ctx, l.cfg.Timeout)
+	defer stop()
+	server := l.cfg.Servers[try%len(l.cfg.Servers)]
+	if err := l.openSilent(ctx, server, fmt.Sprintf("%s/silent-%d", sessionsParent, try)); err != nil {
+		return fmt.Errorf("member %s: %w", server.Name, err)
+	}
+	return nil
+}
+
+// openSilent opens a session with an ephemeral node at a server. ctx has a deadline.
 func (l *Load) openSilent(ctx context.Context, server result.Member, node string) (err error) {
 	conn, err := l.cfg.DialConn(ctx, "tcp", server.Clients)
 	if err != nil {
@@ -79,9 +90,8 @@ func (l *Load) openSilent(ctx context.Context, server result.Member, node string
 			_ = conn.Close()
 		}
 	}()
-	if deadline, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(deadline)
-	}
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
 	request := jute.ConnectRequest{
 		TimeOut: int32(l.cfg.Timeout.Milliseconds()), Passwd: make([]byte, 16),
 		HasReadOnly: true,
