@@ -280,8 +280,12 @@ func TestLocksOfOthersInOneFolder(t *testing.T) {
 	}
 	defer conn.Close()
 	// Its requests fail until it has a session, if the server takes more than a second to accept the connection.
-	for conn.State() != zk.StateHasSession {
-		<-events
+	for limit := time.After(time.Minute); conn.State() != zk.StateHasSession; {
+		select {
+		case <-events:
+		case <-limit:
+			t.Fatal("go-zookeeper has no session after a minute")
+		}
 	}
 	excludesGoZooKeeper(t, c, conn)
 }
