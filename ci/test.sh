@@ -48,7 +48,7 @@ processes="./integration/kills ./integration/moves ./integration/trials ./integr
 costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMemory|ListsCostTheirBytes|EntryTooLong|RandomLogs|SortedAgainstMap|SortedByRanges|RandomWatches'
 # long are tests with whole ensembles that take the race detector long, and tests of lists. It sees them in the nightly form.
 long='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|SlowSums|LongLists|OtherDigestAlg|AutoRebalance|MostEntriesFitInMessagePack|TouchMapJoinsTouches'
-# promises are the packages that decide about writes, sessions and rights. Tests notice 72 to 79 % of a sample of all packages.
+# promises are the packages that decide about writes, sessions and rights. Tests noticed 161 errors of 200 (80.5 %). A limit of 72 % is three standard deviations lower.
 promises="znode leader follower sessiontracker quorum quorum/disk quorum/wire quorum/trust server server/stream member operator/admin client client/session client/lock client/election client/barrier client/group client/internal/contender client/internal/receipt"
 random='^Test(Long|Changing|Joining)?Schedules$'
 beside-short() { part schedules gotest -short -run '^TestSchedules$' ./integration; }
@@ -88,7 +88,7 @@ case ${1:-short} in
     part builds ci/builds.sh
     part fuzz ci/fuzz.sh
     part mutants go run ./tools/mutants -named -n 1000
-    part sample go run ./tools/mutants -n 200 -least 65 $promises
+    part sample go run ./tools/mutants -n 200 -least 72 $promises
     [ "$1" = nightly ] || part applications gotest ./integration/applications
     ;;
   *) echo "usage: ci/test.sh [short|rest|nightly|soak]" >&2 && exit 2 ;;
