@@ -712,10 +712,18 @@ func TestConfigRefused(t *testing.T) {
 		{Servers: []string{"a"}, MaxInFlight: -1},
 		{Servers: []string{"a"}, MaxRequest: -1},
 		{Servers: []string{"a"}, MaxRequest: MaxRequest + 1},
+		{Servers: []string{"a"}, Margin: -1},
+		{Servers: []string{"a"}, Timeout: time.Second, Margin: time.Second},
 	} {
-		if _, err := Open(ctx, cfg); err == nil {
+		opening, cancel := context.WithCancel(ctx)
+		cfg.Dial = func(context.Context, string) (net.Conn, error) {
+			cancel()
+			return nil, opening.Err()
+		}
+		if _, err := Open(opening, cfg); err == nil || opening.Err() != nil {
 			t.Errorf("%+v was accepted", cfg)
 		}
+		cancel()
 	}
 }
 

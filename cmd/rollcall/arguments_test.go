@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"rollcall/cli"
 )
@@ -50,5 +51,29 @@ func TestCommandsTakeTheirArguments(t *testing.T) {
 	check(root)
 	if checked < 30 {
 		t.Errorf("%d commands have arguments that a test can check", checked)
+	}
+}
+
+// A switch is off unless somebody sets it, also one that skips a question or a check.
+func TestSwitchesAreOff(t *testing.T) {
+	checked := 0
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Value.Type() != "bool" {
+				return
+			}
+			checked++
+			if f.DefValue != "false" {
+				t.Errorf("%s --%s is %s if it is not given", cmd.CommandPath(), f.Name, f.DefValue)
+			}
+		})
+	}
+	check(newRoot(cli.IOStreams{}))
+	if checked < 20 {
+		t.Errorf("%d switches were found", checked)
 	}
 }

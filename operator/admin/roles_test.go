@@ -106,8 +106,7 @@ func TestForeignHosts(t *testing.T) {
 // With admin.loopbackTrust=false a request over a loopback address is from another machine, because a proxy may have passed it on, and
 // one at the socket is not.
 func TestDistrustedLoopback(t *testing.T) {
-	h, _ := newTestHTTP(t, "leader")
-	h.authorizer.distrustLoopback = true
+	h, _ := newTestHTTP(t, "leader", func(cfg *HTTPConfig) { cfg.DistrustLoopback = true })
 	for _, tt := range []struct {
 		from, token string
 		access      accessClass

@@ -76,6 +76,21 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// Members that do not answer are listed by their ids, and not in the order in which that was noticed.
+func TestSilentMembersAreSorted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t, 3)
+		f.peers[2].answer = late
+		f.peers[3].answer = func(context.Context, *proto.ViewRequest) (*proto.ViewReply, error) {
+			return nil, errors.New("connection refused")
+		}
+		a, err := f.MemberStatuses(t.Context())
+		if err != nil || len(a.Silent) != 2 || a.Silent[0].MemberID != 2 || a.Silent[1].MemberID != 3 {
+			t.Errorf("silent %+v, %v, want members 2 and 3", a.Silent, err)
+		}
+	})
+}
+
 // A question waits for a place, and no longer than the deadline. When its caller gives up, it fails.
 func TestTooManyQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -491,24 +491,30 @@ func TestNoncesAreFresh(t *testing.T) {
 	})
 }
 
-// A process that goes after the handshake, before its nonce, is no member.
-func TestNoNonce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGuard(t, 2, false, old)
-		a, b := net.Pipe()
-		out := dials(g, a, 1)
-		cfg, err := secretTLSConfig()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tls.Server(b, cfg).Handshake(); err != nil {
-			t.Fatal(err)
-		}
-		_ = b.Close()
-		if got := <-out; got.err == nil || !strings.HasPrefix(got.err.Error(), "no nonce: ") || len(g.provedConns) != 0 {
-			t.Errorf("dialer: %v, %d connections kept", got.err, len(g.provedConns))
-		}
-	})
+// A process that goes after the handshake, before its nonce or after it, is no member.
+func TestGoneBeforeTheProof(t *testing.T) {
+	for want, n := range map[string]nonce{"no nonce: ": {}, "send proof: ": {1}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := newGuard(t, 2, false, old)
+			a, b := net.Pipe()
+			out := dials(g, a, 1)
+			cfg, err := secretTLSConfig()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := tls.Server(b, cfg)
+			if err = c.Handshake(); err == nil && n != (nonce{}) {
+				_, err = c.Write(n[:])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = b.Close()
+			if got := <-out; got.err == nil || !strings.HasPrefix(got.err.Error(), want) || len(g.provedConns) != 0 {
+				t.Errorf("dialer: %v, %d connections kept, want %s", got.err, len(g.provedConns), want)
+			}
+		})
+	}
 }
 
 // A dialer that has proved itself and goes before the reply is not kept.
