@@ -715,7 +715,7 @@ func TestConfigRefused(t *testing.T) {
 		{Servers: []string{"a"}, Margin: -1},
 		{Servers: []string{"a"}, Timeout: time.Second, Margin: time.Second},
 	} {
-		opening, cancel := context.WithCancel(ctx)
+		opening, cancel := context.WithTimeout(ctx, 10*time.Second) // without a server it would not dial
 		cfg.Dial = func(context.Context, string) (net.Conn, error) {
 			cancel()
 			return nil, opening.Err()

@@ -57,11 +57,7 @@ func TestCommandsTakeTheirArguments(t *testing.T) {
 // A switch is off unless somebody sets it, also one that skips a question or a check.
 func TestSwitchesAreOff(t *testing.T) {
 	checked := 0
-	var check func(cmd *cobra.Command)
-	check = func(cmd *cobra.Command) {
-		for _, sub := range cmd.Commands() {
-			check(sub)
-		}
+	for _, cmd := range everyCommand(newRoot(cli.IOStreams{}), nil) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Value.Type() != "bool" {
 				return
@@ -72,7 +68,6 @@ func TestSwitchesAreOff(t *testing.T) {
 			}
 		})
 	}
-	check(newRoot(cli.IOStreams{}))
 	if checked < 20 {
 		t.Errorf("%d switches were found", checked)
 	}

@@ -65,7 +65,7 @@ func tell(t *testing.T, seed uint64) *story {
 	leader.Process.Kill()
 	e.Start(leader)
 	l.await(t, 100)
-	s.acked = append(first, l.stop()...)
+	s.acked = slices.Concat(first, l.stop())
 	e.KillAll()
 	s.changes = r.all()
 	s.syncs = syncsOf(s.changes)
@@ -78,19 +78,24 @@ func tell(t *testing.T, seed uint64) *story {
 }
 
 // haveAll waits until each member has synced everything that was acknowledged. The member that loses its disk then takes one copy of
-// three with it. With a write that another member does not have yet, it would take one of two.
+// three with it. With a write that another member does not have yet, it would take one of two. So nobody writes until the disk is lost.
 func (s *story) haveAll(t *testing.T, r *recorder, acked []acknowledged) {
 	t.Helper()
+	var missing error
 	err := process.Until(t.Context(), "each member has what was acknowledged", func() bool {
 		const nothingUnsynced = 0 // the seed of a loss that keeps nothing else
 		changes := r.all()
 		dirs, _ := cut(t, changes, len(changes), len(s.servers), nothingUnsynced)
 		defer removeAll(dirs)
 		all, err := readAll(dirs, s.servers)
-		return err == nil && judge(all, acked, len(s.servers)) == nil
+		if err != nil {
+			t.Fatal(err) // at no moment may a member refuse to start
+		}
+		missing = judge(all, acked, len(s.servers))
+		return missing == nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: %v", err, missing)
 	}
 }
 

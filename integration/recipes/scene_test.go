@@ -26,6 +26,7 @@ type scene struct {
 	srv     *rollcalltest.Server
 	began   time.Time
 	clients []*client.Client
+	policy  client.SuspendedPolicy // of the client that atEach gives the scenario
 }
 
 // slowTick is a tick that is long for a test. A server does something several times in a tick, also while nothing happens, so a test
@@ -172,6 +173,7 @@ func atEach(t *testing.T, f fault, policy client.SuspendedPolicy, scenario func(
 		var happened func() bool
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			inScene(t, func(s *scene) {
+				s.policy = policy
 				c := s.clientWith(client.Config{WhileSuspended: policy})
 				happened = s.breakAt(n, f, func(r rollcalltest.Request) bool { return r.Session == sessionOf(c) })
 				scenario(s, c)
