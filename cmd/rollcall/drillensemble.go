@@ -151,7 +151,7 @@ func (e *drillEnsemble) openForeign(ctx context.Context, journal *target.Journal
 }
 
 func (e *drillEnsemble) start(ctx context.Context, journal *target.Journal) (target.Target, error) {
-	cfg := target.ProcessConfig{Journal: journal, Size: e.members, Other: e.other, ZooKeeper: e.software == "zookeeper"}
+	cfg := target.ProcessConfig{Journal: journal, Size: e.members, Other: e.other, Program: target.Program(e.software)}
 	if e.in == "namespaces" {
 		cfg.Disks = target.CheckDisks() == nil
 		return target.NewNamespaces(ctx, cfg)

@@ -205,7 +205,7 @@ func TestOtherBinary(t *testing.T) {
 func TestZooKeeper(t *testing.T) {
 	needs.Check(t, needs.ZooKeeper)
 	needs.Check(t, needs.Usual)
-	p := open(t, target.NewProcesses, target.ProcessConfig{ZooKeeper: true})
+	p := open(t, target.NewProcesses, target.ProcessConfig{Program: target.ZooKeeper})
 	if got := target.Software(t.Context(), p.Members()); got != "ZooKeeper 3.8.0" {
 		t.Errorf("Software: %q, want ZooKeeper 3.8.0", got)
 	}

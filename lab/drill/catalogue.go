@@ -164,12 +164,12 @@ var catalogue = []*Drill{
 	{
 		Name: "certificates-rotated", Title: "The certificates of members and clients are rotated",
 		Does:  "Starts three members with certificates, and clients with TLS, and replaces their authority: both are believed, then all get new certificates, then the new one alone is believed.",
-		Needs: []target.Fault{{Kind: target.Keys, Mode: target.Both}}, own: &target.ProcessConfig{Certificates: true}, extra: 10 * time.Second, run: rotateKeys,
+		Needs: []target.Fault{{Kind: target.Keys, Mode: target.Both}}, own: &target.ProcessConfig{Proof: target.ByCertificates, Secure: true}, extra: 10 * time.Second, run: rotateKeys,
 	},
 	{
 		Name: "move-in", Title: "An ensemble moves in from ZooKeeper",
 		Does:  "Starts three servers of ZooKeeper, stops them while clients use them, imports their data, and starts Rollcall at their addresses.",
-		Needs: []target.Fault{{Kind: target.MoveIn}}, own: &target.ProcessConfig{ZooKeeper: true}, lasts: 1, extra: 15 * time.Second, run: moveIn,
+		Needs: []target.Fault{{Kind: target.MoveIn}}, own: &target.ProcessConfig{Program: target.ZooKeeper}, lasts: 1, extra: 15 * time.Second, run: moveIn,
 	},
 	{
 		Name: "silent-clients", Title: "Clients fall silent",

@@ -74,7 +74,7 @@ func (d *Drill) Fits(c Config) error {
 		return errors.New("it starts members of Rollcall beside those of the run: leave out --hosts, --hooks and --software")
 	}
 	if d.own != nil {
-		if d.own.ZooKeeper {
+		if d.own.Program == target.ZooKeeper {
 			return target.CheckZooKeeper()
 		}
 		return nil

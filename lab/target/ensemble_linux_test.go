@@ -32,6 +32,23 @@ func standIns(t *testing.T, cfg ProcessConfig) *Processes {
 	return p
 }
 
+// standInsFor starts stand-ins for the members of any software.
+func standInsFor(t *testing.T, cfg ProcessConfig) *Processes {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Journal, cfg.Dir, cfg.Binary, cfg.Patience, cfg.Tick = openJournal(t, t.TempDir()), t.TempDir(), self, DefaultPatience, DefaultTick
+	p := &Processes{cfg: cfg, launcher: launcher{argv: rollcallLauncher.argv, rollcall: cfg.Program == Rollcall}}
+	p.journal, p.methods = cfg.Journal, map[Kind]faultMethod{MoveIn: {operators{p}.canMoveIn, operators{p}.planMoveIn}}
+	t.Cleanup(func() { _ = p.Close(context.WithoutCancel(t.Context())) })
+	if err := p.prepareAndStart(t.Context(), func(context.Context) error { return p.useLoopback() }); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // mustBreak makes a fault, which cannot be made twice.
 func mustBreak(t *testing.T, p *Processes, f Fault) {
 	t.Helper()
@@ -119,6 +136,8 @@ func TestEnsembleDoesNotStart(t *testing.T) {
 	dir, j := t.TempDir(), openJournal(t, t.TempDir())
 	for want, cfg := range map[string]ProcessConfig{
 		"Journal is required": {}, "-1 members": {Journal: j, Size: -1}, "10 members": {Journal: j, Size: MaxSize + 1}, "a tick of 1ns": {Journal: j, Tick: 1},
+		"-1 observers": {Journal: j, Observers: -1}, "10 observers": {Journal: j, Observers: MaxSize + 1}, `the program "other" must be "rollcall", "zookeeper" or "floor"`: {Journal: j, Program: "other"},
+		"neither TLS nor observers": {Journal: j, Program: Floor, Secure: true}, "the floor has": {Journal: j, Program: Floor, Observers: 1},
 		"it fails as it should": {Journal: j, Size: 1, Lines: "fails=1\n"},
 	} {
 		cfg.Dir = dir
@@ -331,7 +350,7 @@ func TestFaultsOfOperators(t *testing.T) {
 
 // Certificates are exchanged one step after the other, and clients reach each member at any time.
 func TestCertificatesAreRotated(t *testing.T) {
-	p := standIns(t, ProcessConfig{Certificates: true})
+	p := standIns(t, ProcessConfig{Proof: ByCertificates, Secure: true})
 	if err := p.Can(Fault{Kind: Secret, Member: "1", Mode: Both}); err == nil || !strings.Contains(err.Error(), "no secret") {
 		t.Errorf("a secret beside certificates: %v", err)
 	}
@@ -379,14 +398,7 @@ func TestCertificatesAreRotated(t *testing.T) {
 
 // Rollcall takes the place of ZooKeeper: all servers end, the data is imported once, and all start at their addresses.
 func TestMoveIn(t *testing.T) {
-	j, dir := openJournal(t, t.TempDir()), t.TempDir()
-	binary, _ := rollcallProgram("")
-	p := &Processes{cfg: ProcessConfig{Journal: j, Dir: dir, Size: 3, Patience: DefaultPatience, Tick: DefaultTick}, program: program{binary.argv, binary.binary, false}}
-	p.journal, p.methods = j, map[Kind]faultMethod{MoveIn: {operators{p}.canMoveIn, operators{p}.planMoveIn}}
-	t.Cleanup(func() { _ = p.Close(context.WithoutCancel(t.Context())) })
-	if err := p.prepareAndStart(t.Context(), func(context.Context) error { return p.useLoopback() }); err != nil {
-		t.Fatal(err)
-	}
+	p := standInsFor(t, ProcessConfig{Size: 3, Program: ZooKeeper})
 	before := p.Members()
 	if text := fileText(p.members[0].config); before[0].Admin != "" || p.TokenFile() != "" || !strings.Contains(text, "admin.enableServer=false\n") {
 		t.Errorf("ZooKeeper has %+v, %q and\n%s", before[0], p.TokenFile(), text)

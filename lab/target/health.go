@@ -21,7 +21,7 @@ const (
 	// queryLimit bounds the wait for one member's reply. A member that is well replies within milliseconds.
 	queryLimit = 3 * time.Second
 	// queryInterval is the time between two queries of an ensemble that is not well yet.
-	queryInterval = 50 * time.Millisecond
+	queryInterval = 20 * time.Millisecond
 	// maxAnswer is far more than the answer to any word takes, in bytes.
 	maxAnswer = 1 << 20
 )

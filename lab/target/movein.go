@@ -10,7 +10,7 @@ import (
 
 // canMoveIn returns an error if ZooKeeper does not run any more.
 func (t operators) canMoveIn(Fault) error {
-	if t.program.rollcall {
+	if t.launcher.rollcall {
 		return errors.New("the members run Rollcall already")
 	}
 	return nil
@@ -20,10 +20,6 @@ func (t operators) canMoveIn(Fault) error {
 // imports their data, and all members start at the same addresses. ZooKeeper's own files stay.
 func (t operators) planMoveIn(Fault, int) (faultPlan, error) {
 	return faultPlan{make: func(ctx context.Context) error {
-		p, err := rollcallProgram(t.cfg.Binary)
-		if err != nil {
-			return err
-		}
 		var directories []string
 		for _, m := range t.members {
 			if err := t.endMember(ctx, m, syscall.SIGTERM); err != nil {
@@ -31,7 +27,7 @@ func (t operators) planMoveIn(Fault, int) (faultPlan, error) {
 			}
 			directories = append(directories, m.data)
 		}
-		t.program = p
+		t.launcher, t.cfg.Program = rollcallLauncher, Rollcall
 		for _, m := range t.members {
 			m.data = filepath.Join(filepath.Dir(m.data), "rollcall")
 			if err := os.Mkdir(m.data, 0o700); err != nil {

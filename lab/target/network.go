@@ -65,13 +65,18 @@ func (n *network) addressOf(number int) string {
 // bridgePort is the bridge's side of a member's link.
 func (n *network) bridgePort(name string) string { return "m" + name }
 
-// commandPrefix begins the command line of a program in a member's namespace.
-func (n *network) commandPrefix(m *member) []string { return n.commandInside(m.Name) }
-
-// commandInside returns a command line that runs in a member's namespace. Unlike ip netns exec, nsenter copies no mounts,
-// which would keep a member's disk mounted.
+// commandInside returns a command line that runs in a member's namespace.
 func (n *network) commandInside(name string, argv ...string) []string {
-	return append([]string{"nsenter", "--net=" + filepath.Join(namespaces, n.namespaceOf(name))}, argv...)
+	return insideNamespace(n.namespaceOf(name), argv...)
+}
+
+// insideNamespace returns a command line that runs in a network namespace; "" stands for that of this process. Unlike ip netns
+// exec, nsenter copies no mounts, which would keep a member's disk mounted.
+func insideNamespace(space string, argv ...string) []string {
+	if space == "" {
+		return argv
+	}
+	return append([]string{"nsenter", "--net=" + filepath.Join(namespaces, space)}, argv...)
 }
 
 // connectMembers makes the namespaces, and gives the members their addresses.
@@ -115,6 +120,7 @@ func (t *Processes) attachMember(ctx context.Context, m *member) error {
 		return err
 	}
 	hub, space, port := n.hubName(), n.namespaceOf(m.Name), n.bridgePort(m.Name)
+	m.space = space
 	m.setAddresses(net.ParseIP(n.addressOf(m.id)), fixedPorts)
 	return n.runIP(ctx,
 		"netns add "+space,

@@ -27,7 +27,7 @@ func (t operators) addOperatorFaults() {
 		t.unsupported[Upgrade] = "no other binary is named: --other names the one to upgrade to"
 	}
 	t.methods[Secret], t.unsupported[Keys] = faultMethod{t.canRunCommands, prover{t}.planSecret}, "the members prove themselves by a secret, and have no certificates"
-	if t.cfg.Certificates {
+	if t.cfg.Proof == ByCertificates {
 		t.methods[Keys], t.unsupported[Secret] = faultMethod{t.canRunCommands, prover{t}.planKeys}, "the members prove themselves by certificates, and have no secret"
 		delete(t.methods, Secret)
 		delete(t.unsupported, Keys)
@@ -41,7 +41,7 @@ func (t operators) runCommand(ctx context.Context, m *member, args ...string) er
 		admin = "unix:" + filepath.Join(m.data, "admin.sock")
 	}
 	env := []string{"ROLLCALL_ADMIN=" + admin, "ROLLCALL_TOKEN_FILE=" + t.token}
-	return runCommand(ctx, commandLimit, env, append([]string{t.program.binary}, args...)...)
+	return runCommand(ctx, commandLimit, env, append([]string{t.cfg.Binary}, args...)...)
 }
 
 // canRunCommands returns an error while a member cannot be queried.

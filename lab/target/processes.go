@@ -11,33 +11,36 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"rollcall/internal/durable"
 	"rollcall/lab/child"
 )
 
-// ProcessConfig configures an ensemble of processes that a drill starts itself.
+// ProcessConfig configures an ensemble of processes that this one starts.
 type ProcessConfig struct {
 	Journal *Journal // required; Processes does not close it
 	Dir     string   // in which a new directory for the ensemble is made; "": the system's for temporary files
 	Size    int      // members; 0: 3; at most MaxSize
-	Binary  string   // of Rollcall; "": the running one
-	Other   string   // binary of Rollcall for Upgrade; "": members cannot be upgraded
-	// ZooKeeper starts Debian's ZooKeeper instead of Rollcall. Binary is used for MoveIn alone then.
-	ZooKeeper bool
+	// Observers is the number of further members, which have no vote: at most MaxSize.
+	Observers int
+	Program   Program // "": Rollcall
+	// Binary is that of Rollcall, or of the floor. On ZooKeeper it is Rollcall's for MoveIn and for certificates. "": the running one.
+	Binary string
+	Other  string   // binary of Rollcall for Upgrade; "": members cannot be upgraded
+	Java   []string // options of Java for ZooKeeper; nil: those of a small server
 	// Beside lets another ensemble of the same journal run.
 	Beside bool
 	// Restore is a backup with whose nodes Rollcall's members begin. Its sessions have ended. "": they begin without data.
 	Restore string
-	// Certificates lets Rollcall's members prove themselves by certificates instead of a secret, and serve clients over TLS
-	// at Member.Secure, too.
-	Certificates bool
+	Proof   Proof // of Rollcall's members to each other; 0: BySecret
+	// Secure lets the members serve clients over TLS at Member.Secure, too. Both sides show certificates.
+	Secure bool
+	// NoAdmin leaves out Rollcall's HTTP API. The members cannot have what operators do then.
+	NoAdmin bool
 	// Disks puts each member's data on a small disk of its own, which can be broken. CheckDisks reports whether that is possible.
 	Disks    bool
 	Tick     time.Duration // tickTime, in whole milliseconds; 0: DefaultTick
@@ -50,48 +53,39 @@ const (
 	DefaultTick = 500 * time.Millisecond
 	// DefaultPatience is far longer than members take to start, also on a busy machine.
 	DefaultPatience = time.Minute
-	// MaxSize is more than any ensemble has voters.
+	// MaxSize is more than any ensemble has voters, or observers.
 	MaxSize = 9
 )
 
-// Processes is an ensemble of processes on this machine, on loopback. They end with this process. Not safe for
-// concurrent use.
+// Processes is an ensemble of processes on this machine. They end with this process. Not safe for concurrent use.
 type Processes struct {
 	faults
-	cfg     ProcessConfig
-	program program
-	dir     string
-	token   string // path of the file with the administrators' token; "": none
-	proofs  proofs
-	members []*member
-	setup   []int    // entries of what has to be undone at the end, in the order in which it was made
-	network *network // nil: the members are on loopback
-}
-
-// program is the software of an ensemble.
-type program struct {
-	argv     func(binary, config string) []string
-	binary   string // of members without one of their own
-	rollcall bool
+	cfg      ProcessConfig
+	launcher launcher
+	dir      string
+	token    string // path of the file with the administrators' token; "": none
+	proofs   proofs
+	members  []*member
+	setup    []int    // entries of what has to be undone at the end, in the order in which it was made
+	network  *network // nil: the members are on loopback, or at places of the caller
 }
 
 // member is one member. Its directory outlives its process.
 type member struct {
 	Member
-	id      int
-	ip      net.IP
-	ports   ports
-	binary  string // for its next start; "": program.binary
-	config  string // path of zoo.cfg
-	data    string // path of dataDir
-	disk    string // path where its own disk is mounted; "": it has none
-	log     string // path of its output
-	setup   []int  // those of Processes.setup that are its own
-	process *process
+	id       int
+	ip       net.IP
+	ports    ports
+	space    string // the network namespace of its process; "": that of this one
+	binary   string // for its next start; "": ProcessConfig.Binary
+	config   string // path of zoo.cfg
+	data     string // path of dataDir
+	disk     string // path where its own disk is mounted; "": it has none
+	log      string // path of its output
+	setup    []int  // those of Processes.setup that are its own
+	observer bool   // it has no vote
+	process  *process
 }
-
-// ports are those of one member, on its own address.
-type ports struct{ clients, secure, quorum, election, http int }
 
 // process is a member's process.
 type process struct {
@@ -121,62 +115,6 @@ func NewNamespaces(ctx context.Context, cfg ProcessConfig) (*Processes, error) {
 	return t.startEnsemble(ctx, t.connectMembers)
 }
 
-func rollcallProgram(binary string) (program, error) {
-	if binary == "" {
-		running, err := os.Executable()
-		if err != nil {
-			return program{}, fmt.Errorf("which binary runs is not known: %w; name one", err)
-		}
-		binary = running
-	}
-	return program{func(binary, config string) []string { return []string{binary, "serve", config} }, binary, true}, nil
-}
-
-const javaDirectory = "/usr/share/java"
-
-// zooKeeper returns Debian's ZooKeeper, with the options that Debian's own tests of it use for a small server.
-func zooKeeper() (program, error) {
-	jars := []string{"zookeeper", "slf4j-simple", "snappy-java"}
-	for _, part := range []string{
-		"buffer", "codec", "common", "handler", "resolver", "transport", "transport-native-epoll",
-		"transport-native-unix-common",
-	} {
-		jars = append(jars, "netty-"+part)
-	}
-	for i, jar := range jars {
-		jars[i] = filepath.Join(javaDirectory, jar+".jar")
-	}
-	java, err := javaOf(jars[0])
-	if err != nil {
-		return program{}, err
-	}
-	return program{func(java, config string) []string {
-		return []string{
-			java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-Xshare:auto",
-			"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", strings.Join(jars, ":"),
-			"org.apache.zookeeper.server.quorum.QuorumPeerMain", config,
-		}
-	}, java, false}, nil
-}
-
-// CheckZooKeeper returns nil if members can run Debian's ZooKeeper, and otherwise what is missing, in words for the user.
-func CheckZooKeeper() error {
-	_, err := zooKeeper()
-	return err
-}
-
-// javaOf returns the path of Java, if a jar is there, too.
-func javaOf(jar string) (string, error) {
-	if _, err := os.Stat(jar); err != nil {
-		return "", fmt.Errorf("%w: a drill on ZooKeeper needs Debian's package: apt-get install zookeeper", err)
-	}
-	java, err := exec.LookPath("java")
-	if err != nil {
-		return "", fmt.Errorf("%w: a drill on ZooKeeper needs Java: apt-get install default-jre-headless", err)
-	}
-	return java, nil
-}
-
 // startEnsemble prepares an ensemble and starts it. place gives the members their addresses. If something fails, everything is
 // undone.
 func (t *Processes) startEnsemble(ctx context.Context, place func(context.Context) error) (*Processes, error) {
@@ -189,11 +127,14 @@ func (t *Processes) startEnsemble(ctx context.Context, place func(context.Contex
 		Wipe: {t.canEnd, t.planWipe}, Stop: {nil, t.planStop},
 	}
 	t.unsupported = maps.Clone(lacksOfProcesses)
-	if t.program.rollcall {
+	switch {
+	case t.launcher.rollcall && !t.cfg.NoAdmin:
 		operators{t}.addOperatorFaults()
-	} else {
-		maps.Copy(t.unsupported, lacksOfZooKeeper)
+	case t.cfg.Program == ZooKeeper:
 		t.methods[MoveIn] = faultMethod{operators{t}.canMoveIn, operators{t}.planMoveIn}
+		fallthrough
+	default:
+		maps.Copy(t.unsupported, lacksOfZooKeeper)
 	}
 	if t.network != nil {
 		networkFaults{t}.registerMethods()
@@ -216,6 +157,10 @@ func (t *Processes) validateConfig() error {
 		return errors.New("target: Journal is required")
 	case c.Size < 1 || c.Size > MaxSize:
 		return fmt.Errorf("%d members: must be 1 to %d", c.Size, MaxSize)
+	case c.Observers < 0 || c.Observers > MaxSize:
+		return fmt.Errorf("%d observers: must be 0 to %d", c.Observers, MaxSize)
+	case c.Program == Floor && (c.Secure || c.Observers > 0):
+		return errors.New("the floor has neither TLS nor observers")
 	case c.Tick < time.Millisecond:
 		return fmt.Errorf("a tick of %v: must be at least 1ms", c.Tick)
 	}
@@ -225,11 +170,7 @@ func (t *Processes) validateConfig() error {
 		}
 	}
 	var err error
-	if c.ZooKeeper {
-		t.program, err = zooKeeper()
-	} else {
-		t.program, err = rollcallProgram(c.Binary)
-	}
+	t.launcher, err = c.selectLauncher()
 	if !c.Beside {
 		err = errors.Join(err, c.Journal.CheckClean())
 	}
@@ -240,15 +181,21 @@ func (t *Processes) prepareAndStart(ctx context.Context, place func(context.Cont
 	if err := t.makeDirectory(); err != nil {
 		return err
 	}
-	for i := range t.cfg.Size {
+	for i := range t.cfg.Size + t.cfg.Observers {
 		m, err := t.newMember(ctx, i+1)
 		if err != nil {
 			return err
 		}
+		m.observer = i >= t.cfg.Size
 		t.members, t.names = append(t.members, m), append(t.names, m.Name)
 	}
 	if err := place(ctx); err != nil {
 		return err
+	}
+	if t.cfg.Program == Floor {
+		for _, m := range t.members[1:] {
+			m.Clients = ""
+		}
 	}
 	if err := (prover{operators{t}}).makeCredentials(ctx); err != nil {
 		return err
@@ -287,7 +234,8 @@ func (t *Processes) newMember(ctx context.Context, id int) (*member, error) {
 
 // AwaitServing returns when all members serve under one leader. If one ends by itself, its error has the end of what it printed.
 func (t *Processes) AwaitServing(ctx context.Context) error {
-	return t.awaitUnlessEnded(ctx, t.members, func(ctx context.Context) error { return AwaitHealthy(ctx, t.Members()) })
+	serving := slices.DeleteFunc(t.Members(), func(m Member) bool { return m.Clients == "" })
+	return t.awaitUnlessEnded(ctx, t.members, func(ctx context.Context) error { return AwaitHealthy(ctx, serving) })
 }
 
 // awaitUnlessEnded returns when ready does, unless one of the members ends by itself before.
@@ -356,109 +304,6 @@ func (t *Processes) addFor(m *member, what string, undo ...Step) error {
 	return err
 }
 
-// The ports of members that have an address of their own. The kernel gives none of them to a client.
-var fixedPorts = ports{clients: 2181, secure: 2281, quorum: 2888, election: 3888, http: 8080}
-
-// useLoopback gives each member an address of loopback. On Linux each has one of its own, with fixed ports: members must
-// find them free when they start again, and the kernel gives others of 127.0.0.1 to any program that connects.
-func (t *Processes) useLoopback() error {
-	if runtime.GOOS != "linux" {
-		for _, m := range t.members {
-			if err := m.atFreePorts(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	const networks = 1 << 14 // 127.64.x.y: each ensemble takes the members of one network of 256 addresses
-	for try := range networks {
-		n := (os.Getpid() + try) % networks
-		free := true
-		for _, m := range t.members {
-			m.setAddresses(net.IPv4(127, byte(64+n>>8), byte(n), byte(m.id)), fixedPorts)
-			free = free && m.portsFree()
-		}
-		if free {
-			return nil
-		}
-	}
-	return errors.New("no address of loopback has free ports for the members: end other ensembles")
-}
-
-// setAddresses sets a member's addresses.
-func (m *member) setAddresses(ip net.IP, p ports) {
-	m.ip, m.ports = ip, p
-	m.Clients = net.JoinHostPort(ip.String(), strconv.Itoa(p.clients))
-}
-
-// atFreePorts gives a member ports of 127.0.0.1.
-func (m *member) atFreePorts() error {
-	p, err := freePorts()
-	if err == nil {
-		m.setAddresses(net.IPv4(127, 0, 0, 1), p)
-	}
-	return err
-}
-
-func (m *member) portsFree() bool {
-	for _, port := range []int{m.ports.clients, m.ports.secure, m.ports.quorum, m.ports.election, m.ports.http} {
-		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: m.ip, Port: port})
-		if err != nil {
-			return false
-		}
-		_ = l.Close()
-	}
-	return true
-}
-
-// freePorts returns five ports of 127.0.0.1 on which nothing listens now.
-func freePorts() (ports, error) {
-	var all []int
-	for range 5 {
-		l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			return ports{}, err
-		}
-		defer func() { _ = l.Close() }() // at the end, so that all differ
-		all = append(all, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports{all[0], all[1], all[2], all[3], all[4]}, nil
-}
-
-// writeFiles writes a member's files.
-func (t *Processes) writeFiles(m *member) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "tickTime=%d\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPortAddress=%s\nclientPort=%d\n"+
-		"maxClientCnxns=0\n4lw.commands.whitelist=*\n%s", t.cfg.Tick.Milliseconds(), m.data, m.ip, m.ports.clients,
-		t.cfg.Lines)
-	if t.program.rollcall {
-		lines, err := prover{operators{t}}.proofLines(m)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&b, "admin.serverAddress=%s\nadmin.serverPort=%d\nadmin.tokenFile=%s\n%s", m.ip, m.ports.http, t.token, lines)
-		m.Admin = "http://" + net.JoinHostPort(m.ip.String(), strconv.Itoa(m.ports.http))
-	} else {
-		b.WriteString("admin.enableServer=false\n")
-	}
-	for _, other := range t.members {
-		if len(t.members) > 1 {
-			fmt.Fprintf(&b, "server.%d=%s:%d:%d\n", other.id, other.ip, other.ports.quorum, other.ports.election)
-		}
-	}
-	return errors.Join(os.WriteFile(m.config, []byte(b.String()), 0o600), m.writeID())
-}
-
-// writeID writes the member's id into its data directory, durably: a disk that fails loses what was not synced.
-func (m *member) writeID() error {
-	f, err := os.OpenFile(filepath.Join(m.data, "myid"), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(m.Name + "\n")
-	return errors.Join(err, f.Sync(), f.Close(), durable.SyncDirectory(m.data), durable.SyncDirectory(filepath.Dir(m.data)))
-}
-
 // startMember starts a member's process. It returns before the member serves.
 func (t *Processes) startMember(m *member) error {
 	if m.process != nil {
@@ -469,10 +314,7 @@ func (t *Processes) startMember(m *member) error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the process has a descriptor of its own
-	argv := t.program.argv(cmp.Or(m.binary, t.program.binary), m.config)
-	if t.network != nil {
-		argv = append(t.network.commandPrefix(m), argv...)
-	}
+	argv := insideNamespace(m.space, t.launcher.argv(t, m)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, filepath.Dir(m.config)
 	c, err := child.Start("member "+m.Name, cmd)
@@ -563,15 +405,62 @@ func (t *Processes) TokenFile() string { return t.token }
 // Dir returns the directory of a member, with its zoo.cfg, its log and its data.
 func (t *Processes) Dir(name string) string { return filepath.Join(t.dir, name) }
 
+// SetLines replaces ProcessConfig.Lines for the next starts of all members.
+func (t *Processes) SetLines(lines string) error {
+	t.cfg.Lines = lines
+	var failed []error
+	for _, m := range t.members {
+		failed = append(failed, t.writeFiles(m))
+	}
+	return errors.Join(failed...)
+}
+
+// Kill kills a member with SIGKILL, and returns when its process has ended. It is no fault: Repair and Heal do not start the
+// member again, and Restart does.
+func (t *Processes) Kill(ctx context.Context, name string) error {
+	m, err := t.mustFind(name)
+	if err != nil {
+		return err
+	}
+	return t.endMember(ctx, m, syscall.SIGKILL)
+}
+
+// Restart starts a member. If its process still runs, it is killed first. Restart returns before the member serves: see
+// AwaitServing.
+func (t *Processes) Restart(ctx context.Context, name string) error {
+	m, err := t.mustFind(name)
+	if err != nil {
+		return err
+	}
+	return restartMember(ctx, t, m)
+}
+
+// Pid returns the id of a member's process; 0: it has none.
+func (t *Processes) Pid(name string) int {
+	m := t.findMember(name)
+	if m == nil || m.process == nil {
+		return 0
+	}
+	return m.process.cmd.Process.Pid
+}
+
 // SetBinary sets the program for the next starts of a member. "" stands for that of
 // ProcessConfig.
 func (t *Processes) SetBinary(name, binary string) error {
+	m, err := t.mustFind(name)
+	if err == nil {
+		m.binary = binary
+	}
+	return err
+}
+
+// mustFind returns a member, or an error about its name.
+func (t *Processes) mustFind(name string) (*member, error) {
 	m := t.findMember(name)
 	if m == nil {
-		return fmt.Errorf("there is no member %q; the members are %q", name, t.names)
+		return nil, fmt.Errorf("there is no member %q; the members are %q", name, t.names)
 	}
-	m.binary = binary
-	return nil
+	return m, nil
 }
 
 func (t *Processes) findMember(name string) *member {

@@ -57,7 +57,7 @@ func TestInterruptedEndIsRepaired(t *testing.T) {
 	if err := errors.Join(os.Mkdir(m.data, 0o700), os.WriteFile(kept, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	p := &Processes{members: []*member{m}, program: program{argv: func(string, string) []string { return []string{"sleep", "600"} }}}
+	p := &Processes{members: []*member{m}, launcher: launcher{argv: func(*Processes, *member) []string { return []string{"sleep", "600"} }}}
 	p.journal, p.names = openJournal(t, t.TempDir()), []string{"2"}
 	p.methods = map[Kind]faultMethod{Shut: {p.canEnd, p.planEnd(syscall.SIGTERM)}, Wipe: {p.canEnd, p.planWipe}}
 	interrupted, interrupt := context.WithCancelCause(t.Context())

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -12,6 +13,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+)
+
+// Proof is what Rollcall's members prove themselves to each other with.
+type Proof int
+
+const (
+	BySecret Proof = iota
+	ByCertificates
+	Unproven // they believe everybody
 )
 
 // proofs holds the secret or the certificates of Rollcall's members, and the state of their rotation.
@@ -30,24 +40,23 @@ const (
 	trustFile  = "ca.pem"  // the authorities that it believes
 )
 
-// clientName is the name in the certificate of the drill's clients, and of its file.
-const clientName = "drill"
+// clientName is the name in the certificate of the clients, and of the directory with their files.
+const clientName = "client"
 
 // makeCredentials makes the token of administrators, and what members prove themselves with.
 func (t prover) makeCredentials(ctx context.Context) error {
-	if !t.program.rollcall || t.token != "" {
-		return nil
+	if t.launcher.rollcall && !t.cfg.NoAdmin && t.token == "" {
+		t.token = filepath.Join(t.dir, "token")
+		token := rand.Text()
+		if err := os.WriteFile(t.token, []byte(token+"\n"), 0o600); err != nil {
+			return err
+		}
+		for _, m := range t.members {
+			m.Token = token
+		}
 	}
-	t.token = filepath.Join(t.dir, "token")
-	token := rand.Text()
-	if err := os.WriteFile(t.token, []byte(token+"\n"), 0o600); err != nil {
-		return err
-	}
-	for _, m := range t.members {
-		m.Token = token
-	}
-	t.proofs.secret = rand.Text()
-	if !t.cfg.Certificates {
+	t.proofs.secret = cmp.Or(t.proofs.secret, rand.Text())
+	if !t.cfg.hasCertificates() || t.proofs.authorities > 0 {
 		return nil
 	}
 	if err := os.Mkdir(filepath.Dir(t.clientFiles().config), 0o700); err != nil {
@@ -59,25 +68,42 @@ func (t prover) makeCredentials(ctx context.Context) error {
 	return errors.Join(t.installKey(t.clientFiles(), clientName), t.installTrust(t.clientFiles(), t.proofs.authorities))
 }
 
-// clientFiles stands for the drill's clients, which have files as a member has.
+// hasCertificates reports whether members or clients show certificates.
+func (c *ProcessConfig) hasCertificates() bool { return c.Secure || c.Proof == ByCertificates }
+
+// clientFiles stands for the clients, which have files as a member has.
 func (t prover) clientFiles() *member {
 	return &member{config: filepath.Join(t.dir, clientName, "zoo.cfg")}
 }
 
 // proofLines writes the files by which a member proves itself, and returns the lines of zoo.cfg that name them.
 func (t prover) proofLines(m *member) (string, error) {
-	switch {
-	case len(t.members) == 1:
-		return "", nil
-	case !t.cfg.Certificates:
-		return "ensembleSecretFile=" + m.filePath(secretFile) + "\n", m.replaceFile(secretFile, t.proofs.secret+"\n")
+	var lines string
+	var failed []error
+	proves := t.launcher.rollcall && len(t.members) > 1
+	if proves && t.cfg.Proof == BySecret {
+		lines += "ensembleSecretFile=" + m.filePath(secretFile) + "\n"
+		failed = append(failed, m.replaceFile(secretFile, t.proofs.secret+"\n"))
 	}
-	m.Secure = net.JoinHostPort(m.ip.String(), strconv.Itoa(m.ports.secure))
-	lines := fmt.Sprintf("sslQuorum=true\nsecureClientPort=%d\nsecureClientPortAddress=%s\n", m.ports.secure, m.ip)
-	for _, prefix := range []string{"ssl.", "ssl.quorum."} {
-		lines += fmt.Sprintf("%skeyStore.location=%s\n%strustStore.location=%s\n", prefix, m.filePath(keyFile), prefix, m.filePath(trustFile))
+	if proves && t.cfg.Proof == ByCertificates {
+		lines += "sslQuorum=true\n" + m.storeLines("ssl.quorum.")
 	}
-	return lines, errors.Join(t.installKey(m, m.ip.String()), t.installTrust(m, t.proofs.authorities))
+	if t.cfg.Secure {
+		m.Secure = net.JoinHostPort(m.ip.String(), strconv.Itoa(m.ports.secure))
+		lines += fmt.Sprintf("secureClientPort=%d\nsecureClientPortAddress=%s\n", m.ports.secure, m.ip) + m.storeLines("ssl.")
+	}
+	if t.cfg.Secure && t.cfg.Program == ZooKeeper {
+		lines += "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n" // its other sockets have no TLS
+	}
+	if t.cfg.hasCertificates() {
+		failed = append(failed, t.installKey(m, m.ip.String()), t.installTrust(m, t.proofs.authorities))
+	}
+	return lines, errors.Join(failed...)
+}
+
+// storeLines returns the lines of zoo.cfg about a member's certificates.
+func (m *member) storeLines(prefix string) string {
+	return fmt.Sprintf("%skeyStore.location=%s\n%strustStore.location=%s\n", prefix, m.filePath(keyFile), prefix, m.filePath(trustFile))
 }
 
 // filePath returns the path of a file in a member's directory.
@@ -143,7 +169,7 @@ func (t prover) installFile(m *member, name, mode string) error {
 	}
 }
 
-// newAuthority makes an authority, and certificates for all members and for the drill's clients.
+// newAuthority makes an authority, and certificates for all members and for the clients.
 func (t prover) newAuthority(ctx context.Context) error {
 	t.proofs.authorities++
 	args := []string{"certs", "--out", t.authorityFile(t.proofs.authorities, "")}
@@ -180,10 +206,10 @@ func (t prover) installTrust(m *member, authorities ...int) error {
 	return m.replaceFile(trustFile, all.String())
 }
 
-// ClientTLS returns the settings with which the drill's clients connect to Member.Secure: with the certificate and the authorities that are
-// in their files at the time of each handshake. It is nil if the members have no certificates.
+// ClientTLS returns the settings with which the clients connect to Member.Secure: with the certificate and the authorities that are
+// in their files at the time of each handshake. It is nil if the members take no clients over TLS.
 func (t *Processes) ClientTLS() *tls.Config {
-	if !t.cfg.Certificates {
+	if !t.cfg.Secure {
 		return nil
 	}
 	client := (prover{operators{t}}).clientFiles()

@@ -112,7 +112,7 @@ ip netns delete NS-2 if /run/netns/NS-2`)
 	if !private.Contains(p.members[0].ip) {
 		t.Errorf("the members have addresses like %v", p.members[0].ip)
 	}
-	check("a program of a member", strings.Join(n.commandPrefix(p.members[1]), " "), "nsenter --net=/run/netns/NS-2")
+	check("a program of a member", strings.Join(insideNamespace(p.members[1].space, "x"), " "), "nsenter --net=/run/netns/NS-2 x")
 
 	tables := func(id int) string {
 		return fmt.Sprintf("nsenter --net=/run/netns/NS-1 nft add table inet drill%d; delete table inet drill%d if /run/netns/NS-1\n", id, id)
@@ -294,7 +294,7 @@ func TestDiskCommands(t *testing.T) {
 	if err := m.writeID(); err != nil {
 		t.Fatal(err)
 	}
-	p.program.argv = func(string, string) []string { return []string{"sleep", "600"} }
+	p.launcher.argv = func(*Processes, *member) []string { return []string{"sleep", "600"} }
 	for _, wasUp := range []bool{false, true} {
 		m.process = nil
 		if err := (diskFaults{p}).remountDisk(t.Context(), m, wasUp); err != nil || (m.process != nil) != wasUp {
@@ -315,7 +315,7 @@ func TestCommandInNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Processes{dir: t.TempDir(), network: &network{}, program: program{binary: self}}
+	p := &Processes{dir: t.TempDir(), network: &network{}, cfg: ProcessConfig{Binary: self}}
 	p.token = filepath.Join(p.dir, "token")
 	m := &member{data: "/data/of/2"}
 	if err := (operators{p}).runCommand(context.Background(), m, "members", "list"); err != nil {
