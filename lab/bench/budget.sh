@@ -5,15 +5,15 @@
 #
 #   PROFILED (8)   seconds of each profile
 #   PROFILES       directory for the profiles, which are kept if it is given
-#   PORT (24600)   the first of 420 ports
 #   WORK           directory for data (default: a new one in TMPDIR)
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/../.."
 
 profiled=${PROFILED:-8}
-PORT=${PORT:-24600} DATA=/nonexistent ADMIN=1
+DATA=/nonexistent ADMIN=1
 given=${WORK:-} WORK=${WORK:-$(mktemp -d)}
+root=$WORK
 . lab/bench/ensemble.sh
 trap 'stop; [ -n "$given" ] || rm -rf "$WORK"' EXIT
 profiles=${PROFILES:-$WORK/profiles}
@@ -25,8 +25,8 @@ take_profiles() {
   local i taking=()
   sleep 1.5
   for i in 1 2 3; do
-    curl -sSf -H "Authorization: Bearer $(cat "$WORK/token")" -o "$profiles/$1.$i" \
-      "http://127.0.0.1:$((PORT + 400 + i))/debug/pprof/profile?seconds=$profiled" &
+    curl -sSf -H "Authorization: Bearer $(cat "$(token)")" -o "$profiles/$1.$i" \
+      "$(of "$i" admin)/debug/pprof/profile?seconds=$profiled" &
     taking+=($!)
   done
   for i in "${taking[@]}"; do wait "$i"; done

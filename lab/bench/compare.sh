@@ -29,7 +29,6 @@
 #   BACKUP_SECONDS (15)             how long a run of the part backup is measured, after a warm-up of 5 s
 #   PAIRS (3)                       how many pairs of runs the part backup has for each role in a round. For fewer, choose another DATA
 #   DATA (docs/performance/data)
-#   PORT (24600)                    the first of 1,260 ports of 127.0.0.1
 #   TLS                             not empty: clients of both connect over TLS. Choose another DATA
 #   WORK                            directory for data, on the disk to be measured (default: a new one in TMPDIR)
 set -euo pipefail
@@ -41,7 +40,7 @@ sides=${SIDES:-ZooKeeper $([ -n "${TLS:-}" ] || echo Floor) Rollcall} # the floo
 kills=${KILLS:-5} faults=${FAULTS:-KILL TERM STOP} failover_sides=${FAILOVER_SIDES:-ZooKeeper Rollcall} held=${HELD:-1000} nodes=${NODES:-1000000} sessions=${SESSIONS:-1000000}
 backup_nodes=20000 backup_seconds=${BACKUP_SECONDS:-15} pairs=${PAIRS:-3}
 slowest_backup=$((4 << 20)) # bytes in a second, half of the usual rate; less beside a load would hardly be a backup
-PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
+DATA=${DATA:-docs/performance/data}
 . lab/bench/ensemble.sh
 . lab/bench/links.sh
 
@@ -63,7 +62,7 @@ turns() {
   local round
   for ((round = 1; round <= $3; round++)); do
     turn "$1" "$2" "$round" "$4" "${5:-}"
-    stop_sides
+    stop_everywhere
   done
 }
 
@@ -83,7 +82,7 @@ turn() {
     start_side "$side" "$n" || { missed "$part: all of round $round on $side"; continue; }
     serve+=("$side")
     if [ -n "${LINKS:-}" ]; then
-      warm_up_both
+      warm_up_both "$side"
     else
       warm_up "$side" "$n"
     fi
@@ -107,49 +106,20 @@ rotated() {
   [ $# -eq 0 ] || printf '%s\n' "${@:i % $# + 1}" "${@:1:i % $#}"
 }
 
-# at_side SIDE makes the ensemble of a side the present one. Each has a directory and 420 ports of its own.
+# at_side SIDE makes the ensemble of a side the present one.
 at_side() {
-  kind=$1 WORK=$root/$1 first=${first_of[$1]:-0}
-  case $1 in ZooKeeper) PORT=$first_port ;; Floor) PORT=$((first_port + 420)) ;; *) PORT=$((first_port + 840)) ;; esac
+  WORK=$root/$1
   mkdir -p "$WORK"
 }
-declare -A first_of=()
-first_port=$PORT
 
 # start_side SIDE N starts the ensemble of a side.
 start_side() {
   at_side "$1"
-  if ! start "$1" "$2"; then
-    stop # a member that runs would disturb the other sides
-    return 1
-  fi
-  first_of[$1]=$first
-}
-
-# stop_sides stops the ensembles of all sides.
-stop_sides() {
-  local side
-  for side in "${!first_of[@]}"; do
-    at_side "$side"
-    stop
-  done
-  WORK=$root PORT=$first_port first_of=()
+  start "$1" "$2"
 }
 
 # figure ROW ROUND NAME VALUE keeps one figure of Rollcall alone, unless it is kept already.
 figure() { kept alone "$1" Rollcall "$2" || keep alone "$1" Rollcall "$2" figures "{\"$3\":$4}"; }
-
-# seconds COMMAND... runs a command and prints how many seconds it took.
-seconds() {
-  local began=$EPOCHREALTIME
-  "$@" >&2 || return
-  awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }'
-}
-
-restart() {
-  launch Rollcall 1 1
-  await 1
-}
 
 # grow N creates the nodes in N members and leaves them there.
 grow() { load "$1" -keep -duration 100ms -warmup 0s "get:nodes=$nodes,size=100" >/dev/null; }
@@ -181,11 +151,9 @@ alone() {
 }
 
 alone_round() {
-  local round=$1 empty="start until it serves, one member, empty" load="2,000 sets per second while snapshots of 1 M nodes are written, against none" took
+  local round=$1 empty="start until it serves, one member, empty" load="2,000 sets per second while snapshots of 1 M nodes are written, against none"
   if ! kept alone "$empty" Rollcall "$round"; then
-    stop
-    other_ports
-    took=$(seconds restart) || return
+    start Rollcall 1 || return
     sleep 5
     figure "memory of one member, idle and empty" "$round" "RSS MiB" "$(rss)"
     figure "$empty" "$round" seconds "$took"
@@ -195,13 +163,9 @@ alone_round() {
   figure "memory of one member with 1 M nodes of 100 B, just written" "$round" "RSS MiB" "$(rss)"
   sleep 20 # a calm member returns memory after 10 s: calmLooks of cmd/rollcall
   figure "memory of one member with 1 M nodes of 100 B, written and then calm for 20 s" "$round" "RSS MiB" "$(rss)"
-  kill_all
-  took=$(seconds restart) || return
+  tell kill 1 && restart 1 || return
   figure "start until it serves, 1 M nodes of 100 B, from the log" "$round" seconds "$took"
-  kill_all
-  CFG=snapCount=100 restart && snapshot || return
-  kill_all
-  took=$(seconds restart) || return
+  CFG=snapCount=100 restart 1 && snapshot && tell kill 1 && restart 1 || return
   sleep 5
   figure "start until it serves, 1 M nodes of 100 B, from a snapshot" "$round" seconds "$took"
   figure "memory of one member with 1 M nodes of 100 B, from a snapshot" "$round" "RSS MiB" "$(rss)"
@@ -212,10 +176,8 @@ alone_round() {
 # then on one that writes snapshots again and again.
 beside() {
   local round=$1 row=$2 quiet busy written case=set:conns=8,window=64,rate=2000,warmup=3s,duration=25s
-  kill_all
-  CFG=snapCount=100000000 restart && quiet=$(load 1 "$case") || return
-  kill_all
-  CFG=snapCount=100 restart || return
+  CFG=snapCount=100000000 restart 1 && quiet=$(load 1 "$case") || return
+  CFG=snapCount=100 restart 1 || return
   busy=$(load 1 "$case") && written=$(snapshots 1) || return
   [ "$written" -gt 0 ] || { echo "no snapshot was written beside the load" >&2; return 1; }
   keep alone "$row" "no snapshots" "$round" results "$quiet"
@@ -265,31 +227,22 @@ hold_sessions() {
 break_leader() {
   local part=$1 i home pid hook result
   shift
-  i=$(member_that_is leader) && home=$(member_that_is follower) && pid=$(pid_of "$i") || return
-  hook="echo $(host "$i"):$((first + i)); kill -s $4 $pid"
+  i=$(member_that_is leader) && home=$(member_that_is follower) && pid=$(of "$i" pid) || return
+  hook="echo $(of "$i" clients); kill -s $4 $pid"
   [ "$4" != STOP ] || hook+="; sleep 5; kill -s CONT $pid"
   result=$(at "$home" timeout -k 20 120 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 10s --hook "$hook" failover:conns=2) || result=""
   [ "$4" = STOP ] || while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
   [ -z "${LOGS:-}" ] || keep_logs "$2.$4.$3"
-  [ "$4" = STOP ] || launch "$2" "$i" 3
-  await 3 && sleep 3 || return # the followers have the whole log again
+  if [ "$4" = STOP ]; then tell await; else restart "$i"; fi || return
+  sleep 3 # the followers have the whole log again
   [ -n "$result" ] && keep "$part" "$1" "$2" "$3" results "$result"
 }
 
 # keep_logs NAME keeps the members' logs in LOGS.
 keep_logs() {
+  local i
   mkdir -p "$LOGS/$1"
-  cp "$WORK"/log.* "$LOGS/$1"
-}
-
-# pid_of I prints the process of member I.
-pid_of() {
-  local pid
-  while read -r pid; do
-    ! grep -qF "$WORK/cfg.$1" "/proc/$pid/cmdline" 2>/dev/null || { echo "$pid"; return; }
-  done <"$WORK/pids"
-  echo "member $1 does not run" >&2
-  return 1
+  for i in 1 2 3; do cp "$(of "$i" home)/log" "$LOGS/$1/log.$i"; done
 }
 
 # backup measures sets at a fixed rate on three members, in pairs: while backups of one member are saved to the same
@@ -314,7 +267,7 @@ backup_pair() {
   local -A results=()
   row="2,000 sets per second while backups of 1 M nodes are saved at $role, against none"
   ! kept backup "$row" Rollcall "$pair" || return 0
-  if [ ! -f "$WORK/pids" ]; then
+  if ! is_running; then
     say "backup, from pair $pair on"
     # The first writes after so many nodes were made are slower, and belong to neither side.
     start Rollcall 3 && grow 3 && load 3 "$(backup_load 8)" >/dev/null || return
@@ -362,7 +315,7 @@ saving() {
   await_nodes "$1" -ge "$((nodes + backup_nodes))" || return
   trap 'kill "$saver" || true; wait "$saver" || true; exit 0' TERM
   while :; do
-    "$rollcall" backup save --admin "http://127.0.0.1:$((PORT + 400 + $1))" --token-file "$WORK/token" "$WORK/backups" >/dev/null 2>"$WORK/saving.log" &
+    "$rollcall" backup save --admin "$(of "$1" admin)" --token-file "$(token)" "$WORK/backups" >/dev/null 2>"$WORK/saving.log" &
     saver=$!
     wait "$saver" || return
   done

@@ -1,27 +1,22 @@
 # The scripts that measure source this file. It starts and stops ensembles of ZooKeeper, of Rollcall or of the
-# floor (lab/bench/floor) on 127.0.0.1, or in the network namespaces of lab/bench/links.sh, and keeps one line for each measured run. WORK, PORT,
-# first and kind are those of the ensemble that the functions act on.
+# floor (lab/bench/floor) with lab/bench/ensemble, and keeps one line for each measured run. WORK is the directory of the ensemble
+# that the functions act on. Several can run beside each other.
 #
-#   PORT  the first of 420 ports of 127.0.0.1
-#   WORK  directory for the members' data, new for each start
+#   WORK  directory for the members' data, of one ensemble at a time
 #   DATA  directory for the measurements
 #   TLS   not empty: clients connect over TLS. Both sides show a certificate, as is ZooKeeper's default
 #   JVM_WARMUP (8s)  of each of the six loads that warm a new ensemble of ZooKeeper (see warm_up)
 #   CFG   words to add to each zoo.cfg, a line for each
+#   PROOF what members prove themselves with: none (the default), secret or certificates. Rollcall alone
 #   OBSERVERS  how many of the members, the last ones, have no vote
-#   LINKS the beginning of the names of network namespaces. If it is not empty, member I runs in namespace LINKS with I behind it
+#   LINKS the beginning of the names of network namespaces, of lab/bench/links.sh. If it is not empty, member I runs in namespace LINKS with I behind it
 #   ONLY  the member that clients connect to (default: all of them)
-#   ADMIN not empty: operators are served at port PORT + 400 + I, and WORK/token has their token. Rollcall alone
+#   ADMIN not empty: operators are served. Rollcall alone
 
 rollcall=$PWD/bin/rollcall
-netty=$(printf ':/usr/share/java/netty-%s.jar' buffer codec common handler resolver transport transport-native-epoll transport-native-unix-common)
-limit=60 # seconds until all members must serve
-started=0 # ensembles so far
-first=0   # port before that of the first member's clients
-kind=""   # of the members that were launched last
-
-# host I prints the address of member I.
-host() { [ -n "${LINKS:-}" ] && echo "10.47.0.$1" || echo 127.0.0.1; }
+declare -A runner=() commands=() replies=() # of the ensemble in each WORK that has one: process, and the files that lead to it and from it
+took=""                                    # seconds that the last start took
+started=0                                  # ensembles so far
 
 # at I COMMAND... runs a command where member I runs.
 at() {
@@ -32,148 +27,103 @@ at() {
   fi
 }
 
-# serving N prints how many of N members take clients. The floor's followers take none.
-serving() { [ "$kind" = Floor ] && echo 1 || echo "$1"; }
+# is_running succeeds if an ensemble was started in WORK, and not stopped.
+is_running() { [ -n "${runner[$WORK]:-}" ]; }
+
+# of I COLUMN prints what is in a column of the table of members: pid (0: it is down), clients, secure, admin or home, which is its directory.
+of() { awk -F '\t' -v id="$1" -v column="$2" '
+  BEGIN { split("id pid clients secure admin home", names, " "); for (i in names) at[names[i]] = i }
+  $1 == id { print $at[column] }' "$WORK/members"; }
 
 # servers N prints the clients' addresses of N members, or that of the member that ONLY names.
 servers() {
-  local i list="" n
-  n=$(serving "$1")
-  for ((i = 1; i <= n; i++)); do
-    [ "${ONLY:-$i}" != "$i" ] || list+=",$(host "$i"):$((first + i${TLS:+ + 200}))"
+  local i list="" address
+  for ((i = 1; i <= $1; i++)); do
+    address=$(of "$i" "$([ -n "${TLS:-}" ] && echo secure || echo clients)")
+    [ "${ONLY:-$i}" != "$i" ] || [ -z "$address" ] || list+=,$address
   done
   echo "${list#,}"
 }
 
-# certificates makes those for TLS in WORK/tls, unless they are there.
-certificates() { [ -f "$WORK/tls/127.0.0.1.pem" ] || "$rollcall" certs --out "$WORK/tls" 127.0.0.1 >/dev/null; }
+# token prints the path of the file with the operators' token, and credentials that of the directory with the files of clients over TLS.
+token() { echo "$(dirname "$(of 1 home)")/token"; }
+credentials() { echo "$(dirname "$(of 1 home)")/client"; }
 
-# secured I prints the lines that give member I a port for clients over TLS. ZooKeeper needs Netty for it.
-secured() {
-  [ -n "${TLS:-}" ] || return 0
-  printf '%s\n' "secureClientPort=$((first + 200 + $1))" secureClientPortAddress=127.0.0.1 \
-    "ssl.keyStore.location=$WORK/tls/127.0.0.1.pem" "ssl.trustStore.location=$WORK/tls/ca.pem" \
-    serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+# program NAME builds a program of lab/bench, unless it is there, and prints its path.
+program() {
+  [ -x "$root/$1" ] || CGO_ENABLED=0 go build -trimpath -o "$root/$1" "./lab/bench/$1" || return
+  echo "$root/$1"
 }
 
-# operated I prints the lines about operators of member I.
-operated() {
-  [ -n "${ADMIN:-}" ] || { echo admin.enableServer=false; return; }
-  printf '%s\n' "admin.serverPort=$((PORT + 400 + $1))" "admin.tokenFile=$WORK/token"
-}
-
-# config I N prints the zoo.cfg of member I of N. It is the same for ZooKeeper and Rollcall.
-config() {
-  local i=$1 n=$2 j voters=$(($2 - ${OBSERVERS:-0})) role
-  printf '%s\n' tickTime=2000 initLimit=10 syncLimit=5 "dataDir=$WORK/$i" "clientPort=$((first + i))" \
-    "clientPortAddress=$(host "$i")" maxClientCnxns=0 '4lw.commands.whitelist=*' forceSync=yes ${CFG:-}
-  secured "$i"
-  operated "$i"
-  [ "$n" != 1 ] || return 0
-  [ "$voters" != 1 ] || echo standaloneEnabled=false # a standalone server has no observers
-  [ "$i" -le "$voters" ] || echo peerType=observer
-  for ((j = 1; j <= n; j++)); do
-    role=""
-    [ "$j" -le "$voters" ] || role=:observer
-    echo "server.$j=$(host "$j"):$((PORT + j)):$((PORT + 20 + j))$role"
-  done
-}
-
-# peers N prints the addresses of N members for each other.
-peers() {
-  local i list=""
-  for ((i = 1; i <= $1; i++)); do list+=",127.0.0.1:$((PORT + i))"; done
-  echo "${list#,}"
-}
-
-# launch KIND I N begins one member in the background and notes its process.
-launch() {
-  local i=$2 n=$3 cfg=$WORK/cfg.$2 heap=1g
-  kind=$1
-  certificates || return
-  [ -z "${ADMIN:-}" ] || [ -s "$WORK/token" ] || (umask 077 && echo "a-token-for-measuring-only" >"$WORK/token")
-  mkdir -p "$WORK/$i"
-  echo "$i" >"$WORK/$i/myid"
-  config "$i" "$n" >"$cfg"
-  [ "$n" != 1 ] || heap=2g
-  case $kind in
-    Rollcall) set -- "$rollcall" serve "$cfg" ;;
-    ZooKeeper) set -- java "-Xms$heap" "-Xmx$heap" -Dzookeeper.forceSync=yes -Dzookeeper.admin.enableServer=false \
-      -cp "/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar$netty" -Dorg.slf4j.simpleLogger.defaultLogLevel=warn \
-      org.apache.zookeeper.server.quorum.QuorumPeerMain "$cfg" ;;
-    Floor)
-      [ -x "$WORK/floor" ] || CGO_ENABLED=0 go build -trimpath -o "$WORK/floor" ./lab/bench/floor || return
-      set -- "$WORK/floor" --member "$i" --peers "$(peers "$n")" --data "$WORK/$i"
-      [ "$i" != 1 ] || set -- "$@" --client "127.0.0.1:$((first + 1))" ;;
-  esac
-  [ -z "${LINKS:-}" ] || set -- ip netns exec "$LINKS$i" "$@"
-  setsid "$@" >"$WORK/log.$i" 2>&1 </dev/null &
-  echo $! >>"$WORK/pids"
-  disown $! # the shell does not report its end
-}
-
-# await N returns when all N members serve that take clients.
-await() {
-  local i began=$SECONDS n
-  n=$(serving "$1")
-  for ((i = 1; i <= n; i++)); do
-    until at "$i" "$rollcall" health -addr "$(host "$i"):$((first + i))" >/dev/null 2>&1; do
-      if [ $((SECONDS - began)) -ge "$limit" ]; then
-        echo "member $i does not serve after $limit s:" >&2
-        tail -n 20 "$WORK/log.$i" >&2
-        return 1
-      fi
-      sleep 0.02
-    done
-  done
-}
-
-# other_ports chooses the ports for clients of the next ensemble. They change each time, because the kernel
-# keeps the ports of closed connections for a minute.
-other_ports() { started=$((started + 1)) first=$((PORT + 40 + started % 8 * 20)); }
-
-# start KIND N starts N members with empty directories. An ensemble has 19 members at most, because of the ports.
+# start KIND N starts N members with empty directories, and returns when all serve.
 start() {
-  local i
+  local kind=$1 n=$2 i line args heap=1g ensemble
   stop
-  other_ports
-  for ((i = 1; i <= $2; i++)); do launch "$1" "$i" "$2" || return; done
-  await "$2"
+  ensemble=$(program ensemble) || return
+  args=(--directory "$WORK" --binary "$rollcall" --voters $((n - ${OBSERVERS:-0})) --observers "${OBSERVERS:-0}" --proof "${PROOF:-none}")
+  case $kind in
+    Rollcall) [ -z "${ADMIN:-}" ] || args+=(--admin) ;;
+    ZooKeeper)
+      [ "$n" != 1 ] || heap=2g
+      args+=(--program zookeeper --java "-Xms$heap" --java "-Xmx$heap" --java -Dzookeeper.forceSync=yes) ;;
+    Floor) args+=(--program floor --binary "$(program floor)") || return ;;
+  esac
+  [ -z "${TLS:-}" ] || args+=(--tls)
+  for line in forceSync=yes ${CFG:-}; do args+=(--line "$line"); done
+  for ((i = 1; i <= n; i++)); do
+    [ -z "${LINKS:-}" ] || args+=(--place "$LINKS$i=10.47.0.$i:$((3000 + started % 1000 * 5))")
+  done
+  started=$((started + 1))
+  mkfifo "$WORK/commands" "$WORK/replies" || return
+  at 1 "$ensemble" "${args[@]}" <"$WORK/commands" >"$WORK/replies" &
+  runner[$WORK]=$!
+  exec {commands[$WORK]}>"$WORK/commands" {replies[$WORK]}<"$WORK/replies"
+  replied || { stop; return 1; }
 }
 
-# kill_all ends the processes that were started, and keeps their data.
-kill_all() {
-  local pid
-  [ -f "$WORK/pids" ] || return 0
-  while read -r pid; do
-    grep -qF "$WORK/" "/proc/$pid/cmdline" 2>/dev/null || continue # the process has ended by itself
-    kill -9 "$pid" 2>/dev/null || true
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
-  done <"$WORK/pids"
-  rm -f "$WORK/pids"
+# tell COMMAND... gives the ensemble a command of lab/bench/ensemble, and waits until it is done.
+tell() {
+  (echo "$*" >&"${commands[$WORK]}") # a subshell: it dies if the ensemble has ended
+  replied
+}
+
+# replied reads the ensemble's reply. It fails if the reply is an error.
+replied() {
+  local word
+  read -r word took <&"${replies[$WORK]}" || { echo "the ensemble in $WORK has ended" >&2; return 1; }
+  [ "$word" = ok ] || { echo "$took" >&2; return 1; }
+}
+
+# restart I starts member I again, and returns when all members serve.
+restart() {
+  # shellcheck disable=SC2086 # one word for each line
+  tell start "$1" forceSync=yes ${CFG:-}
 }
 
 # stop ends the members and removes their data.
 stop() {
-  kill_all
-  rm -rf "$WORK"/[0-9]* "$WORK"/cfg.* "$WORK"/log.*
+  is_running || return 0
+  (echo stop >&"${commands[$WORK]}") 2>/dev/null || true # closing it is not enough: others may have inherited it
+  exec {commands[$WORK]}>&- {replies[$WORK]}<&-
+  wait "${runner[$WORK]}" || true # it has printed its error
+  unset "runner[$WORK]" "commands[$WORK]" "replies[$WORK]"
+  rm -rf "$WORK"/{commands,replies,members,journal}
 }
 
-# stop_everywhere stops the members in the first WORK, and in those directories of the sides below it that compare.sh makes.
+# stop_everywhere stops all ensembles.
 stop_everywhere() {
-  for WORK in "$root" "$root"/ZooKeeper "$root"/Floor "$root"/Rollcall; do
-    stop
-  done
+  for WORK in "${!runner[@]}"; do stop; done
+  WORK=$root
 }
 
-# pids prints the process ids of the members with commas between them.
-pids() { paste -sd, "$WORK/pids"; }
+# pids prints the process ids of the members that run, with commas between them.
+pids() { awk -F '\t' '$2 { print $2 }' "$WORK/members" | paste -sd,; }
 
 # load N ARGS... runs rollcall bench against N members, or against the one that ONLY names and beside it, for CASE_LIMIT seconds at most.
 load() {
   local n=$1 over=()
   shift
-  [ -z "${TLS:-}" ] || over=(-tls-ca "$WORK/tls/ca.pem" -tls-cert "$WORK/tls/127.0.0.1.pem")
+  [ -z "${TLS:-}" ] || over=(-tls-ca "$(credentials)/ca.pem" -tls-cert "$(credentials)/tls.pem")
   at "${ONLY:-1}" timeout -k 20 "${CASE_LIMIT:-240}" "$rollcall" bench "${over[@]}" --hosts "$(servers "$n")" -pids "$(pids)" -o json "$@"
 }
 
@@ -221,16 +171,15 @@ say() { echo "$(date +%T) $*" >&2; }
 
 # rss prints the resident memory of all members in MiB.
 rss() {
-  local pid kb=0
-  while read -r pid; do
-    kb=$((kb + $(awk '/^VmRSS:/ { print $2 }' "/proc/$pid/status")))
-  done <"$WORK/pids"
-  awk -v kb="$kb" 'BEGIN { printf "%.1f", kb / 1024 }'
+  local pid
+  for pid in $(pids | tr , ' '); do cat "/proc/$pid/status"; done | awk '/^VmRSS:/ { kb += $2 } END { printf "%.1f", kb / 1024 }'
 }
 
 # word I WORD prints member I's answer to a four-letter word.
 word() {
-  at "$1" bash -c 'exec 3<>"/dev/tcp/$0/$1" && printf %s "$2" >&3 && timeout 10 cat <&3' "$(host "$1")" "$((first + $1))" "$2"
+  local address
+  address=$(of "$1" clients)
+  at "$1" bash -c 'exec 3<>"/dev/tcp/$0/$1" && printf %s "$2" >&3 && timeout 10 cat <&3' "${address%:*}" "${address##*:}" "$2"
 }
 
 # machine prints a description of this machine and of the two programs.

@@ -28,13 +28,13 @@
 #   ROUNDS (3)                          how often each benchmark runs, and each load of members and disk
 #   BENCHTIME (500ms; bench 1s)  of each benchmark
 #   SHORT=1                             the smallest size of each benchmark, once, for a trial
-#   DATA (docs/performance/data), PORT (24600), WORK  as in compare.sh
+#   DATA (docs/performance/data), WORK  as in compare.sh
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/../.."
 
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3}
-PORT=${PORT:-24600} DATA=${DATA:-docs/performance/data}
+DATA=${DATA:-docs/performance/data}
 DATA=$(realpath -m "$DATA")
 . lab/bench/ensemble.sh
 
@@ -102,7 +102,7 @@ observed() {
 
 # running KIND N WHAT says what is measured and starts N members, unless they run already.
 running() {
-  [ ! -f "$WORK/pids" ] || return 0
+  ! is_running || return 0
   say "$3"
   start "$1" "$2"
 }
@@ -110,7 +110,7 @@ running() {
 # written prints how many bytes all members have written to the disk.
 written() {
   local pid
-  while read -r pid; do cat "/proc/$pid/io"; done <"$WORK/pids" | awk '/^write_bytes/ { n += $2 } END { printf "%d", n }'
+  for pid in $(pids | tr , ' '); do cat "/proc/$pid/io"; done | awk '/^write_bytes/ { n += $2 } END { printf "%d", n }'
 }
 
 # disk measures the bytes that one member of three writes to its disk for a write, by the number of writes

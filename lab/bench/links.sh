@@ -50,7 +50,7 @@ links_of() {
 # open_links DELAY makes the namespaces and connects them.
 open_links() {
   local ready
-  go build -o "$root/links" ./lab/bench/links || return
+  program links >/dev/null || return
   exec {links_output}< <(exec "$root/links" -delay "$1ms" "rollcall-$$-"{1,2,3})
   links_pid=$!
   read -r -t 60 ready <&"$links_output" && [ "$ready" = ready ] || { close_links; return 1; }
@@ -75,29 +75,24 @@ beside_member() {
   esac
 }
 
-# warm_up_both loads the members of a new ensemble that the rows measure, one after the other.
+# warm_up_both KIND loads the members of a new ensemble that the rows measure, one after the other.
 warm_up_both() {
   local role ONLY
   for role in leader follower; do
     ONLY=$(member_that_is "$role") || return
-    warm_up "$kind" 3
+    warm_up "$1" 3
   done
 }
 
 # come_back PART ROUND SIDE kills a follower, and starts it again some minutes later. Meanwhile 200 nodes are written per second.
 come_back() {
-  local part=$1 round=$2 side=$3 row="a follower comes back after $comeback minutes with 200 sets per second" i pid ONLY began took
+  local part=$1 round=$2 side=$3 row="a follower comes back after $comeback minutes with 200 sets per second" i ONLY
   ! kept "$part" "$row" "$side" "$round" || return 0
   say "$part, round $round, $side: a follower is down for $comeback minutes"
   start "$side" 3 || return
-  i=$(member_that_is follower) && pid=$(pid_of "$i") && ONLY=$(member_that_is leader) || return
-  kill -9 "$pid"
-  sed -i "/^$pid\$/d" "$WORK/pids" # the load reads the usage of those that run
+  i=$(member_that_is follower) && ONLY=$(member_that_is leader) && tell kill "$i" || return
   CASE_LIMIT=$((comeback * 60 + 60)) load 3 -warmup 0s -duration "${comeback}m" "set:conns=32,window=4,rate=200" >/dev/null || return
-  began=$EPOCHREALTIME
-  launch "$side" "$i" 3
-  await 3 || return
-  took=$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
+  restart "$i" || return
   keep "$part" "$row" "$side" "$round" figures "{\"seconds\":$took}"
 }
 

@@ -12,17 +12,17 @@
 #   audit     sets on three members, with and without the audit log
 #   throttle  sessions opened and closed on one member, with and without the connection throttle
 #
-#   ROUNDS (3), DURATION (4s), WARMUP (1500ms), JVM_WARMUP (8s), PORT (24600; 420 ports from there on), WORK  as in compare.sh
+#   ROUNDS (3), DURATION (4s), WARMUP (1500ms), JVM_WARMUP (8s), WORK  as in compare.sh
 #   DATA  (a new directory in TMPDIR) keeps a line for each run. What is there is not measured again
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/../.."
 
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3}
-PORT=${PORT:-24600} DATA=${DATA:-$(mktemp -d)} TLS=""
+DATA=${DATA:-$(mktemp -d)} TLS=""
 . lab/bench/ensemble.sh
 
-# served SIDE lists the variants of one server: its name, "TLS" if clients connect over TLS, and a line for zoo.cfg.
+# served SIDE lists the variants of one server: its name, "TLS" if clients connect over TLS, a line for zoo.cfg, and the members' proof.
 served() {
   [ "$1" = Rollcall ] || echo "ZooKeeper, Java's sockets||"
   [ "$1" = Rollcall ] || echo "ZooKeeper, Netty||serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"
@@ -43,10 +43,10 @@ servers_by_turns() {
 
 # variants PART ROUND KIND N LIST CASE... starts each variant of a list and measures the cases on it.
 variants() {
-  local part=$1 round=$2 kind=$3 n=$4 list=$5 name over line case
+  local part=$1 round=$2 kind=$3 n=$4 list=$5 name over line proof case
   shift 5
-  while IFS='|' read -r name over line; do
-    TLS=$over CFG=$line
+  while IFS='|' read -r name over line proof; do
+    TLS=$over CFG=$line PROOF=$proof
     started_here=""
     for case in "$@"; do
       ! kept "$part" "$case" "$name" "$round" || continue
@@ -62,17 +62,6 @@ variants() {
   done <<<"$list"
 }
 
-# of_members lists the ways in which members talk.
-of_members() {
-  local own=$WORK/tls/127.0.0.1.pem
-  certificates
-  head -c 32 /dev/urandom | base64 >"$WORK/tls/secret"
-  chmod 600 "$WORK/tls/secret"
-  echo "plain||"
-  echo "secret||ensembleSecretFile=$WORK/tls/secret"
-  echo "certificates||sslQuorum=true ssl.quorum.keyStore.location=$own ssl.quorum.trustStore.location=$WORK/tls/ca.pem"
-}
-
 part() {
   local round
   case $1 in
@@ -81,7 +70,7 @@ part() {
     idle) servers_by_turns idle sessions:hold=10000,timeout=10s,warmup=5s,duration=20s ;;
     members)
       for ((round = 1; round <= rounds; round++)); do
-        variants members "$round" Rollcall 3 "$(of_members)" set:conns=8,window=64 set:conns=64,window=1
+        variants members "$round" Rollcall 3 $'plain|||\nsecret|||secret\ncertificates|||certificates' set:conns=8,window=64 set:conns=64,window=1
       done ;;
     audit)
       for ((round = 1; round <= rounds; round++)); do

@@ -19,7 +19,19 @@ type Process struct {
 
 // Start starts cmd. The caller must end the process, and nobody but Start calls cmd.Wait.
 func Start(name string, cmd *exec.Cmd) (*Process, error) {
-	cmd.SysProcAttr = Attributes()
+	return start(name, cmd, Attributes())
+}
+
+// StartSession does the same in a session of its own. Linux divides the processors evenly between sessions (sched_autogroup), so
+// the number of threads of a process does not count then.
+func StartSession(name string, cmd *exec.Cmd) (*Process, error) {
+	attributes := Attributes()
+	attributes.Setpgid, attributes.Setsid = false, true // which makes a process group, too
+	return start(name, cmd, attributes)
+}
+
+func start(name string, cmd *exec.Cmd, attributes *syscall.SysProcAttr) (*Process, error) {
+	cmd.SysProcAttr = attributes
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start of %s: %w", name, err)
 	}

@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // An ensemble to be measured has nothing that the caller did not want, and its members are started again with other lines.
 func TestPlainEnsemble(t *testing.T) {
-	p := standIns(t, ProcessConfig{Size: 1, Observers: 2, Tick: 2 * time.Second, Proof: Unproven, NoAdmin: true, Lines: "x=y\n"})
+	p := standIns(t, ProcessConfig{Size: 1, Observers: 2, Tick: 2 * time.Second, Proof: Unproven, NoAdmin: true, Sessions: true, Lines: "x=y\n"})
 	ip := func(n int) string { return p.members[n-1].ip.String() }
 	want := fmt.Sprintf("tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir=%s\nclientPortAddress=%s\nclientPort=2181\nmaxClientCnxns=0\n4lw.commands.whitelist=*\n"+
 		"x=y\nadmin.enableServer=false\nstandaloneEnabled=false\npeerType=observer\nserver.1=%s:2888:3888\nserver.2=%s:2888:3888:observer\nserver.3=%s:2888:3888:observer\n",
@@ -31,6 +34,11 @@ func TestPlainEnsemble(t *testing.T) {
 	}
 	if err := p.Can(Fault{Kind: Backup, Member: "1"}); err == nil {
 		t.Error("members without operators can save backups")
+	}
+	for _, m := range p.members {
+		if session, err := unix.Getsid(p.Pid(m.Name)); err != nil || session != p.Pid(m.Name) {
+			t.Errorf("the session of member %s is %d, %v; want %d, its own", m.Name, session, err, p.Pid(m.Name))
+		}
 	}
 	first, kept := p.Pid("2"), filepath.Join(p.members[1].data, "kept")
 	if err := os.WriteFile(kept, nil, 0o600); err != nil {
@@ -106,7 +114,7 @@ func TestFloorMembers(t *testing.T) {
 // A caller places the members.
 func TestPlacedMembers(t *testing.T) {
 	j, dir := openJournal(t, t.TempDir()), t.TempDir()
-	here := Place{IP: net.IPv4(127, 63, byte(os.Getpid()>>8), byte(os.Getpid()))}
+	here := Place{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 63, byte(os.Getpid() >> 8), byte(os.Getpid())}), 3000)}
 	if _, err := NewPlaced(t.Context(), ProcessConfig{Journal: j, Dir: dir}, []Place{here}); err == nil || !strings.Contains(err.Error(), "1 places for 3 members") {
 		t.Errorf("%v", err)
 	}
@@ -114,13 +122,13 @@ func TestPlacedMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := p.Members()[0].Clients; got != here.IP.String()+":2181" {
-		t.Errorf("member 1 is at %s", got)
+	if m := p.members[0]; m.Clients != here.Address.String() || m.ports != (ports{3000, 3001, 3002, 3003, 3004}) {
+		t.Errorf("member 1 is at %s and %v", m.Clients, m.ports)
 	}
 	if err := p.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	there := Place{Namespace: "rollcall-none", IP: here.IP}
+	there := Place{Namespace: "rollcall-none", Address: here.Address}
 	if _, err := NewPlaced(t.Context(), ProcessConfig{Journal: j, Dir: dir, Size: 1}, []Place{there}); err == nil || !strings.Contains(err.Error(), "rollcall-none") {
 		t.Errorf("a namespace that is not there: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"runtime"
 	"strconv"
 )
@@ -13,7 +14,9 @@ import (
 // Place is where a member runs.
 type Place struct {
 	Namespace string // of its network, which exists
-	IP        net.IP // an address of the namespace. This process reaches it
+	// Address is that of the member for clients, an IP address of the namespace and a port. This process reaches it. The four ports
+	// after it are the member's, too.
+	Address netip.AddrPort
 }
 
 // NewPlaced starts the members at places of the caller, one for each, and returns when all serve.
@@ -25,7 +28,8 @@ func NewPlaced(ctx context.Context, cfg ProcessConfig, places []Place) (*Process
 		}
 		for i, m := range t.members {
 			m.space = places[i].Namespace
-			m.setAddresses(places[i].IP, fixedPorts)
+			first := int(places[i].Address.Port())
+			m.setAddresses(places[i].Address.Addr().AsSlice(), ports{first, first + 1, first + 2, first + 3, first + 4})
 		}
 		return nil
 	})

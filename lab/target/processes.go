@@ -41,6 +41,8 @@ type ProcessConfig struct {
 	Secure bool
 	// NoAdmin leaves out Rollcall's HTTP API. The members cannot have what operators do then.
 	NoAdmin bool
+	// Sessions starts each process in a session of its own, so that the kernel divides the processors evenly between the members.
+	Sessions bool
 	// Disks puts each member's data on a small disk of its own, which can be broken. CheckDisks reports whether that is possible.
 	Disks    bool
 	Tick     time.Duration // tickTime, in whole milliseconds; 0: DefaultTick
@@ -317,7 +319,11 @@ func (t *Processes) startMember(m *member) error {
 	argv := insideNamespace(m.space, t.launcher.argv(t, m)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, filepath.Dir(m.config)
-	c, err := child.Start("member "+m.Name, cmd)
+	start := child.Start
+	if t.cfg.Sessions {
+		start = child.StartSession
+	}
+	c, err := start("member "+m.Name, cmd)
 	if err != nil {
 		return err
 	}
