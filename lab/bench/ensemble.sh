@@ -75,7 +75,7 @@ start() {
   done
   started=$((started + 1))
   mkfifo "$WORK/commands" "$WORK/replies" || return
-  at 1 "$ensemble" "${args[@]}" <"$WORK/commands" >"$WORK/replies" &
+  ${LINKS:+ip netns exec "${LINKS}1"} "$ensemble" "${args[@]}" <"$WORK/commands" >"$WORK/replies" &
   runner[$WORK]=$!
   exec {commands[$WORK]}>"$WORK/commands" {replies[$WORK]}<"$WORK/replies"
   replied || { stop; return 1; }
