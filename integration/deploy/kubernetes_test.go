@@ -52,39 +52,6 @@ func manifests(t *testing.T) (container pod, zooCfg string) {
 	return set.Spec.Template.Spec.Containers[0], config.Data["zoo.cfg"]
 }
 
-// The manifests are what Kubernetes takes, and fit together. A manifest with an unknown field is found, and
-// so is a port that nobody has.
-func TestManifests(t *testing.T) {
-	needs.Check(t, needs.Usual)
-	check := func(directory string) error {
-		_, _, err := new(stack).run(t.Context(), buildLimit, "go", "-C", "tools/pinned", "run", "./manifests", directory)
-		return err
-	}
-	if err := check("../../deploy/kubernetes"); err != nil {
-		t.Error(err)
-	}
-	broken := t.TempDir()
-	if err := os.CopyFS(broken, os.DirFS("../../deploy/kubernetes")); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(broken, "statefulset.yaml")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = bytes.Replace(text, []byte("terminationGracePeriodSeconds"), []byte("terminationGracePeriod"), 1)
-	text = bytes.Replace(text, []byte("{path: /readyz, port: http}"), []byte("{path: /readyz, port: https}"), 1)
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	err = check(broken)
-	for _, want := range []string{`unknown field "terminationGracePeriod"`, "the readiness probe asks no port"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want it to say %s", err, want)
-		}
-	}
-}
-
 // The image runs with what the manifests give a pod: its name, zoo.cfg, the token, the members' secret, a volume, a root that
 // cannot be written. The members find their numbers, the probes are answered to the kubelet, and the leader
 // is drained before it stops.

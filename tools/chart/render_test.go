@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-	"testing"
 
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -21,10 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	chartDirectory     = "../../deploy/chart"
-	manifestsDirectory = "../../deploy/kubernetes"
-)
+const chartDirectory = "../../deploy/chart"
 
 // object is a manifest as JSON has it.
 type object = map[string]any
@@ -60,26 +55,6 @@ func render(release, settings string) (map[string]object, error) {
 		}
 	}
 	return objects, nil
-}
-
-// manifests returns the objects of deploy/kubernetes.
-func manifests(t *testing.T) map[string]object {
-	t.Helper()
-	objects := map[string]object{}
-	files, err := filepath.Glob(filepath.Join(manifestsDirectory, "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if err == nil && filepath.Base(path) != "kustomization.yaml" {
-			err = decode(objects, string(text))
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-	}
-	return objects
 }
 
 // decode adds the manifests in a file. A field that Kubernetes does not know is an error, and so is one of another type.
