@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp tools/structures/go.* "$work"
-sed '/^\/\/go:build/d' tools/structures/structures.go >"$work/structures_test.go"
+cp tools/structures/* "$work"
+sed -i '/^\/\/go:build/d' "$work/structures_test.go"
 for file in znode/index.go znode/sorted.go; do
   sed 's/^package .*/package structures/' "$file" >"$work/$(basename "$file")"
 done

@@ -79,7 +79,7 @@ case ${1:-short} in
     export ROLLCALL_TESTS=nightly limit=0
     part race gotest -race -skip "^Test($costs)$" $(units) ./tools/house
     part costs gotest -run "^Test($costs)$" ./server ./quorum/wire ./quorum/disk ./znode rollcall/client
-    part benches gotest -run '^$' -bench . -benchtime 1x -short $(grep -rlE '^func Benchmark' --include='*_test.go' . | xargs -n 1 dirname | sed 's,^\.,rollcall,' | sort -u)
+    part benches gotest -run '^$' -bench . -benchtime 1x -short $(grep -rlE '^func Benchmark' --include='*_test.go' --exclude-dir=structures . | xargs -n 1 dirname | sed 's,^\.,rollcall,' | sort -u)
     part virtual gotest -p 1 $virtual
     ROLLCALL_SCHEDULES=3 part raced-schedules gotest -race -run "$random" ./integration
     part clients gotest -p 1 -parallel 3 $waiting
