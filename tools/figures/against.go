@@ -1,54 +1,47 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 )
 
-// rowFigure is a figure of a row, as the short tables name it.
-type rowFigure struct{ row, figure string }
+// tableRow returns a row of a table.
+func tableRow(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
-// pairsOf returns the pairs of a list: a row, a figure of it, the next row, and so on.
-func pairsOf(list []string) (pairs []rowFigure) {
-	for pair := range slices.Chunk(list, 2) {
-		pairs = append(pairs, rowFigure{pair[0], pair[1]})
-	}
-	return pairs
+// figureCells returns the title of a figure, and its values on both sides.
+func (k *measurements) figureCells(part, row, figure string) []string {
+	return []string{figureTitle(figure), k.baselineCell(part, row, figure), k.rowSpread(part, row, "Rollcall", figure).String()}
 }
 
-// Against returns rows of a table that compares both sides: figures of rows of one part.
-func (k *measurements) Against(part string, rowsAndFigures ...string) string {
-	var b strings.Builder
-	for _, p := range pairsOf(rowsAndFigures) {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", p.row, figureTitle(p.figure), k.baselineCell(part, p.row, p.figure),
-			k.rowSpread(part, p.row, "Rollcall", p.figure), k.baselineRatioCell(part, p.row, p.figure))
+// Against returns rows of a table that compares both sides. rowsAndFigures has a row, a figure of it, the next row, and so on.
+func (k *measurements) Against(part string, rowsAndFigures ...string) (rows string) {
+	for pair := range slices.Chunk(rowsAndFigures, 2) {
+		row, figure := pair[0], pair[1]
+		rows += tableRow(slices.Concat([]string{row}, k.figureCells(part, row, figure), []string{k.ratioCell(part, row, figure, byBaseline)})...)
 	}
-	return b.String()
+	return rows
 }
 
-// Alone returns rows of a table of the part in which Rollcall is alone.
-func (k *measurements) Alone(rowsAndFigures ...string) string {
-	var b strings.Builder
-	for _, p := range pairsOf(rowsAndFigures) {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", p.row, figureTitle(p.figure), k.rowSpread("alone", p.row, "Rollcall", p.figure))
+// Alone returns rows of a table of the part in which Rollcall is alone. rowsAndFigures is as in Against.
+func (k *measurements) Alone(rowsAndFigures ...string) (rows string) {
+	for pair := range slices.Chunk(rowsAndFigures, 2) {
+		rows += tableRow(pair[0], figureTitle(pair[1]), k.rowSpread("alone", pair[0], "Rollcall", pair[1]).String())
 	}
-	return b.String()
+	return rows
 }
 
 // LinkMedians returns rows of the part links: the medians of a figure on both sides, for each delay.
-func (k *measurements) LinkMedians(figure string, rows ...string) string {
-	var b strings.Builder
-	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s |", row)
+func (k *measurements) LinkMedians(figure string, names ...string) (rows string) {
+	for _, row := range names {
+		cells := []string{row}
 		for _, delay := range linkDelays {
-			for _, side := range []string{k.baselineSide(linkPart(delay)), "Rollcall"} {
-				fmt.Fprintf(&b, " %s |", k.rowSpread(linkPart(delay), row, side, figure).medianCell())
+			for _, side := range []string{baselineSide(linkPart(delay)), "Rollcall"} {
+				cells = append(cells, k.rowSpread(linkPart(delay), row, side, figure).medianCell())
 			}
 		}
-		b.WriteByte('\n')
+		rows += tableRow(cells...)
 	}
-	return b.String()
+	return rows
 }
 
 // medianCell returns the median, or "-" if there were no runs.

@@ -58,15 +58,12 @@ func (k *measurements) benchSpread(file, name, unit string) spread {
 }
 
 // benchSizes returns the numbers after prefix in the names of benchmarks, in order.
-func (k *measurements) benchSizes(file, prefix string) []float64 {
-	var list []float64
-	seen := map[float64]bool{}
+func (k *measurements) benchSizes(file, prefix string) (sizes []float64) {
 	for _, s := range k.benchSamples[file] {
 		size, ok := strings.CutPrefix(s.name, prefix)
-		if v, err := strconv.ParseFloat(size, 64); ok && err == nil && !seen[v] {
-			seen[v] = true
-			list = append(list, v)
+		if v, err := strconv.ParseFloat(size, 64); ok && err == nil {
+			sizes = appendNew(sizes, v)
 		}
 	}
-	return list
+	return sizes
 }

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"bytes"
-	"encoding/csv"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -100,24 +99,11 @@ func (k *measurements) allCurvePoints() []point {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b point) int {
-		if a.curve == b.curve && a.x != b.x {
-			if a.x < b.x {
-				return -1
-			}
-			return 1
+		if a.curve != b.curve {
+			return 0
 		}
-		return 0
+		return cmp.Compare(a.x, b.x)
 	})
-	return list
-}
-
-func (k *measurements) rowNames(part string) []string {
-	var list []string
-	for _, l := range k.runsByPart[part] {
-		if !slices.Contains(list, l.Row) {
-			list = append(list, l.Row)
-		}
-	}
 	return list
 }
 
@@ -129,21 +115,6 @@ func (k *measurements) pointAtOrBelow(curve string, x float64) (p point, ok bool
 		}
 	}
 	return p, ok
-}
-
-func (k *measurements) curvesCSV() []byte {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	_ = w.Write([]string{"curve", "unit", "size", "median", "least", "most", "runs"}) // a write to a buffer cannot fail
-	for _, p := range k.curves {
-		f := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
-		_ = w.Write([]string{
-			p.curve, p.unit, strconv.FormatFloat(p.x, 'f', -1, 64), f(p.y.median), f(p.y.minimum),
-			f(p.y.maximum), strconv.Itoa(p.y.runs),
-		})
-	}
-	w.Flush()
-	return b.Bytes()
 }
 
 func formatThousands(v float64) string {

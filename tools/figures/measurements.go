@@ -4,9 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,9 +49,7 @@ type benchResult struct {
 // nothing was measured.
 func (l *recordedRun) figureValues() map[string]float64 {
 	v := map[string]float64{}
-	for name, value := range l.Figures {
-		v[name] = value
-	}
+	maps.Copy(v, l.Figures)
 	for _, r := range l.Results {
 		for name, value := range map[string]float64{
 			"ops/s": r.PerSecond, "p50": r.Latency.P50 / 1000, "p99": r.Latency.P99 / 1000, "p99.9": r.Latency.P999 / 1000,
@@ -107,16 +104,7 @@ func readMeasurements(data string) (*measurements, error) {
 		runsByPart: map[string][]recordedRun{}, benchSamples: map[string][]sample{},
 		benchBuilds: map[string]string{},
 	}
-	machine, err := os.ReadFile(filepath.Join(data, "machine.txt"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	k.machineText = string(machine)
-	note, err := os.ReadFile(filepath.Join(data, "note.md"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	k.Note = string(note)
+	var err error
 	if k.targets, err = readTargets("../../lab/bench/compare.txt"); err != nil {
 		return nil, err
 	}
@@ -129,20 +117,21 @@ func readMeasurements(data string) (*measurements, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := filepath.Base(file)
-		switch filepath.Ext(name) {
-		case ".jsonl":
-			lines, err := parseLines(text)
-			if err != nil {
+		base, extension := filepath.Base(file), filepath.Ext(file)
+		name := strings.TrimSuffix(base, extension)
+		switch {
+		case base == "machine.txt":
+			k.machineText = string(text)
+		case base == "note.md":
+			k.Note = string(text)
+		case extension == ".jsonl":
+			if k.runsByPart[name], err = parseLines(text); err != nil {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
-			k.runsByPart[strings.TrimSuffix(name, ".jsonl")] = lines
-		case ".txt":
-			if name != "machine.txt" {
-				k.benchSamples[strings.TrimSuffix(name, ".txt")] = parseBench(text)
-				first, _, _ := strings.Cut(string(text), "\n")
-				k.benchBuilds[strings.TrimSuffix(name, ".txt")], _ = strings.CutPrefix(first, "build: ")
-			}
+		case extension == ".txt":
+			k.benchSamples[name] = parseBench(text)
+			first, _, _ := strings.Cut(string(text), "\n")
+			k.benchBuilds[name], _ = strings.CutPrefix(first, "build: ")
 		}
 	}
 	k.curves = k.allCurvePoints()
@@ -169,14 +158,88 @@ type spread struct {
 	runs                     int
 }
 
+// runsOf returns the runs of a row on a side, in some parts.
+func (k *measurements) runsOf(row, side string, parts ...string) (runs []recordedRun) {
+	for _, part := range parts {
+		for _, l := range k.runsByPart[part] {
+			if l.Row == row && l.Side == side {
+				runs = append(runs, l)
+			}
+		}
+	}
+	return runs
+}
+
+// flawsOf returns the number of void runs, and the number of errors in all of them.
+func flawsOf(runs []recordedRun) (void int, failed int64) {
+	for _, l := range runs {
+		for _, r := range l.Results {
+			if r.Void {
+				void++
+			}
+			for _, n := range r.Errors {
+				failed += n
+			}
+		}
+	}
+	return void, failed
+}
+
+// rowNames returns the rows of a part, in the order of their first runs.
+func (k *measurements) rowNames(part string) (names []string) {
+	for _, l := range k.runsByPart[part] {
+		names = appendNew(names, l.Row)
+	}
+	return names
+}
+
+// sidesOf returns the sides on which a row was measured, in the order of their first runs.
+func (k *measurements) sidesOf(part, row string) (sides []string) {
+	for _, l := range k.runsByPart[part] {
+		if l.Row == row {
+			sides = appendNew(sides, l.Side)
+		}
+	}
+	return sides
+}
+
+// figureNames returns the figures of a row: those of the long tables first.
+func (k *measurements) figureNames(part, row string) []string {
+	names := slices.Clone(tableFigures)
+	has := map[string]bool{}
+	for _, l := range k.runsByPart[part] {
+		if l.Row != row {
+			continue
+		}
+		for name := range l.figureValues() {
+			has[name] = true
+		}
+		for name := range l.Figures { // each line that the scripts record has one
+			names = appendNew(names, name)
+		}
+		for _, r := range l.Results {
+			for _, e := range r.Extra {
+				names = appendNew(names, e.Name)
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !has[name] })
+}
+
+// appendNew appends v to a list that does not have it.
+func appendNew[T comparable](list []T, v T) []T {
+	if slices.Contains(list, v) {
+		return list
+	}
+	return append(list, v)
+}
+
 // rowSpread returns the spread of one value of a row on one side. runs is 0 if it was not measured.
 func (k *measurements) rowSpread(part, row, side, figure string) spread {
 	var values []float64
-	for _, l := range k.runsByPart[part] {
-		if l.Row == row && l.Side == side {
-			if v, ok := l.figureValues()[figure]; ok {
-				values = append(values, v)
-			}
+	for _, l := range k.runsOf(row, side, part) {
+		if v, ok := l.figureValues()[figure]; ok {
+			values = append(values, v)
 		}
 	}
 	return spreadOf(values)
@@ -184,8 +247,8 @@ func (k *measurements) rowSpread(part, row, side, figure string) spread {
 
 func (k *measurements) valuesByRound(part, row, side, figure string) map[int]float64 {
 	values := map[int]float64{}
-	for _, l := range k.runsByPart[part] {
-		if v, ok := l.figureValues()[figure]; ok && l.Row == row && l.Side == side {
+	for _, l := range k.runsOf(row, side, part) {
+		if v, ok := l.figureValues()[figure]; ok {
 			values[l.Round] = v
 		}
 	}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/csv"
 	"fmt"
 	"os"
 	"slices"
@@ -88,7 +86,7 @@ func (t *target) parse(text string) error {
 var baselines = map[string]string{"alone": "no snapshots", "backup": "no backups"}
 
 // baselineSide returns the side to compare a part's Rollcall with.
-func (k *measurements) baselineSide(part string) string { return cmp.Or(baselines[part], "ZooKeeper") }
+func baselineSide(part string) string { return cmp.Or(baselines[part], "ZooKeeper") }
 
 // floorSide is the name of the simplest server that answers a row: lab/bench/floor.
 const floorSide = "Floor"
@@ -96,35 +94,30 @@ const floorSide = "Floor"
 // floorParts are the parts that are also measured on the floor.
 var floorParts = []string{"three", "one"}
 
-// ratioToFloor returns Rollcall's median divided by the floor's. If there is no ratio, missing has the reason.
-func (k *measurements) ratioToFloor(part, row, figure string) (ratio float64, missing string) {
-	return ratioOf(k.rowSpread(part, row, floorSide, figure), k.rowSpread(part, row, "Rollcall", figure), "the floor")
+// comparedSide returns the side with which a part's Rollcall is compared in a unit, or "" if the unit is none of a ratio.
+func comparedSide(part, unit string) string {
+	return map[string]string{byBaseline: baselineSide(part), byFloor: floorSide}[unit]
 }
 
-// ratioOf returns b's median divided by a's. name is that of a.
-func ratioOf(a, b spread, name string) (ratio float64, missing string) {
+// ratio returns Rollcall's value divided by that of the side that the unit names, as the ratio of medians. In the part
+// backup, a round is a pair of runs on one ensemble, and the ratio is the median of the pairs' ratios. If there is no ratio,
+// missing has the reason.
+func (k *measurements) ratio(part, row, figure, unit string) (ratio float64, missing string) {
+	side := comparedSide(part, unit)
+	theirs, ours := k.rowSpread(part, row, side, figure), k.rowSpread(part, row, "Rollcall", figure)
 	switch {
-	case b.runs == 0:
+	case ours.runs == 0:
 		return 0, "not measured"
-	case a.runs == 0:
-		return 0, "not measured on " + name
-	case a.median == 0:
+	case theirs.runs == 0 && unit == byFloor:
+		return 0, "not measured on the floor"
+	case theirs.runs == 0:
+		return 0, "not measured on " + side
+	case theirs.median == 0:
 		return 0, "no ratio to 0"
+	case part != "backup":
+		return ours.median / theirs.median, ""
 	}
-	return b.median / a.median, ""
-}
-
-// ratioToBaseline returns Rollcall's value divided by the other side's, as the ratio of medians. In the part
-// backup, a round is a pair of runs on one ensemble, and the ratio is the median of the pairs' ratios. If there
-// is no ratio, missing has the reason.
-func (k *measurements) ratioToBaseline(part, row, figure string) (ratio float64, missing string) {
-	ratio, missing = ratioOf(k.rowSpread(part, row, k.baselineSide(part), figure), k.rowSpread(part, row, "Rollcall", figure),
-		k.baselineSide(part))
-	if missing != "" || part != "backup" {
-		return ratio, missing
-	}
-	first, second := k.valuesByRound(part, row, k.baselineSide(part), figure),
-		k.valuesByRound(part, row, "Rollcall", figure)
+	first, second := k.valuesByRound(part, row, side, figure), k.valuesByRound(part, row, "Rollcall", figure)
 	var ratios []float64
 	for round, v := range first {
 		if w, ok := second[round]; ok && v != 0 {
@@ -137,8 +130,17 @@ func (k *measurements) ratioToBaseline(part, row, figure string) (ratio float64,
 	return spreadOf(ratios).median, ""
 }
 
+// ratioCell returns a ratio with its unit, or "-" if there is none.
+func (k *measurements) ratioCell(part, row, figure, unit string) string {
+	ratio, missing := k.ratio(part, row, figure, unit)
+	if missing != "" {
+		return "-"
+	}
+	return formatNumber(ratio) + unit
+}
+
 func (k *measurements) baselineCell(part, row, figure string) string {
-	s := k.rowSpread(part, row, k.baselineSide(part), figure)
+	s := k.rowSpread(part, row, baselineSide(part), figure)
 	if baselines[part] != "" && s.runs > 0 {
 		return "without: " + s.String()
 	}
@@ -151,22 +153,11 @@ var serverFigures = []string{"server CPU per op", "RSS of the servers", "RSS gro
 // voidVerdict is the verdict of a target that a void row cannot decide.
 const voidVerdict = "void"
 
-// comparedWith returns the side that a target compares Rollcall with, or "" if its limit is a value.
-func (k *measurements) comparedWith(t target) string {
-	switch t.unit {
-	case byBaseline:
-		return k.baselineSide(t.part)
-	case byFloor:
-		return floorSide
-	}
-	return ""
-}
-
 // isConclusive reports whether a ratio decides its target although its row is void. If the load generator takes a larger
 // share of the faster side's time, it brings the ratio nearer to 1: without it the ratio would be further from 1, on the
 // same side.
 func (k *measurements) isConclusive(t target, ratio float64, met bool) bool {
-	faster, slower := "Rollcall", k.comparedWith(t)
+	faster, slower := "Rollcall", comparedSide(t.part, t.unit)
 	if isFaster := (ratio >= 1) == t.atLeast; isFaster != met || slower == "" {
 		return false
 	} else if !isFaster {
@@ -178,8 +169,11 @@ func (k *measurements) isConclusive(t target, ratio float64, met bool) bool {
 
 // toolShare returns the load generator's CPU time divided by the servers', or 0 if it was not measured.
 func (k *measurements) toolShare(part, row, side string) float64 {
-	ratio, _ := ratioOf(k.rowSpread(part, row, side, "server CPU per op"), k.rowSpread(part, row, side, "tool CPU per op"), side)
-	return ratio
+	servers := k.rowSpread(part, row, side, "server CPU per op").median
+	if servers == 0 {
+		return 0
+	}
+	return k.rowSpread(part, row, side, "tool CPU per op").median / servers
 }
 
 // judgeTarget returns the reached value and the verdict.
@@ -189,11 +183,8 @@ func (k *measurements) judgeTarget(t target) (reached, verdict string) {
 		return "-", "not measured"
 	}
 	value, missing := b.median, ""
-	switch t.unit {
-	case byBaseline:
-		value, missing = k.ratioToBaseline(t.part, t.row, t.figure)
-	case byFloor:
-		value, missing = k.ratioToFloor(t.part, t.row, t.figure)
+	if t.unit != "" {
+		value, missing = k.ratio(t.part, t.row, t.figure, t.unit)
 	}
 	if missing != "" {
 		return "-", missing
@@ -201,32 +192,12 @@ func (k *measurements) judgeTarget(t target) (reached, verdict string) {
 	met := t.atLeast && value >= t.limit || !t.atLeast && value <= t.limit
 	reached = formatNumber(value) + t.unit
 	switch {
-	case !slices.Contains(serverFigures, t.figure) && k.isVoid(t.part, t.row, "Rollcall", k.comparedWith(t)) && !k.isConclusive(t, value, met):
+	case !slices.Contains(serverFigures, t.figure) && k.isVoid(t.part, t.row, "Rollcall", comparedSide(t.part, t.unit)) && !k.isConclusive(t, value, met):
 		return reached, voidVerdict
 	case met:
 		return reached, "met"
 	}
 	return reached, "**missed**"
-}
-
-// ratioCell returns a ratio with its unit, or "-" if the reason why there is none is not empty.
-func ratioCell(ratio float64, missing, unit string) string {
-	if missing != "" {
-		return "-"
-	}
-	return formatNumber(ratio) + unit
-}
-
-// baselineRatioCell returns the cell of Rollcall's value divided by the other side's.
-func (k *measurements) baselineRatioCell(part, row, figure string) string {
-	ratio, missing := k.ratioToBaseline(part, row, figure)
-	return ratioCell(ratio, missing, byBaseline)
-}
-
-// floorCells returns the two cells about the floor: its value, and Rollcall's divided by it.
-func (k *measurements) floorCells(part, row, figure string) string {
-	ratio, missing := k.ratioToFloor(part, row, figure)
-	return fmt.Sprintf(" %s | %s |", k.rowSpread(part, row, floorSide, figure), ratioCell(ratio, missing, byFloor))
 }
 
 // judgedFigure is a figure with targets. verdicts has every target of it, with the value or the ratio that was reached.
@@ -258,8 +229,7 @@ func (k *measurements) judgedFigures() (list []judgedFigure) {
 
 // Unmet returns the table of the figures with a target that is not met. Its last column has every target of a figure.
 func (k *measurements) Unmet() string {
-	var b strings.Builder
-	b.WriteString("| case | figure | ZooKeeper | Rollcall | target |\n|---|---|---|---|---|\n")
+	table := "| case | figure | ZooKeeper | Rollcall | target |\n|---|---|---|---|---|\n"
 	last := ""
 	for _, f := range k.judgedFigures() {
 		if f.allMet {
@@ -270,31 +240,16 @@ func (k *measurements) Unmet() string {
 			name = "" // the row above has it
 		}
 		last = f.row
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", name, figureTitle(f.figure), k.baselineCell(f.part, f.row, f.figure),
-			k.rowSpread(f.part, f.row, "Rollcall", f.figure), strings.Join(f.verdicts, "; "))
+		table += tableRow(slices.Concat([]string{name}, k.figureCells(f.part, f.row, f.figure), []string{strings.Join(f.verdicts, "; ")})...)
 	}
-	return b.String()
-}
-
-// targetsCSV returns all figures with targets.
-func (k *measurements) targetsCSV() []byte {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	_ = w.Write([]string{"part", "case", "figure", "ZooKeeper", "Rollcall", "target"}) // a write to a buffer cannot fail
-	for _, f := range k.judgedFigures() {
-		_ = w.Write([]string{
-			f.part, f.row, figureTitle(f.figure), k.baselineCell(f.part, f.row, f.figure), k.rowSpread(f.part, f.row, "Rollcall", f.figure).String(),
-			strings.ReplaceAll(strings.Join(f.verdicts, "; "), "**", ""),
-		})
-	}
-	w.Flush()
-	return b.Bytes()
+	return table
 }
 
 // isVoid reports whether the load generator took too much CPU time in any run of a row on these sides.
 func (k *measurements) isVoid(part, row string, sides ...string) bool {
-	return slices.ContainsFunc(k.runsByPart[part], func(l recordedRun) bool {
-		return l.Row == row && slices.Contains(sides, l.Side) && slices.ContainsFunc(l.Results, func(r benchResult) bool { return r.Void })
+	return slices.ContainsFunc(sides, func(side string) bool {
+		void, _ := flawsOf(k.runsOf(row, side, part))
+		return void > 0
 	})
 }
 
@@ -316,12 +271,10 @@ func (k *measurements) TargetCount() string {
 
 // All returns the long table of some parts: every value on all sides.
 func (k *measurements) All(parts ...string) string {
-	var b strings.Builder
+	table := "| case | figure | ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|\n"
 	floor := slices.ContainsFunc(parts, func(part string) bool { return slices.Contains(floorParts, part) })
 	if floor {
-		b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio | floor | of the floor |\n|---|---|---|---|---|---|---|\n")
-	} else {
-		b.WriteString("| case | figure | ZooKeeper | Rollcall | ratio |\n|---|---|---|---|---|\n")
+		table = "| case | figure | ZooKeeper | Rollcall | ratio | floor | of the floor |\n|---|---|---|---|---|---|---|\n"
 	}
 	var seen []string
 	for _, t := range k.targets {
@@ -331,77 +284,40 @@ func (k *measurements) All(parts ...string) string {
 		seen = append(seen, t.part+"|"+t.row)
 		name := t.row
 		for _, figure := range k.figureNames(t.part, t.row) {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |", name, figureTitle(figure), k.baselineCell(t.part, t.row, figure),
-				k.rowSpread(t.part, t.row, "Rollcall", figure), k.baselineRatioCell(t.part, t.row, figure))
+			cells := slices.Concat([]string{name}, k.figureCells(t.part, t.row, figure), []string{k.ratioCell(t.part, t.row, figure, byBaseline)})
 			if floor {
-				b.WriteString(k.floorCells(t.part, t.row, figure))
+				cells = append(cells, k.rowSpread(t.part, t.row, floorSide, figure).String(), k.ratioCell(t.part, t.row, figure, byFloor))
 			}
-			b.WriteByte('\n')
+			table += tableRow(cells...)
 			name = ""
 		}
 	}
-	return b.String() + k.remarkLines(parts)
-}
-
-func (k *measurements) figureNames(part, row string) []string {
-	names := slices.Clone(tableFigures)
-	has := map[string]bool{}
-	for _, l := range k.runsByPart[part] {
-		if l.Row != row {
-			continue
-		}
-		for name := range l.figureValues() {
-			has[name] = true
-		}
-		for name := range l.Figures { // each line that the scripts record has one
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-		for _, r := range l.Results {
-			for _, e := range r.Extra {
-				if !slices.Contains(names, e.Name) {
-					names = append(names, e.Name)
-				}
-			}
-		}
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return !has[name] })
+	return table + k.remarkLines(parts)
 }
 
 // remarkLines returns the reasons that make the values of some parts less reliable.
-func (k *measurements) remarkLines(parts []string) string {
+func (k *measurements) remarkLines(parts []string) (lines string) {
 	type about struct{ row, side string }
-	void, failed, of := map[about]int{}, map[about]int64{}, map[about]int{}
-	var order []about
+	seen := map[about]bool{}
 	for _, part := range parts {
 		for _, l := range k.runsByPart[part] {
-			a := about{l.Row, l.Side}
-			if of[a]++; of[a] == 1 {
-				order = append(order, a)
+			if seen[about{l.Row, l.Side}] {
+				continue
 			}
-			for _, r := range l.Results {
-				if r.Void {
-					void[a]++
-				}
-				for _, n := range r.Errors {
-					failed[a] += n
-				}
+			seen[about{l.Row, l.Side}] = true
+			runs := k.runsOf(l.Row, l.Side, parts...)
+			void, failed := flawsOf(runs)
+			if void > 0 {
+				lines += fmt.Sprintf("* %s on %s: void, %d of %d runs: the load generator used more than a third of the servers' CPU time\n",
+					l.Row, l.Side, void, len(runs))
+			}
+			if failed > 0 {
+				lines += fmt.Sprintf("* %s on %s: %d errors\n", l.Row, l.Side, failed)
 			}
 		}
 	}
-	var b strings.Builder
-	for _, a := range order {
-		if void[a] > 0 {
-			fmt.Fprintf(&b, "* %s on %s: void, %d of %d runs: the load generator used more than a third of the servers' CPU "+
-				"time\n", a.row, a.side, void[a], of[a])
-		}
-		if failed[a] > 0 {
-			fmt.Fprintf(&b, "* %s on %s: %d errors\n", a.row, a.side, failed[a])
-		}
-	}
-	if b.Len() > 0 {
-		return "\n" + b.String()
+	if lines != "" {
+		return "\n" + lines
 	}
 	return ""
 }
