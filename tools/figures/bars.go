@@ -2,7 +2,6 @@ package main
 
 import (
 	"image/color"
-	"path/filepath"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -77,21 +76,6 @@ func barPictures() []barPicture {
 			},
 		}},
 	}
-}
-
-// writePicture writes the picture as an SVG. It leaves out panels without data.
-func (a *barPicture) writePicture(directory string, k *measurements) error {
-	var plots []*plot.Plot
-	for _, panel := range a.panels {
-		one, err := panel.newPlot(k)
-		if err != nil {
-			return err
-		}
-		if one != nil {
-			plots = append(plots, one)
-		}
-	}
-	return writePlots(filepath.Join(directory, a.file), plots)
 }
 
 // newPlot returns the panel's plot, or nil if no row was measured on both sides.

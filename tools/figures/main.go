@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"gonum.org/v1/plot"
 )
 
 func main() {
@@ -56,13 +58,15 @@ func writeReports(data, docs string) error {
 		}
 	}
 	for _, p := range curvePictures() {
-		if err := p.writePicture(pictures, k.curves); err != nil {
-			return fmt.Errorf("%s: %w", p.file, err)
+		newPlot := func(panel *curvePanel) (*plot.Plot, error) { return panel.newPlot(&p, k.curves) }
+		if err := writePicture(filepath.Join(pictures, p.file), p.panels, newPlot); err != nil {
+			return err
 		}
 	}
-	for _, a := range barPictures() {
-		if err := a.writePicture(pictures, k); err != nil {
-			return fmt.Errorf("%s: %w", a.file, err)
+	for _, p := range barPictures() {
+		newPlot := func(panel *barPanel) (*plot.Plot, error) { return panel.newPlot(k) }
+		if err := writePicture(filepath.Join(pictures, p.file), p.panels, newPlot); err != nil {
+			return err
 		}
 	}
 	for _, page := range pages {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"math"
@@ -13,8 +14,6 @@ import (
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
 // curvePicture has panels of curves side by side.
@@ -98,52 +97,41 @@ func curvePictures() []curvePicture {
 	}
 }
 
-// writePicture writes the picture. A picture without data is left out.
-func (p *curvePicture) writePicture(directory string, points []point) error {
-	plots := make([]*plot.Plot, 0, len(p.panels))
-	for i := range p.panels {
-		one, err := p.panels[i].newPlot(p, points)
+// writePicture writes panels side by side as an SVG. It leaves out panels without data, and a picture of no other panels. If
+// FIGURES_PNG is set, it also writes a PNG to that directory.
+func writePicture[P any](file string, panels []P, newPlot func(*P) (*plot.Plot, error)) error {
+	var plots []*plot.Plot
+	for i := range panels {
+		one, err := newPlot(&panels[i])
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", file, err)
 		}
 		if one != nil {
 			plots = append(plots, one)
 		}
 	}
-	return writePlots(filepath.Join(directory, p.file), plots)
-}
-
-// writePlots writes plots side by side as an SVG. If FIGURES_PNG is set, it also writes a PNG to that
-// directory. Without plots it does nothing.
-func writePlots(file string, plots []*plot.Plot) error {
 	if len(plots) == 0 {
 		return nil
 	}
-	width := panelWidth * vg.Length(len(plots))
-	svg := vgsvg.New(width, panelHeight)
-	drawTiles(plots, draw.New(svg))
-	if err := writeFile(file+".svg", func(f *os.File) error { _, err := svg.WriteTo(f); return err }); err != nil {
-		return err
+	names := []string{file + ".svg"}
+	if directory := os.Getenv("FIGURES_PNG"); directory != "" {
+		names = append(names, filepath.Join(directory, filepath.Base(file)+".png"))
 	}
-	if os.Getenv("FIGURES_PNG") == "" {
-		return nil
+	for _, name := range names {
+		canvas, err := draw.NewFormattedCanvas(panelWidth*vg.Length(len(plots)), panelHeight, filepath.Ext(name)[1:])
+		if err != nil {
+			return err
+		}
+		drawTiles(plots, draw.New(canvas))
+		var b bytes.Buffer
+		if _, err := canvas.WriteTo(&b); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+			return err
+		}
 	}
-	png := vgimg.New(width, panelHeight)
-	drawTiles(plots, draw.New(png))
-	return writeFile(filepath.Join(os.Getenv("FIGURES_PNG"), filepath.Base(file)+".png"),
-		func(f *os.File) error { _, err := vgimg.PngCanvas{Canvas: png}.WriteTo(f); return err })
-}
-
-func writeFile(name string, write func(*os.File) error) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	if err := write(f); err != nil {
-		_ = f.Close() // the first error is the one to return
-		return err
-	}
-	return f.Close()
+	return nil
 }
 
 func drawTiles(plots []*plot.Plot, onto draw.Canvas) {
