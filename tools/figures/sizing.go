@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"text/template"
 )
@@ -38,18 +37,17 @@ func (k *measurements) renderPage(name string) ([]byte, error) {
 }
 
 // Machine describes the measuring machine, as rows of a table.
-func (k *measurements) Machine() string {
-	var b strings.Builder
-	for row := range strings.Lines(k.machineText) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(row), "\t"); ok {
-			fmt.Fprintf(&b, "| %s | %s |\n", name, value)
+func (k *measurements) Machine() (rows string) {
+	for line := range strings.Lines(k.machineText) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			rows += tableRow(name, value)
 		}
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return strings.TrimSuffix(rows, "\n")
 }
 
 // Builds lists the parts of each build, and the times of their first and last runs, as rows of a table.
-func (k *measurements) Builds() string {
+func (k *measurements) Builds() (rows string) {
 	type partsOfBuild struct {
 		parts       []string
 		first, last string
@@ -62,18 +60,13 @@ func (k *measurements) Builds() string {
 			g = &partsOfBuild{first: at}
 			byBuild[build], order = g, append(order, build)
 		}
-		if !slices.Contains(g.parts, part) {
-			g.parts = append(g.parts, part)
-		}
+		g.parts = appendNew(g.parts, part)
 		if !strings.HasPrefix(g.first, at) { // a day that is already named with a time says nothing new
 			g.first = min(g.first, at)
 		}
 		g.last = max(g.last, at)
 	}
-	for _, part := range []string{
-		"three", "one", "idle15", "idle", "failover", "alone", "backup", "live", "members",
-		"observers", "disk",
-	} {
+	for _, part := range []string{"three", "one", "idle15", "idle", "failover", "alone", "backup", "live", "members", "observers", "disk"} {
 		for _, l := range k.runsByPart[part] {
 			add(part, l.Build, l.At)
 		}
@@ -83,12 +76,11 @@ func (k *measurements) Builds() string {
 			add(file, build, day)
 		}
 	}
-	var b strings.Builder
 	for _, build := range order {
 		g := byBuild[build]
-		fmt.Fprintf(&b, "| build %s, %s to %s | %s |\n", build, g.first, g.last, strings.Join(g.parts, ", "))
+		rows += tableRow(fmt.Sprintf("build %s, %s to %s", build, g.first, g.last), strings.Join(g.parts, ", "))
 	}
-	return b.String()
+	return rows
 }
 
 func (k *measurements) HasBench() bool { return len(k.benchSamples["bench"]) > 0 }
@@ -96,10 +88,9 @@ func (k *measurements) HasBench() bool { return len(k.benchSamples["bench"]) > 0
 // figure is a number of sizing.md, printed with three digits. NaN means that it was not measured.
 type figure float64
 
+func (f figure) ceil() figure { return figure(math.Ceil(float64(f))) }
+
 func (f figure) String() string {
-	if math.IsNaN(float64(f)) {
-		return "NaN"
-	}
 	if f >= 1000 {
 		return formatThousands(float64(f))
 	}
@@ -111,12 +102,10 @@ type sizing struct {
 	Idle, Session, Node, NodeRSS, Watch, CPUPing   figure
 	CPUSetLow, CPUSetHigh, CPUGetLow, CPUGetHigh   figure
 	DiskOne, DiskSome, DiskMany, DiskKiB, NodeSnap figure
-	SessionAt, NodeAt, WatchAt, PromoteAt          string
+	SessionAt, NodeAt, WatchAt, PromoteAt          figure // the size at which the figure was measured
 	Touch, TouchLength, Promote, NewLeader         figure
 	Snapshot, Restore                              figure
 	Members, ObserverSet, OpenFiles                string // ObserverSet may be ""
-	TouchesPerAnswer                               string
-	mostSessions                                   figure // of the largest measured ensemble
 }
 
 // Assumptions of the arithmetic, not measurements.
@@ -139,11 +128,11 @@ func (k *measurements) sizingNumbers() *sizing {
 		}
 		return nan
 	}
-	at := func(curve string, x float64) (figure, string) {
-		if p, ok := k.pointAtOrBelow(curve, x); ok {
-			return figure(p.y.median), formatThousands(p.x)
+	at := func(curve string) (value, size figure) {
+		if p, ok := k.pointAtOrBelow(curve, million); ok {
+			return figure(p.y.median), figure(p.x)
 		}
-		return nan, "(not measured)"
+		return nan, nan
 	}
 	disk := func(row string) figure { return of("disk", row, "bytes written per write") }
 	z := &sizing{
@@ -155,24 +144,19 @@ func (k *measurements) sizingNumbers() *sizing {
 		CPUGetHigh: of("three", "get, 64 clients of 1 request", "server CPU per op"),
 		DiskOne:    disk("conns=1,window=1,size=100"), DiskSome: disk("conns=64,window=1,size=100"),
 		DiskMany: disk("conns=8,window=64,size=100"), DiskKiB: disk("conns=8,window=64,size=1024"),
-		NewLeader:        of("alone", "new leader of 1 M sessions: its table", "seconds"),
-		TouchesPerAnswer: formatThousands(touchesPerPong),
+		NewLeader: of("alone", "new leader of 1 M sessions: its table", "seconds"),
 	}
-	z.Session, z.SessionAt = at("live: memory per session, all members", million)
-	z.mostSessions = figure(math.NaN())
-	if p, ok := k.pointAtOrBelow("live: memory per session, all members", million); ok {
-		z.mostSessions = figure(p.x)
-	}
-	z.CPUPing, _ = at("live: CPU time of all members for a ping", million)
-	z.Node, z.NodeAt = at("znodes: memory", million)
-	z.NodeSnap, _ = at("znodes: length in a snapshot", million)
-	z.Watch, z.WatchAt = at("watches: memory", million)
-	z.Touch, _ = at("sessions: touch at the leader", million)
-	z.TouchLength, _ = at("sessions: answer to a ping, length", million)
-	z.Promote, z.PromoteAt = at("sessions: promotion", million)
-	ms, _ := at("znodes: snapshot", million)
+	z.Session, z.SessionAt = at("live: memory per session, all members")
+	z.CPUPing, _ = at("live: CPU time of all members for a ping")
+	z.Node, z.NodeAt = at("znodes: memory")
+	z.NodeSnap, _ = at("znodes: length in a snapshot")
+	z.Watch, z.WatchAt = at("watches: memory")
+	z.Touch, _ = at("sessions: touch at the leader")
+	z.TouchLength, _ = at("sessions: answer to a ping, length")
+	z.Promote, z.PromoteAt = at("sessions: promotion")
+	ms, _ := at("znodes: snapshot")
 	z.Snapshot = ms / 1000
-	ms, _ = at("znodes: restore", million)
+	ms, _ = at("znodes: restore")
 	z.Restore = ms / 1000
 	full := of("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
 	z.NodeRSS = (full - z.Idle) * (1 << 20) / million
@@ -215,7 +199,7 @@ func (z *sizing) Applied() string {
 		daily := l.writes * z.DiskSome * 86_400 / (1 << 30)
 		stays := (logBytesKept + 3*l.nodes*z.NodeSnap) / (1 << 30)
 		fmt.Fprintf(&b, "| %v | %v | %v | %v MiB | %v | %v GiB | %v GiB | %v |\n", l.sessions, l.writes, l.nodes,
-			figure(math.Ceil(float64(memory))), cores, daily, stays, figure(math.Ceil(float64(l.sessions)/2+spareFiles)))
+			memory.ceil(), cores, daily, stays, (l.sessions/2 + spareFiles).ceil())
 	}
 	return b.String()
 }
@@ -229,21 +213,19 @@ func pingsPerSecond(sessions figure) figure { return 3 * sessions / timeout }
 
 // The methods below are the arithmetic in sizing.md's sentences.
 
-func (z *sizing) Pings1M() figure         { return pingsPerSecond(million) }
-func (z *sizing) PingCores1M() figure     { return pingsPerSecond(million) * z.CPUPing / million }
-func (z *sizing) SessionMem1M() figure    { return million * z.Session / (1 << 30) }
-func (z *sizing) TouchMBs() figure        { return pingsPerSecond(million) * z.TouchLength / million }
-func (z *sizing) TouchShare() figure      { return pingsPerSecond(million) * z.Touch / 1e9 * 100 }
-func (z *sizing) Answers() figure         { return figure(math.Ceil(million / memberCount / touchesPerPong)) }
-func (z *sizing) NodeMem10M() figure      { return 10 * million * z.NodeRSS / (1 << 30) }
-func (z *sizing) SessionsEach() figure    { return z.mostSessions }
-func (z *sizing) Ensembles() figure       { return figure(math.Ceil(million / float64(z.mostSessions))) }
-func (z *sizing) EnsembleMembers() figure { return memberCount * z.Ensembles() }
-func (z *sizing) EachMemory() figure {
-	return figure(math.Ceil(float64(z.memberMemoryMiB(z.mostSessions))))
-}
-func (z *sizing) EachPings() figure { return pingsPerSecond(z.mostSessions) }
-func (z *sizing) EachCores() figure { return pingsPerSecond(z.mostSessions) * z.CPUPing / million }
-func (z *sizing) ShareLost() figure { return 100 / z.Ensembles() }
-func (z *sizing) FanWrites() figure { return fanWrites }
-func (z *sizing) FanMBs() figure    { return fanWrites * z.DiskMany / million }
+func (z *sizing) Pings1M() figure          { return pingsPerSecond(million) }
+func (z *sizing) PingCores1M() figure      { return pingsPerSecond(million) * z.CPUPing / million }
+func (z *sizing) SessionMem1M() figure     { return million * z.Session / (1 << 30) }
+func (z *sizing) TouchMBs() figure         { return pingsPerSecond(million) * z.TouchLength / million }
+func (z *sizing) TouchShare() figure       { return pingsPerSecond(million) * z.Touch / 1e9 * 100 }
+func (z *sizing) TouchesPerAnswer() figure { return touchesPerPong }
+func (z *sizing) Answers() figure          { return figure(million / memberCount / touchesPerPong).ceil() }
+func (z *sizing) NodeMem10M() figure       { return 10 * million * z.NodeRSS / (1 << 30) }
+func (z *sizing) Ensembles() figure        { return (million / z.SessionAt).ceil() }
+func (z *sizing) EnsembleMembers() figure  { return memberCount * z.Ensembles() }
+func (z *sizing) EachMemory() figure       { return z.memberMemoryMiB(z.SessionAt).ceil() }
+func (z *sizing) EachPings() figure        { return pingsPerSecond(z.SessionAt) }
+func (z *sizing) EachCores() figure        { return pingsPerSecond(z.SessionAt) * z.CPUPing / million }
+func (z *sizing) ShareLost() figure        { return 100 / z.Ensembles() }
+func (z *sizing) FanWrites() figure        { return fanWrites }
+func (z *sizing) FanMBs() figure           { return fanWrites * z.DiskMany / million }
