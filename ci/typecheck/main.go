@@ -6,6 +6,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,20 +65,19 @@ func checkTarget(dir, target string) error {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module", ".")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+processor, "CGO_ENABLED=0")
-	out, err := cmd.StdoutPipe()
+	out, err := cmd.Output()
 	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
+		return fmt.Errorf("%s: go list: %w", target, err)
 	}
 	c := checker{files: token.NewFileSet(), sizes: types.SizesFor("gc", processor), packages: map[string]*types.Package{"unsafe": types.Unsafe}}
-	checked := c.checkAll(json.NewDecoder(out))
-	if checked != nil {
-		_, _ = io.Copy(io.Discard, out) // so that go list ends
-	}
-	if err := cmp.Or(checked, cmd.Wait()); err != nil {
-		return fmt.Errorf("%s: %w", target, err)
+	for packages := json.NewDecoder(bytes.NewReader(out)); packages.More(); {
+		var l listed
+		if err := packages.Decode(&l); err != nil {
+			return fmt.Errorf("%s: go list: %w", target, err)
+		}
+		if err := c.check(&l); err != nil {
+			return fmt.Errorf("%s: %w", target, err)
+		}
 	}
 	return nil
 }
@@ -90,25 +89,11 @@ type checker struct {
 	packages map[string]*types.Package // those that have been checked
 }
 
-func (c *checker) checkAll(packages *json.Decoder) error {
-	for {
-		var l listed
-		if err := packages.Decode(&l); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("go list: %w", err)
-		}
-		if l.ImportPath == "unsafe" {
-			continue
-		}
-		if err := c.check(&l); err != nil {
-			return err
-		}
-	}
-}
-
 // check type-checks a package, and returns its first errors.
 func (c *checker) check(l *listed) error {
+	if l.ImportPath == "unsafe" {
+		return nil
+	}
 	files := make([]*ast.File, len(l.GoFiles))
 	for i, name := range l.GoFiles {
 		f, err := parser.ParseFile(c.files, filepath.Join(l.Dir, name), nil, parser.SkipObjectResolution)
