@@ -59,15 +59,13 @@ func (t *tree) compiles(m *mutant, drawn []*mutant) bool {
 	if _, err := t.checkTypes(s, map[string]string{m.file.path: m.faultyText()}, nil); err != nil {
 		return false
 	}
-	together := []*mutant{m}
-	for _, d := range drawn {
-		if d.pkg == m.pkg {
-			together = append(together, d)
-		}
-	}
-	slices.SortFunc(together, func(a, b *mutant) int { return cmp.Compare(a.number, b.number) })
-	_, err := t.checkTypes(s, guardPackage(s, together), nil)
+	_, err := t.checkTypes(s, guardPackage(s, append(faultsIn(m.pkg, drawn), m)), nil)
 	return err == nil
+}
+
+// faultsIn returns the faults in a package.
+func faultsIn(pkg string, faults []*mutant) []*mutant {
+	return slices.DeleteFunc(slices.Clone(faults), func(m *mutant) bool { return m.pkg != pkg })
 }
 
 // byPlace orders faults by where they are.

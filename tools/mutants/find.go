@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -49,11 +50,7 @@ func (t *tree) findFaults(s *source) (found []*mutant) {
 		}
 		finder := &finder{source: s, file: f, fset: t.fset, imports: map[string]string{}}
 		for _, spec := range f.ast.Imports {
-			object := s.info.Implicits[spec]
-			if spec.Name != nil {
-				object = s.info.Defs[spec.Name]
-			}
-			if name, ok := object.(*types.PkgName); ok {
+			if name := s.info.PkgNameOf(spec); name != nil {
 				finder.imports[name.Imported().Path()] = name.Name()
 			}
 		}
@@ -386,11 +383,7 @@ func (f *finder) findInConstant(e ast.Expr) {
 	switch {
 	case !ok:
 	case basic.Info()&types.IsBoolean != 0:
-		if constant.BoolVal(t.Value) {
-			f.addFault("boolean", e, f.replaceNode(e, f.within("false"), negated))
-		} else {
-			f.addFault("boolean", e, f.replaceNode(e, f.within("true"), negated))
-		}
+		f.addFault("boolean", e, f.replaceNode(e, strconv.FormatBool(!constant.BoolVal(t.Value)), negated))
 	case basic.Info()&types.IsNumeric != 0:
 		f.addValue("constant", e, f.otherNumber(e, t.Value))
 	}

@@ -19,13 +19,11 @@ func (f *finder) findInStatement(s ast.Stmt) {
 		if call, ok := s.X.(*ast.CallExpr); ok && !f.onlyText(call) && !f.isUnseen(call) {
 			f.addSkip("call", s)
 		}
-	case *ast.SendStmt:
-		f.addSkip("call", s)
 	case *ast.DeferStmt:
 		if !f.isUnseen(s.Call) {
 			f.addSkip("call", s)
 		}
-	case *ast.GoStmt:
+	case *ast.SendStmt, *ast.GoStmt:
 		f.addSkip("call", s)
 	case *ast.AssignStmt:
 		f.findInAssignment(s)
@@ -86,7 +84,7 @@ func (f *finder) findInReturn(s *ast.ReturnStmt) {
 		texts = append(texts, f.nodeText(r))
 	}
 	lost := "return " + strings.Join(append(texts, "nil"), ", ")
-	f.addFault("lost error", s, f.replaceNode(s, lost, first(lost)))
+	f.addFault("lost error", s, f.replaceNode(s, lost, instead(lost)))
 }
 
 // anyOrder are functions whose arguments may change places.

@@ -54,10 +54,6 @@ func instead(fault string) form {
 	return func(on, original string) string { return "if " + on + " { " + fault + " } else { " + original + " }" }
 }
 
-func first(fault string) form {
-	return func(on, original string) string { return "if " + on + " { " + fault + " }; " + original }
-}
-
 // faultyText returns the file's text with the fault in it.
 func (m *mutant) faultyText() string {
 	edits := slices.SortedFunc(slices.Values(m.edits), func(a, b edit) int { return cmp.Compare(b.from, a.from) })
@@ -179,18 +175,10 @@ func mutantReached(n int) bool {
 
 // guardPackage returns the texts of a package with mutants, by the paths of their files.
 func guardPackage(s *source, mutants []*mutant) map[string]string {
-	last := 0
-	for _, m := range mutants {
-		last = max(last, m.number)
-	}
+	last := slices.MaxFunc(mutants, func(a, b *mutant) int { return cmp.Compare(a.number, b.number) }).number
 	texts := map[string]string{filepath.Join(s.Dir, "mutants_on.go"): fmt.Sprintf(guardFile, s.types.Name(), last+1)}
 	for _, f := range s.files {
-		var here []*mutant
-		for _, m := range mutants {
-			if m.file == f {
-				here = append(here, m)
-			}
-		}
+		here := slices.DeleteFunc(slices.Clone(mutants), func(m *mutant) bool { return m.file != f })
 		if len(here) > 0 {
 			texts[f.path] = withMutants(f, here)
 		}

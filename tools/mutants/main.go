@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -183,13 +184,11 @@ func (s *sample) printReport(b *bench, drawn []*mutant, verdicts []verdict) (per
 	}
 	total := &tally{}
 	rows := map[string]*tally{}
-	var names []string
 	for i, m := range drawn {
 		total.addVerdict(verdicts[i])
 		for _, name := range []string{"package " + b.tree.shortName(m.pkg), "kind " + m.kind} {
 			if rows[name] == nil {
 				rows[name] = &tally{}
-				names = append(names, name)
 			}
 			rows[name].addVerdict(verdicts[i])
 		}
@@ -200,13 +199,11 @@ func (s *sample) printReport(b *bench, drawn []*mutant, verdicts []verdict) (per
 			s.printFault("survives", m, fmt.Sprintf("%d tests come by", v.reached))
 		}
 	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(rows))
+	rows["all"] = total
 	fmt.Fprintf(s.out, "\n%-28s %6s %7s %10s %12s\n", "", "faults", "caught", "by a limit", "none comes by")
 	for _, name := range append(names, "all") {
 		row := rows[name]
-		if name == "all" {
-			row = total
-		}
 		fmt.Fprintf(s.out, "%-28s %6d %6.0f%% %10d %12d\n", name, row.all, row.percent(), row.hung, row.unreached)
 	}
 	fmt.Fprintf(s.out, "\ncaught: %d of %d (%.1f %%), seed %d\n", total.caught, total.all, total.percent(), s.seed)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -11,6 +10,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,11 +71,9 @@ func readTree(dir string) (*tree, error) {
 	}
 	t := &tree{packages: map[string]*listed{}, fset: token.NewFileSet(), parsed: map[string]*source{}}
 	exports := map[string]string{}
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
 		p := &listed{}
-		if err := d.Decode(p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
+		if err := d.Decode(p); err != nil {
 			return nil, err
 		}
 		exports[p.ImportPath] = p.Export
@@ -246,28 +244,17 @@ func (t *tree) readSource(path string) (*source, error) {
 // package's files is one more file. Imports that are not used are no error.
 func (t *tree) checkTypes(s *source, texts map[string]string, info *types.Info) (*types.Package, error) {
 	var files []*ast.File
-	add := func(path, text string) error {
-		f, err := parser.ParseFile(t.fset, path, text, parser.SkipObjectResolution)
-		files = append(files, f)
-		return err
-	}
-	added := map[string]bool{}
 	for _, f := range s.files {
-		added[f.path] = true
-		text, changed := texts[f.path]
-		if !changed {
+		if _, changed := texts[f.path]; !changed {
 			files = append(files, f.ast)
-		} else if err := add(f.path, text); err != nil {
-			return nil, err
 		}
 	}
-	for path, text := range texts {
-		if added[path] {
-			continue
-		}
-		if err := add(path, text); err != nil {
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		f, err := parser.ParseFile(t.fset, path, texts[path], parser.SkipObjectResolution)
+		if err != nil {
 			return nil, err
 		}
+		files = append(files, f)
 	}
 	var failed error
 	config := types.Config{Importer: t.imports, Error: func(err error) {

@@ -75,8 +75,7 @@ func (b *bench) writeFaults(drawn []*mutant) error {
 			continue
 		}
 		packages[m.pkg] = true
-		ours := slices.DeleteFunc(slices.Clone(drawn), func(d *mutant) bool { return d.pkg != m.pkg })
-		for path, text := range guardPackage(b.tree.parsed[m.pkg], ours) {
+		for path, text := range guardPackage(b.tree.parsed[m.pkg], faultsIn(m.pkg, drawn)) {
 			file := filepath.Join(b.work, fmt.Sprintf("%d-%s", len(replace), filepath.Base(path)))
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				return err
