@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -64,7 +65,7 @@ func (r *report) run(test func(args []string, read func(io.Reader)) error, args 
 		}
 		for _, p := range again {
 			fmt.Fprintf(r.out, "the race detector ended itself (golang/go#78156): on with %s\n", p.name)
-			p.begin()
+			p.beginAgain()
 			err = test(slices.Concat(withoutPackages(args), []string{"-skip", p.passedPattern(args), p.name}), r.read)
 		}
 	}
@@ -86,23 +87,28 @@ type event struct {
 
 // outcome is that of one package.
 type outcome struct {
-	name            string
-	tests           map[string]string // the last action of each test, without subtests
-	output          map[string][]byte // of each test that has not passed; "": of the package
-	failed, cached  bool
-	itself          bool // the race detector has ended itself
-	fault, signal   bool // a race or a panic was printed; the last line was a signal
-	passed, skipped []string
+	name           string
+	tests          map[string]string // the last action of each test, without subtests
+	output         map[string][]byte // of each test that has not passed; "": of the package
+	failed, cached bool
+	itself         bool // the race detector has ended itself
+	fault, signal  bool // a race or a panic was printed; the last line was a signal
 }
 
-func (p *outcome) begin() {
-	p.tests, p.output = map[string]string{}, map[string][]byte{}
+// beginAgain forgets what was printed of tests that have not ended.
+func (p *outcome) beginAgain() {
+	maps.DeleteFunc(p.output, func(test string, _ []byte) bool { return p.tests[test] == "" })
 	p.failed, p.itself, p.fault = false, false, false
+}
+
+// testsWith returns the tests whose last action is the given one, in order.
+func (p *outcome) testsWith(action string) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.tests)), func(test string) bool { return p.tests[test] != action })
 }
 
 // passedPattern matches the tests that passed, and those that args leave out.
 func (p *outcome) passedPattern(args []string) string {
-	pattern := "^(" + strings.Join(append(p.passed, p.skipped...), "|") + ")$"
+	pattern := "^(" + strings.Join(append(p.testsWith("pass"), p.testsWith("skip")...), "|") + ")$"
 	if i := slices.Index(args, "-skip"); i >= 0 && i+1 < len(args) {
 		pattern += "|" + args[i+1]
 	}
@@ -114,14 +120,8 @@ type report struct {
 	strict   bool // a skipped test is a failure
 	packages map[string]*outcome
 	built    map[string][]byte // what go printed about a build, by its import path
-	slow     []timedTest       // the tests that took at least slow
+	slow     []event           // the ends of tests that took at least slow; those of a cached package tell of its last run
 	broken   error             // go test itself failed
-}
-
-// timedTest is a test that has ended, and the seconds that it took. Those of a cached package are the seconds of its last run.
-type timedTest struct {
-	name    string
-	seconds float64
 }
 
 func newReport(out io.Writer, strict bool) *report {
@@ -152,8 +152,7 @@ func (r *report) read(from io.Reader) {
 func (r *report) add(e event) {
 	p := r.packages[e.Package]
 	if p == nil {
-		p = &outcome{name: e.Package}
-		p.begin()
+		p = &outcome{name: e.Package, tests: map[string]string{}, output: map[string][]byte{}}
 		r.packages[e.Package] = p
 	}
 	top, _, isSubtest := strings.Cut(e.Test, "/")
@@ -170,23 +169,14 @@ func (r *report) add(e event) {
 		if e.Test == "" {
 			r.end(p, e)
 		} else if !isSubtest {
-			p.note(top, e.Action)
+			p.tests[top] = e.Action
+			if e.Action == "pass" {
+				delete(p.output, top)
+			}
 			if e.Elapsed >= slow {
-				r.slow = append(r.slow, timedTest{p.name + "." + top, e.Elapsed})
+				r.slow = append(r.slow, e)
 			}
 		}
-	}
-}
-
-// note notes the end of a test.
-func (p *outcome) note(test, action string) {
-	p.tests[test] = action
-	switch action {
-	case "pass":
-		p.passed = append(p.passed, test)
-		delete(p.output, test)
-	case "skip":
-		p.skipped = append(p.skipped, test)
 	}
 }
 
@@ -230,7 +220,7 @@ func (r *report) end(p *outcome, e event) {
 		}
 		fmt.Fprintf(r.out, "ok   %s %.1f s%s\n", p.name, e.Elapsed, cached)
 	}
-	for _, test := range sorted(p.output) {
+	for _, test := range slices.Sorted(maps.Keys(p.output)) {
 		action := p.tests[test]
 		if action == "skip" || action == "pass" && test != "" || len(p.output[test]) == 0 {
 			continue
@@ -241,10 +231,10 @@ func (r *report) end(p *outcome, e event) {
 
 // givenUp returns the packages in which the race detector has ended itself, or none if anything else has failed.
 func (r *report) givenUp() (again []*outcome) {
-	for _, name := range sorted(r.packages) {
+	for _, name := range slices.Sorted(maps.Keys(r.packages)) {
 		switch p := r.packages[name]; {
 		case !p.failed:
-		case p.itself && !p.fault && !slices.Contains(values(p.tests), "fail"):
+		case p.itself && !p.fault && len(p.testsWith("fail")) == 0:
 			again = append(again, p)
 		default:
 			return nil
@@ -257,22 +247,19 @@ func (r *report) givenUp() (again []*outcome) {
 func (r *report) finish() bool {
 	passed, failed, lost := 0, 0, []string{}
 	skipped := map[string]int{} // by reason
-	for _, name := range sorted(r.packages) {
+	for _, name := range slices.Sorted(maps.Keys(r.packages)) {
 		p := r.packages[name]
-		passed += len(p.passed)
-		bad := 0
-		for _, test := range sorted(p.tests) {
-			if p.tests[test] == "fail" {
-				bad++
-				fmt.Fprintf(r.out, "failed: %s.%s\n", name, test)
-			}
+		passed += len(p.testsWith("pass"))
+		bad := p.testsWith("fail")
+		for _, test := range bad {
+			fmt.Fprintf(r.out, "failed: %s.%s\n", name, test)
 		}
-		if p.failed && bad == 0 {
-			bad = 1
+		failed += len(bad)
+		if p.failed && len(bad) == 0 {
+			failed++
 			fmt.Fprintf(r.out, "failed: %s\n", name)
 		}
-		failed += bad
-		for _, test := range p.skipped {
+		for _, test := range p.testsWith("skip") {
 			why := reason.FindString(string(p.output[test]))
 			skipped[why]++
 			if !isForm.MatchString(why) {
@@ -280,7 +267,7 @@ func (r *report) finish() bool {
 			}
 		}
 	}
-	for _, why := range sorted(skipped) {
+	for _, why := range slices.Sorted(maps.Keys(skipped)) {
 		fmt.Fprintf(r.out, "skipped: %d, %s\n", skipped[why], why)
 	}
 	if r.strict {
@@ -289,9 +276,9 @@ func (r *report) finish() bool {
 			fmt.Fprintf(r.out, "must run, and was skipped: %s\n", test)
 		}
 	}
-	slices.SortFunc(r.slow, func(a, b timedTest) int { return cmp.Compare(b.seconds, a.seconds) })
-	for _, t := range r.slow[:min(len(r.slow), mostSlow)] {
-		fmt.Fprintf(r.out, "slow: %.0f s, %s\n", t.seconds, t.name)
+	slices.SortFunc(r.slow, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	for _, e := range r.slow[:min(len(r.slow), mostSlow)] {
+		fmt.Fprintf(r.out, "slow: %.0f s, %s.%s\n", e.Elapsed, e.Package, e.Test)
 	}
 	if r.broken != nil && failed == 0 {
 		failed++
@@ -299,19 +286,4 @@ func (r *report) finish() bool {
 	}
 	fmt.Fprintf(r.out, "tests: %d passed, %d failed\n", passed, failed)
 	return failed == 0
-}
-
-func sorted[V any](m map[string]V) (keys []string) {
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func values[V any](m map[string]V) (all []V) {
-	for _, v := range m {
-		all = append(all, v)
-	}
-	return all
 }

@@ -57,6 +57,7 @@ func TestReport(t *testing.T) {
 		{"the race detector gives up", true, []string{ok + lines(a, "TestA:pass", gaveUp, "fail"), lines(a, "TestC:pass", "pass")}, "on with rollcall/a\n", "failed: rollcall", "tests: 3 passed, 0 failed", true},
 		{"by a signal", true, []string{lines(a, ">SIGSEGV: segmentation violation", ">PC=0x41cb49 m=4", "fail"), lines(a, "TestC:pass", "pass")}, "on with", "", "tests: 1 passed, 0 failed", true},
 		{"by a signal in Go's code", true, []string{lines(a, ">[signal SIGSEGV: segmentation violation code=0x1]", ">PC=0x41cb49 m=4", "fail")}, "", "on with", "tests: 0 passed, 1 failed", false},
+		{"after another form", true, []string{lines(a, form, "TestA:skip", "TestB:pass", gaveUp, "fail"), lines(a, "TestC:pass", "pass")}, "skipped: 1, needs the usual form", "must run", "tests: 2 passed, 0 failed", true},
 		{"for ever", true, slices.Repeat([]string{lines(a, gaveUp, "fail")}, mostTries), "", "", "tests: 0 passed, 1 failed", false},
 		{"after a race", true, []string{lines(a, "TestA>WARNING: DATA RACE", gaveUp, "fail")}, "DATA RACE", "on with", "tests: 0 passed, 1 failed", false},
 		{"beside a failed test", true, []string{lines(a, gaveUp, "fail") + lines("rollcall/b", "TestB:fail", "fail")}, "", "on with", "tests: 0 passed, 2 failed", false},
