@@ -6,7 +6,6 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -72,25 +71,12 @@ func run(w io.Writer, dockerfile, arch, version, layer string, created time.Time
 		return fmt.Errorf("%s: %w", dockerfile, err)
 	}
 	img.Config.Labels["org.opencontainers.image.version"] = version
-	sum, err := sumOf(layer)
+	archive, err := os.ReadFile(layer)
 	if err != nil {
 		return err
 	}
-	img.RootFS.Type, img.RootFS.DiffIDs = "layers", []string{"sha256:" + sum}
+	img.RootFS.Type, img.RootFS.DiffIDs = "layers", []string{fmt.Sprintf("sha256:%x", sha256.Sum256(archive))}
 	return json.NewEncoder(w).Encode(img)
-}
-
-func sumOf(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // parse reads the instructions of a Dockerfile that say how the image runs. An instruction that it does not know is an error, so
