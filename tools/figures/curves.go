@@ -107,16 +107,6 @@ func (k *measurements) allCurvePoints() []point {
 	return list
 }
 
-// pointAtOrBelow returns a curve's point at a size, or at the greatest size below.
-func (k *measurements) pointAtOrBelow(curve string, x float64) (p point, ok bool) {
-	for _, q := range k.curves {
-		if q.curve == curve && q.x <= x && (!ok || q.x > p.x) {
-			p, ok = q, true
-		}
-	}
-	return p, ok
-}
-
 func formatThousands(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 0, 64)
 	for i := len(s) - 3; i > 0; i -= 3 {

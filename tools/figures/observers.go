@@ -81,8 +81,8 @@ func (size ensemble) loadSpread(k *measurements, load, figure string) spread {
 	return k.rowSpread("observers", fmt.Sprintf("%d+%d %s", size.voters, size.observers, load), "Rollcall", figure)
 }
 
-// observerSetText describes the CPU time of a set per observer, or returns "" if it was not measured.
-func (k *measurements) observerSetText() string {
+// ObserverSetText describes the CPU time of a set per observer, or returns "" if it was not measured.
+func (k *measurements) ObserverSetText() string {
 	const voters, observers = 3, 4
 	without, with := ensemble{voters, 0}.loadSpread(k, setAtAll, "server CPU per op"),
 		ensemble{voters, observers}.loadSpread(k, setAtAll, "server CPU per op")

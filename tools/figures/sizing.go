@@ -26,11 +26,7 @@ func (k *measurements) renderPage(name string) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	var data any = k
-	if name == "sizing.md.tmpl" {
-		data = k.sizingNumbers()
-	}
-	if err := t.ExecuteTemplate(&b, name, data); err != nil {
+	if err := t.ExecuteTemplate(&b, name, k.sizingNumbers()); err != nil {
 		return nil, err
 	}
 	return bytes.ReplaceAll(b.Bytes(), []byte("NaN"), []byte("(not measured)")), nil
@@ -97,15 +93,13 @@ func (f figure) String() string {
 	return formatNumber(float64(f))
 }
 
+// sizing has the costs with which sizing.md calculates. The page itself names those that it only shows.
 type sizing struct {
-	Note                                           string
-	Idle, Session, Node, NodeRSS, Watch, CPUPing   figure
-	CPUSetLow, CPUSetHigh, CPUGetLow, CPUGetHigh   figure
-	DiskOne, DiskSome, DiskMany, DiskKiB, NodeSnap figure
-	SessionAt, NodeAt, WatchAt, PromoteAt          figure // the size at which the figure was measured
-	Touch, TouchLength, Promote, NewLeader         figure
-	Snapshot, Restore                              figure
-	Members, ObserverSet, OpenFiles                string // ObserverSet may be ""
+	*measurements
+	Idle, Session, NodeRSS, NodeSnap, Watch figure
+	SessionAt                               figure // the number of sessions with which Session was measured
+	CPUPing, CPUSetHigh, CPUGetHigh         figure
+	DiskSome, DiskMany, Touch, TouchLength  figure
 }
 
 // Assumptions of the arithmetic, not measurements.
@@ -121,56 +115,63 @@ const (
 )
 
 func (k *measurements) sizingNumbers() *sizing {
-	nan := figure(math.NaN())
-	of := func(part, row, name string) figure {
-		if s := k.rowSpread(part, row, "Rollcall", name); s.runs > 0 {
-			return figure(s.median)
-		}
-		return nan
-	}
-	at := func(curve string) (value, size figure) {
-		if p, ok := k.pointAtOrBelow(curve, million); ok {
-			return figure(p.y.median), figure(p.x)
-		}
-		return nan, nan
-	}
-	disk := func(row string) figure { return of("disk", row, "bytes written per write") }
+	const sessions = "live: memory per session, all members"
 	z := &sizing{
-		Note:       k.Note,
-		Idle:       of("alone", "memory of one member, idle and empty", "RSS MiB"),
-		CPUSetLow:  of("three", "set, 8 clients of 64 requests, 100 B", "server CPU per op"),
-		CPUSetHigh: of("three", "set, 64 clients of 1 request, 100 B", "server CPU per op"),
-		CPUGetLow:  of("three", "get, 8 clients of 64 requests", "server CPU per op"),
-		CPUGetHigh: of("three", "get, 64 clients of 1 request", "server CPU per op"),
-		DiskOne:    disk("conns=1,window=1,size=100"), DiskSome: disk("conns=64,window=1,size=100"),
-		DiskMany: disk("conns=8,window=64,size=100"), DiskKiB: disk("conns=8,window=64,size=1024"),
-		NewLeader: of("alone", "new leader of 1 M sessions: its table", "seconds"),
+		measurements: k,
+		Idle:         k.Median("alone", "memory of one member, idle and empty", "RSS MiB"),
+		Session:      k.Curve(sessions),
+		SessionAt:    k.CurveSize(sessions),
+		NodeSnap:     k.Curve("znodes: length in a snapshot"),
+		Watch:        k.Curve("watches: memory"),
+		CPUPing:      k.Curve("live: CPU time of all members for a ping"),
+		CPUSetHigh:   k.Median("three", "set, 64 clients of 1 request, 100 B", "server CPU per op"),
+		CPUGetHigh:   k.Median("three", "get, 64 clients of 1 request", "server CPU per op"),
+		DiskSome:     k.Median("disk", "conns=64,window=1,size=100", "bytes written per write"),
+		DiskMany:     k.Median("disk", "conns=8,window=64,size=100", "bytes written per write"),
+		Touch:        k.Curve("sessions: touch at the leader"),
+		TouchLength:  k.Curve("sessions: answer to a ping, length"),
 	}
-	z.Session, z.SessionAt = at("live: memory per session, all members")
-	z.CPUPing, _ = at("live: CPU time of all members for a ping")
-	z.Node, z.NodeAt = at("znodes: memory")
-	z.NodeSnap, _ = at("znodes: length in a snapshot")
-	z.Watch, z.WatchAt = at("watches: memory")
-	z.Touch, _ = at("sessions: touch at the leader")
-	z.TouchLength, _ = at("sessions: answer to a ping, length")
-	z.Promote, z.PromoteAt = at("sessions: promotion")
-	ms, _ := at("znodes: snapshot")
-	z.Snapshot = ms / 1000
-	ms, _ = at("znodes: restore")
-	z.Restore = ms / 1000
-	full := of("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
+	full := k.Median("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
 	z.NodeRSS = (full - z.Idle) * (1 << 20) / million
-	z.Members, z.ObserverSet, z.OpenFiles = k.membersSentence(), k.observerSetText(), "(not measured)"
-	for row := range strings.Lines(k.machineText) {
-		if n, ok := strings.CutPrefix(strings.TrimSpace(row), "open files of a process\t"); ok {
-			z.OpenFiles = n
-		}
-	}
 	return z
 }
 
-// membersSentence describes how more members on one machine slow writes down.
-func (k *measurements) membersSentence() string {
+// Median returns the median of a figure of a row.
+func (k *measurements) Median(part, row, name string) figure {
+	if s := k.rowSpread(part, row, "Rollcall", name); s.runs > 0 {
+		return figure(s.median)
+	}
+	return figure(math.NaN())
+}
+
+// Curve returns the value of a curve at a million, or at the greatest size below.
+func (k *measurements) Curve(name string) figure { return figure(k.pointBelowMillion(name).y.median) }
+
+// CurveSize returns the size of which Curve returns the value.
+func (k *measurements) CurveSize(name string) figure { return figure(k.pointBelowMillion(name).x) }
+
+func (k *measurements) pointBelowMillion(curve string) point {
+	last := point{x: math.NaN(), y: spread{median: math.NaN()}}
+	for _, p := range k.curves {
+		if p.curve == curve && p.x <= million && (last.curve == "" || p.x > last.x) {
+			last = p
+		}
+	}
+	return last
+}
+
+// OpenFiles returns the most files that a process could open.
+func (k *measurements) OpenFiles() string {
+	for line := range strings.Lines(k.machineText) {
+		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "open files of a process\t"); ok {
+			return n
+		}
+	}
+	return "(not measured)"
+}
+
+// MembersSentence describes how more members on one machine slow writes down.
+func (k *measurements) MembersSentence() string {
 	const curve = "members: set 8x64, ops/s"
 	var said []string
 	for _, p := range k.curves {
@@ -229,3 +230,5 @@ func (z *sizing) EachCores() figure        { return pingsPerSecond(z.SessionAt) 
 func (z *sizing) ShareLost() figure        { return 100 / z.Ensembles() }
 func (z *sizing) FanWrites() figure        { return fanWrites }
 func (z *sizing) FanMBs() figure           { return fanWrites * z.DiskMany / million }
+func (z *sizing) SnapshotSeconds() figure  { return z.Curve("znodes: snapshot") / 1000 }
+func (z *sizing) RestoreSeconds() figure   { return z.Curve("znodes: restore") / 1000 }
