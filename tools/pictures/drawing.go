@@ -7,55 +7,45 @@ import (
 	"strings"
 )
 
-// style gives every class its colors: first for a light page, then those that differ on a dark
-// page. The classes name what is drawn. ping, write, ack, over and plain are kinds of arrows; each
-// has one class for its line and one for its head.
-const style = `
-text { font: 14px sans-serif; fill: #1f2328 }
-.title { font-weight: bold }
-.small { font-size: 12px; fill: #59636e }
-.middle { text-anchor: middle }
-.right { text-anchor: end }
-.number { font-size: 12px; font-weight: bold; text-anchor: middle; fill: #ffffff }
-.page { fill: #ffffff }
-.server { fill: #f6f8fa; stroke: #818b98 }
-.part { fill: #ffffff; stroke: #818b98 }
-.plain { fill: none; stroke: #818b98 }
-.grid { stroke: #d1d9e0 }
-.ping { fill: none; stroke: #0969da; stroke-width: 1.8 }
-.write { fill: none; stroke: #bc4c00; stroke-width: 1.8 }
-.over { fill: none; stroke: #d1242f; stroke-width: 1.8 }
-.ack { fill: none; stroke: #1a7f37; stroke-width: 1.8 }
-.pingfill { fill: #0969da }
-.writefill { fill: #bc4c00 }
-.overfill { fill: #d1242f }
-.ackfill { fill: #1a7f37 }
-.plainfill { fill: #818b98 }
-.kept { fill: #b6daff; stroke: #0969da }
-.live { fill: #c8ecd0; stroke: #1a7f37 }
-.dashed { stroke-dasharray: 5 4 }
-@media (prefers-color-scheme: dark) {
-text { fill: #f0f6fc }
-.small { fill: #9198a1 }
-.number { fill: #0d1117 }
-.page { fill: #0d1117 }
-.server { fill: #151b23; stroke: #656c76 }
-.part { fill: #0d1117; stroke: #656c76 }
-.plain { stroke: #9198a1 }
-.grid { stroke: #3d444d }
-.ping { stroke: #4493f8 }
-.write { stroke: #f0883e }
-.over { stroke: #f85149 }
-.ack { stroke: #3fb950 }
-.pingfill { fill: #4493f8 }
-.writefill { fill: #f0883e }
-.overfill { fill: #f85149 }
-.ackfill { fill: #3fb950 }
-.plainfill { fill: #9198a1 }
-.kept { fill: #12345c; stroke: #4493f8 }
-.live { fill: #12361f; stroke: #3fb950 }
+// classes have the style of what is drawn, and what differs on a dark page. ping, write, ack, over and plain are kinds of
+// arrows; each has one class for its line and one for its head.
+var classes = []struct{ class, style, onDark string }{
+	{"text", "font: 14px sans-serif; fill: #1f2328", "fill: #f0f6fc"},
+	{".title", "font-weight: bold", ""},
+	{".small", "font-size: 12px; fill: #59636e", "fill: #9198a1"},
+	{".middle", "text-anchor: middle", ""},
+	{".right", "text-anchor: end", ""},
+	{".number", "font-size: 12px; font-weight: bold; text-anchor: middle; fill: #ffffff", "fill: #0d1117"},
+	{".page", "fill: #ffffff", "fill: #0d1117"},
+	{".server", "fill: #f6f8fa; stroke: #818b98", "fill: #151b23; stroke: #656c76"},
+	{".part", "fill: #ffffff; stroke: #818b98", "fill: #0d1117; stroke: #656c76"},
+	{".plain", "fill: none; stroke: #818b98", "stroke: #9198a1"},
+	{".grid", "stroke: #d1d9e0", "stroke: #3d444d"},
+	{".ping", "fill: none; stroke: #0969da; stroke-width: 1.8", "stroke: #4493f8"},
+	{".write", "fill: none; stroke: #bc4c00; stroke-width: 1.8", "stroke: #f0883e"},
+	{".over", "fill: none; stroke: #d1242f; stroke-width: 1.8", "stroke: #f85149"},
+	{".ack", "fill: none; stroke: #1a7f37; stroke-width: 1.8", "stroke: #3fb950"},
+	{".pingfill", "fill: #0969da", "fill: #4493f8"},
+	{".writefill", "fill: #bc4c00", "fill: #f0883e"},
+	{".overfill", "fill: #d1242f", "fill: #f85149"},
+	{".ackfill", "fill: #1a7f37", "fill: #3fb950"},
+	{".plainfill", "fill: #818b98", "fill: #9198a1"},
+	{".kept", "fill: #b6daff; stroke: #0969da", "fill: #12345c; stroke: #4493f8"},
+	{".live", "fill: #c8ecd0; stroke: #1a7f37", "fill: #12361f; stroke: #3fb950"},
+	{".dashed", "stroke-dasharray: 5 4", ""},
 }
-`
+
+// styleSheet returns the classes as CSS, so that a picture follows the reader's choice of a light or a dark page.
+func styleSheet() string {
+	sheet, onDark := "\n", ""
+	for _, c := range classes {
+		sheet += c.class + " { " + c.style + " }\n"
+		if c.onDark != "" {
+			onDark += c.class + " { " + c.onDark + " }\n"
+		}
+	}
+	return sheet + "@media (prefers-color-scheme: dark) {\n" + onDark + "}\n"
+}
 
 const (
 	textLine = 20.0 // from one line of text to the next one
@@ -71,7 +61,7 @@ type drawing struct {
 // svg returns the file. title is what a screen reader reads.
 func (d *drawing) svg(title string) string {
 	return fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" viewBox=\"0 0 %g %g\" width=\"%g\" height=\"%g\">\n<title>%s</title>\n<style>%s</style>\n<rect class=\"page\" width=\"%g\" height=\"%g\" rx=\"8\"/>\n%s</svg>\n",
-		d.width, d.height, d.width, d.height, html.EscapeString(title), style, d.width, d.height, d.body.String())
+		d.width, d.height, d.width, d.height, html.EscapeString(title), styleSheet(), d.width, d.height, d.body.String())
 }
 
 func (d *drawing) box(class string, x, y, width, height float64) {
@@ -89,7 +79,7 @@ func (d *drawing) line(class string, x1, y1, x2, y2 float64) {
 	fmt.Fprintf(&d.body, "<line class=\"%s\" x1=\"%.4g\" y1=\"%.4g\" x2=\"%.4g\" y2=\"%.4g\"/>\n", class, x1, y1, x2, y2)
 }
 
-// arrow draws a line whose head touches x2, y2. kind is one of those in style.
+// arrow draws a line whose head touches x2, y2. kind is one of those in classes.
 func (d *drawing) arrow(kind string, x1, y1, x2, y2 float64) {
 	far := math.Hypot(x2-x1, y2-y1)
 	dx, dy := (x2-x1)/far*headSize, (y2-y1)/far*headSize
