@@ -116,43 +116,40 @@ const (
 
 func (k *measurements) sizingNumbers() *sizing {
 	const sessions = "live: memory per session, all members"
-	z := &sizing{
-		measurements: k,
-		Idle:         k.Median("alone", "memory of one member, idle and empty", "RSS MiB"),
-		Session:      k.Curve(sessions),
-		SessionAt:    k.CurveSize(sessions),
-		NodeSnap:     k.Curve("znodes: length in a snapshot"),
-		Watch:        k.Curve("watches: memory"),
-		CPUPing:      k.Curve("live: CPU time of all members for a ping"),
-		CPUSetHigh:   k.Median("three", "set, 64 clients of 1 request, 100 B", "server CPU per op"),
-		CPUGetHigh:   k.Median("three", "get, 64 clients of 1 request", "server CPU per op"),
-		DiskSome:     k.Median("disk", "conns=64,window=1,size=100", "bytes written per write"),
-		DiskMany:     k.Median("disk", "conns=8,window=64,size=100", "bytes written per write"),
-		Touch:        k.Curve("sessions: touch at the leader"),
-		TouchLength:  k.Curve("sessions: answer to a ping, length"),
-	}
-	full := k.Median("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
+	z := &sizing{measurements: k}
+	z.Session, z.SessionAt = z.Curve(sessions), z.CurveSize(sessions)
+	z.NodeSnap = z.Curve("znodes: length in a snapshot")
+	z.Watch = z.Curve("watches: memory")
+	z.Touch = z.Curve("sessions: touch at the leader")
+	z.TouchLength = z.Curve("sessions: answer to a ping, length")
+	z.CPUPing = z.Curve("live: CPU time of all members for a ping")
+	z.CPUSetHigh = z.Median("three", "set, 64 clients of 1 request, 100 B", "server CPU per op")
+	z.CPUGetHigh = z.Median("three", "get, 64 clients of 1 request", "server CPU per op")
+	z.DiskSome = z.Median("disk", "conns=64,window=1,size=100", "bytes written per write")
+	z.DiskMany = z.Median("disk", "conns=8,window=64,size=100", "bytes written per write")
+	z.Idle = z.Median("alone", "memory of one member, idle and empty", "RSS MiB")
+	full := z.Median("alone", "memory of one member with 1 M nodes of 100 B, just written", "RSS MiB")
 	z.NodeRSS = (full - z.Idle) * (1 << 20) / million
 	return z
 }
 
 // Median returns the median of a figure of a row.
-func (k *measurements) Median(part, row, name string) figure {
-	if s := k.rowSpread(part, row, "Rollcall", name); s.runs > 0 {
+func (z *sizing) Median(part, row, name string) figure {
+	if s := z.rowSpread(part, row, "Rollcall", name); s.runs > 0 {
 		return figure(s.median)
 	}
 	return figure(math.NaN())
 }
 
 // Curve returns the value of a curve at a million, or at the greatest size below.
-func (k *measurements) Curve(name string) figure { return figure(k.pointBelowMillion(name).y.median) }
+func (z *sizing) Curve(name string) figure { return figure(z.pointBelowMillion(name).y.median) }
 
 // CurveSize returns the size of which Curve returns the value.
-func (k *measurements) CurveSize(name string) figure { return figure(k.pointBelowMillion(name).x) }
+func (z *sizing) CurveSize(name string) figure { return figure(z.pointBelowMillion(name).x) }
 
-func (k *measurements) pointBelowMillion(curve string) point {
+func (z *sizing) pointBelowMillion(curve string) point {
 	last := point{x: math.NaN(), y: spread{median: math.NaN()}}
-	for _, p := range k.curves {
+	for _, p := range z.curves {
 		if p.curve == curve && p.x <= million && (last.curve == "" || p.x > last.x) {
 			last = p
 		}
@@ -161,8 +158,8 @@ func (k *measurements) pointBelowMillion(curve string) point {
 }
 
 // OpenFiles returns the most files that a process could open.
-func (k *measurements) OpenFiles() string {
-	for line := range strings.Lines(k.machineText) {
+func (z *sizing) OpenFiles() string {
+	for line := range strings.Lines(z.machineText) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(line), "open files of a process\t"); ok {
 			return n
 		}
@@ -171,10 +168,10 @@ func (k *measurements) OpenFiles() string {
 }
 
 // MembersSentence describes how more members on one machine slow writes down.
-func (k *measurements) MembersSentence() string {
+func (z *sizing) MembersSentence() string {
 	const curve = "members: set 8x64, ops/s"
 	var said []string
-	for _, p := range k.curves {
+	for _, p := range z.curves {
 		if p.curve == curve {
 			said = append(said, fmt.Sprintf("%s with %s", formatThousands(p.y.median), formatNumber(p.x)))
 		}
