@@ -13,11 +13,16 @@ func (k *measurements) figureCells(part, row, figure string) []string {
 	return []string{figureTitle(figure), k.baselineCell(part, row, figure), k.rowSpread(part, row, "Rollcall", figure).String()}
 }
 
+// comparison returns a row of a table that compares both sides. After its first cell and figureCells, it has more cells.
+func (k *measurements) comparison(first, part, row, figure string, more ...string) string {
+	return tableRow(slices.Concat([]string{first}, k.figureCells(part, row, figure), more)...)
+}
+
 // Against returns rows of a table that compares both sides. rowsAndFigures has a row, a figure of it, the next row, and so on.
 func (k *measurements) Against(part string, rowsAndFigures ...string) (rows string) {
 	for pair := range slices.Chunk(rowsAndFigures, 2) {
 		row, figure := pair[0], pair[1]
-		rows += tableRow(slices.Concat([]string{row}, k.figureCells(part, row, figure), []string{k.ratioCell(part, row, figure, byBaseline)})...)
+		rows += k.comparison(row, part, row, figure, k.ratioCell(part, row, figure, byBaseline))
 	}
 	return rows
 }

@@ -95,8 +95,8 @@ func (b *barPanel) newPlot(k *measurements) (*plot.Plot, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	for i, side := range barSides {
-		if err := b.drawSideBars(one, k, rows, i, side.name, side.colour); err != nil {
+	for i := range barSides {
+		if err := b.drawSideBars(one, k, rows, i); err != nil {
 			return nil, err
 		}
 	}
@@ -106,15 +106,14 @@ func (b *barPanel) newPlot(k *measurements) (*plot.Plot, error) {
 	return one, nil
 }
 
-// drawSideBars draws the bars of one side with their values.
-func (b *barPanel) drawSideBars(one *plot.Plot, k *measurements, rows []barRow, i int, side string,
-	colour color.Color,
-) error {
+// drawSideBars draws the bars of the i-th side with their values.
+func (b *barPanel) drawSideBars(one *plot.Plot, k *measurements, rows []barRow, i int) error {
+	side := barSides[i]
 	var medians plotter.Values
 	var spreads spreadBars
 	var values plotter.XYLabels
 	for n, r := range rows {
-		s := k.rowSpread(r.part, r.row, side, b.figure)
+		s := k.rowSpread(r.part, r.row, side.name, b.figure)
 		medians = append(medians, s.median)
 		spreads.XYs = append(spreads.XYs, plotter.XY{X: float64(n), Y: s.median})
 		spreads.YErrors = append(spreads.YErrors, struct{ Low, High float64 }{s.median - s.minimum, s.maximum - s.median})
@@ -134,13 +133,13 @@ func (b *barPanel) drawSideBars(one *plot.Plot, k *measurements, rows []barRow, 
 		return err
 	}
 	shift := barWidth * vg.Length(2*i-1) / 2
-	chart.Color, chart.LineStyle.Width, chart.Offset = colour, 0, shift
+	chart.Color, chart.LineStyle.Width, chart.Offset = side.colour, 0, shift
 	for n := range texts.TextStyle {
 		texts.TextStyle[n].XAlign = draw.XCenter
 	}
 	texts.Offset = vg.Point{X: shift, Y: vg.Points(3)}
 	one.Add(chart, shiftedErrorBars{lines, shift}, texts)
-	one.Legend.Add(side, chart)
+	one.Legend.Add(side.name, chart)
 	return nil
 }
 

@@ -53,37 +53,28 @@ func writeBudget(w io.Writer, perSecond string, files []string) error {
 		}
 	}
 	fmt.Fprintf(w, "| stage | leader |%s all |\n|---|%s---|\n", strings.Repeat(" follower |", len(files)-1), strings.Repeat("---|", len(files)))
-	sums := make([]float64, len(files))
-	for s := range stages {
-		row := make([]float64, len(files))
-		for i := range files {
-			row[i] = columns[i][s]
-			sums[i] += row[i]
+	for s := range len(stages) + 1 {
+		name, sum := "all", 0.0
+		if s < len(stages) {
+			name = stages[s].name
 		}
-		writeBudgetRow(w, stages[s].name, row)
+		cells := []string{name}
+		for _, times := range columns {
+			sum += times[s]
+			cells = append(cells, fmt.Sprintf("%.2f", times[s]))
+		}
+		fmt.Fprint(w, tableRow(append(cells, fmt.Sprintf("%.2f", sum))...))
 	}
-	writeBudgetRow(w, "all", sums)
 	return nil
 }
 
-func writeBudgetRow(w io.Writer, name string, row []float64) {
-	sum := 0.0
-	fmt.Fprintf(w, "| %s |", name)
-	for _, v := range row {
-		sum += v
-		fmt.Fprintf(w, " %.2f |", v)
-	}
-	fmt.Fprintf(w, " %.2f |\n", sum)
-}
-
-// stageTimes returns the µs of a request in each stage.
+// stageTimes returns the µs of a request in each stage, and in all of them.
 func stageTimes(file string, rate float64) ([]float64, error) {
-	f, err := os.Open(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	p, err := profile.Parse(f)
+	p, err := profile.ParseData(text)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +82,11 @@ func stageTimes(file string, rate float64) ([]float64, error) {
 		return nil, errors.New("not a CPU profile")
 	}
 	requests := rate * time.Duration(p.DurationNanos).Seconds()
-	times := make([]float64, len(stages))
+	times := make([]float64, len(stages)+1)
 	for _, sample := range p.Sample {
-		times[stageOf(sample)] += float64(sample.Value[1]) / float64(time.Microsecond) / requests
+		took := float64(sample.Value[1]) / float64(time.Microsecond) / requests
+		times[stageOf(sample)] += took
+		times[len(stages)] += took
 	}
 	return times, nil
 }

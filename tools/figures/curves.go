@@ -106,11 +106,3 @@ func (k *measurements) allCurvePoints() []point {
 	})
 	return list
 }
-
-func formatThousands(v float64) string {
-	s := strconv.FormatFloat(v, 'f', 0, 64)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}

@@ -25,7 +25,6 @@ type recordedRun struct {
 
 // benchResult has the fields of rollcall bench -o json that tables show.
 type benchResult struct {
-	Case      string           `json:"case"`
 	PerSecond float64          `json:"per_second"`
 	Errors    map[string]int64 `json:"errors"`
 	Latency   struct {
@@ -41,7 +40,6 @@ type benchResult struct {
 	Extra     []struct {
 		Name  string  `json:"name"`
 		Value float64 `json:"value"`
-		Unit  string  `json:"unit"`
 	} `json:"extra"`
 }
 

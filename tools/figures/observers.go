@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -61,20 +61,17 @@ func panelsByRole(figure string) []curvePanel {
 }
 
 // observerEnsembles returns the measured sizes with observers, in order.
-func (k *measurements) observerEnsembles() []ensemble {
-	seen := map[ensemble]bool{}
+func (k *measurements) observerEnsembles() (sizes []ensemble) {
 	for _, row := range k.rowNames("observers") {
 		var size ensemble
 		if _, err := fmt.Sscanf(row, "%d+%d", &size.voters, &size.observers); err == nil {
-			seen[size] = true
+			sizes = appendNew(sizes, size)
 		}
 	}
-	return slices.SortedFunc(maps.Keys(seen), func(a, b ensemble) int {
-		if a.voters != b.voters {
-			return a.voters - b.voters
-		}
-		return a.observers - b.observers
+	slices.SortFunc(sizes, func(a, b ensemble) int {
+		return cmp.Or(cmp.Compare(a.voters, b.voters), cmp.Compare(a.observers, b.observers))
 	})
+	return sizes
 }
 
 func (size ensemble) loadSpread(k *measurements, load, figure string) spread {

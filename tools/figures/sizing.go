@@ -81,16 +81,20 @@ func (k *measurements) Builds() (rows string) {
 
 func (k *measurements) HasBench() bool { return len(k.benchSamples["bench"]) > 0 }
 
-// figure is a number of sizing.md, printed with three digits. NaN means that it was not measured.
+// figure is a number of sizing.md, printed with three digits, and with commas from 1,000 on. NaN means that it was not measured.
 type figure float64
 
 func (f figure) ceil() figure { return figure(math.Ceil(float64(f))) }
 
 func (f figure) String() string {
-	if f >= 1000 {
-		return formatThousands(float64(f))
+	digits := formatNumber(float64(f))
+	if f < 1000 {
+		return digits
 	}
-	return formatNumber(float64(f))
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }
 
 // sizing has the costs with which sizing.md calculates. The page itself names those that it only shows.
@@ -173,7 +177,7 @@ func (z *sizing) MembersSentence() string {
 	var said []string
 	for _, p := range z.curves {
 		if p.curve == curve {
-			said = append(said, fmt.Sprintf("%s with %s", formatThousands(p.y.median), formatNumber(p.x)))
+			said = append(said, fmt.Sprintf("%s with %s", figure(p.y.median), formatNumber(p.x)))
 		}
 	}
 	if len(said) == 0 {

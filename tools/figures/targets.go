@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math/big"
 	"os"
 	"slices"
 	"strconv"
@@ -55,31 +56,27 @@ func (t *target) parse(text string) error {
 	if text == "" {
 		return nil
 	}
-	i := strings.Index(text, " >= ")
-	t.atLeast = i >= 0
-	if !t.atLeast {
-		i = strings.Index(text, " <= ")
+	figure, value, atLeast := strings.Cut(text, " >= ")
+	sign := "≥ "
+	if !atLeast {
+		var atMost bool
+		if figure, value, atMost = strings.Cut(text, " <= "); !atMost {
+			return fmt.Errorf("%q has neither >= nor <=", text)
+		}
+		sign = "≤ "
 	}
-	if i < 0 {
-		return fmt.Errorf("%q has neither >= nor <=", text)
-	}
-	value := text[i+4:]
-	t.figure, t.text = text[:i], strings.NewReplacer(">= ", "≥ ", "<= ", "≤ ").Replace(text[i+1:])
+	t.figure, t.atLeast, t.text = figure, atLeast, sign+value
 	for _, unit := range []string{byBaseline, byFloor} {
 		if number, ok := strings.CutSuffix(value, unit); ok {
 			value, t.unit = number, unit
 		}
 	}
-	over, under, fraction := strings.Cut(value, "/")
-	limit, err := strconv.ParseFloat(over, 64)
-	if err == nil && fraction {
-		var divisor float64
-		if divisor, err = strconv.ParseFloat(under, 64); err == nil {
-			limit /= divisor
-		}
+	limit, ok := new(big.Rat).SetString(value) // also a fraction
+	if !ok {
+		return fmt.Errorf("%q: %q is no number", text, value)
 	}
-	t.limit = limit
-	return err
+	t.limit, _ = limit.Float64()
+	return nil
 }
 
 // baselines are the other runs in the parts that measure Rollcall alone.
@@ -240,7 +237,7 @@ func (k *measurements) Unmet() string {
 			name = "" // the row above has it
 		}
 		last = f.row
-		table += tableRow(slices.Concat([]string{name}, k.figureCells(f.part, f.row, f.figure), []string{strings.Join(f.verdicts, "; ")})...)
+		table += k.comparison(name, f.part, f.row, f.figure, strings.Join(f.verdicts, "; "))
 	}
 	return table
 }
@@ -284,11 +281,11 @@ func (k *measurements) All(parts ...string) string {
 		seen = append(seen, t.part+"|"+t.row)
 		name := t.row
 		for _, figure := range k.figureNames(t.part, t.row) {
-			cells := slices.Concat([]string{name}, k.figureCells(t.part, t.row, figure), []string{k.ratioCell(t.part, t.row, figure, byBaseline)})
+			more := []string{k.ratioCell(t.part, t.row, figure, byBaseline)}
 			if floor {
-				cells = append(cells, k.rowSpread(t.part, t.row, floorSide, figure).String(), k.ratioCell(t.part, t.row, figure, byFloor))
+				more = append(more, k.rowSpread(t.part, t.row, floorSide, figure).String(), k.ratioCell(t.part, t.row, figure, byFloor))
 			}
-			table += tableRow(cells...)
+			table += k.comparison(name, t.part, t.row, figure, more...)
 			name = ""
 		}
 	}
