@@ -68,18 +68,15 @@ func partsOf(info *buildinfo.BuildInfo, source string) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	std, err := newPart("std", strings.TrimPrefix(info.GoVersion, "go"), strings.TrimSpace(string(goroot)))
-	if err != nil {
-		return nil, err
-	}
-	parts := []part{std}
 	foreign := slices.DeleteFunc(slices.Clone(info.Deps), func(m *debug.Module) bool { return isOwn(m, info.Main.Path) })
-	dirs, err := moduleDirs(source, foreign)
+	modules, err := download(source, foreign)
 	if err != nil {
 		return nil, err
 	}
-	for i, m := range foreign {
-		p, err := newPart(m.Path, m.Version, dirs[i])
+	std := module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go"), Dir: strings.TrimSpace(string(goroot))}
+	var parts []part
+	for _, m := range append(modules, std) {
+		p, err := newPart(m)
 		if err != nil {
 			return nil, err
 		}
@@ -94,8 +91,11 @@ func isOwn(m *debug.Module, main string) bool {
 	return strings.HasPrefix(m.Path, main+"/") && m.Replace != nil && strings.HasPrefix(m.Replace.Path, "./")
 }
 
-// moduleDirs returns where Go's module cache has the modules.
-func moduleDirs(source string, modules []*debug.Module) (dirs []string, err error) {
+// module is a module in Go's module cache, as go mod download prints it.
+type module struct{ Path, Version, Dir, Sum string }
+
+// download returns modules of a binary after Go's module cache has them.
+func download(source string, modules []*debug.Module) (cached []module, err error) {
 	args := []string{"mod", "download", "-json"}
 	for _, m := range modules {
 		if m.Replace != nil {
@@ -111,16 +111,16 @@ func moduleDirs(source string, modules []*debug.Module) (dirs []string, err erro
 	}
 	answers := json.NewDecoder(bytes.NewReader(out))
 	for _, m := range modules { // it answers in the order of its arguments
-		var found struct{ Path, Version, Dir, Sum string }
+		var found module
 		if err := answers.Decode(&found); err != nil {
 			return nil, err
 		}
 		if found.Path != m.Path || found.Sum != m.Sum {
 			return nil, fmt.Errorf("%s: the binary was built from another one: %s, not %s %s", m.Path, m.Sum, found.Path, found.Sum)
 		}
-		dirs = append(dirs, found.Dir)
+		cached = append(cached, found)
 	}
-	return dirs, nil
+	return cached, nil
 }
 
 // The files that say under which licence a module is, and those that go with its licence.
@@ -129,11 +129,10 @@ var (
 	notices = regexp.MustCompile(`(?i)^(notice|patents|authors|contributors)`)
 )
 
-// newPart reads the licences of a module in a directory. A module without a licence that is known must not be
-// shipped.
-func newPart(path, version, dir string) (part, error) {
-	p := part{path: path, version: version}
-	files, err := os.ReadDir(dir)
+// newPart reads the licences of a module. A module without a licence that is known must not be shipped.
+func newPart(m module) (part, error) {
+	p := part{path: m.Path, version: m.Version}
+	files, err := os.ReadDir(m.Dir)
 	if err != nil {
 		return p, err
 	}
@@ -142,41 +141,46 @@ func newPart(path, version, dir string) (part, error) {
 		if f.IsDir() || !licence && !notice {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		text, err := os.ReadFile(filepath.Join(m.Dir, f.Name()))
 		if err != nil {
 			return p, err
 		}
 		p.texts = append(p.texts, string(text))
-		for _, m := range licensecheck.Scan(text).Match {
-			if licence && !slices.Contains(p.ids, m.ID) && !m.IsURL {
-				p.ids = append(p.ids, m.ID)
+		for _, found := range licensecheck.Scan(text).Match {
+			if licence && !slices.Contains(p.ids, found.ID) && !found.IsURL {
+				p.ids = append(p.ids, found.ID)
 			}
 		}
 	}
 	if len(p.ids) == 0 {
-		return p, fmt.Errorf("%s %s: no licence that is known in %s", path, version, dir)
+		return p, fmt.Errorf("%s %s: no licence that is known in %s", m.Path, m.Version, m.Dir)
 	}
 	return p, nil
 }
 
 // writeSBOM writes the SBOM. It has no serial number and no time, so that it depends on the binary alone.
 func writeSBOM(file string, info *buildinfo.BuildInfo, version string, parts []part) error {
+	var built []cdx.Property // how
+	for _, s := range info.Settings {
+		built = append(built, cdx.Property{Name: "go:build:" + s.Key, Value: s.Value})
+	}
 	b := cdx.NewBOM()
 	b.Metadata = &cdx.Metadata{Component: &cdx.Component{
 		BOMRef: "rollcall", Type: cdx.ComponentTypeApplication, Name: "rollcall", Version: version,
-		Licenses: &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}}, Properties: settings(info),
+		Licenses: &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}}, Properties: &built,
 	}}
 	var components []cdx.Component
 	var refs []string
 	for _, p := range parts {
 		ref := "pkg:golang/" + p.path + "@" + p.version
-		c := cdx.Component{BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: p.path, Version: p.version, PackageURL: ref, Scope: cdx.ScopeRequired}
-		licences := cdx.Licenses{}
+		var licences cdx.Licenses
 		for _, id := range p.ids {
 			licences = append(licences, cdx.LicenseChoice{License: &cdx.License{ID: id}})
 		}
-		c.Licenses = &licences
-		components, refs = append(components, c), append(refs, ref)
+		refs = append(refs, ref)
+		components = append(components, cdx.Component{
+			BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: p.path, Version: p.version, PackageURL: ref, Scope: cdx.ScopeRequired, Licenses: &licences,
+		})
 	}
 	b.Components = &components
 	b.Dependencies = &[]cdx.Dependency{{Ref: "rollcall", Dependencies: &refs}}
@@ -186,15 +190,6 @@ func writeSBOM(file string, info *buildinfo.BuildInfo, version string, parts []p
 	}
 	e := cdx.NewBOMEncoder(out, cdx.BOMFileFormatJSON)
 	return errors.Join(e.SetPretty(true).SetEscapeHTML(false).Encode(b), out.Close())
-}
-
-// settings returns how the binary was built.
-func settings(info *buildinfo.BuildInfo) *[]cdx.Property {
-	var all []cdx.Property
-	for _, s := range info.Settings {
-		all = append(all, cdx.Property{Name: "go:build:" + s.Key, Value: s.Value})
-	}
-	return &all
 }
 
 // writeLicences writes the licences of all parts. Those with the same text share it.
