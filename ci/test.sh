@@ -59,11 +59,12 @@ beside-rest() {
   GOGC=400 part tools ci/lint.sh tools
   GOGC=400 part lint ci/lint.sh
   part systems systems
-  for name in tools/figures integration/observing tools/chart; do part "${name////-}" module "$name"; done
+  for name in tools/figures integration/observing tools/chart tools/pinned; do part "${name////-}" module "$name"; done
   part tools-of-ci gotest $(go list ./... | grep -E "$tools")
 }
 module() { cd "$1" && CGO_ENABLED=0 gotest -trimpath ./...; } # the flags of ci/tools.sh
-systems() { go run ./ci/typecheck cmd/rollcall linux/arm64 darwin/arm64 freebsd/amd64 && go run ./ci/typecheck lab/bench/floor darwin/arm64; }
+typecheck() { CGO_ENABLED=0 go -C tools/pinned run -trimpath ./typecheck "$@"; }
+systems() { typecheck ../../cmd/rollcall linux/arm64 darwin/arm64 freebsd/amd64 && typecheck ../../lab/bench/floor darwin/arm64; }
 case ${1:-short} in
   short)
     part unit gotest -short -p 3 $recipes ./integration/cases $small $(units) # one run, so that each package is compiled once; many tests wait
