@@ -147,27 +147,24 @@ func (f *finder) onlyText(call *ast.CallExpr) bool {
 
 // calledObject returns the function, method or builtin that is called, or nil if that is a value.
 func (f *finder) calledObject(call *ast.CallExpr) types.Object {
-	fun := ast.Unparen(call.Fun)
-	switch index := fun.(type) {
-	case *ast.IndexExpr:
-		fun = index.X
-	case *ast.IndexListExpr:
-		fun = index.X
+	for fun := ast.Unparen(call.Fun); ; {
+		switch e := fun.(type) {
+		case *ast.IndexExpr:
+			fun = e.X
+		case *ast.IndexListExpr:
+			fun = e.X
+		case *ast.SelectorExpr:
+			fun = e.Sel
+		case *ast.Ident:
+			switch object := f.info.Uses[e].(type) {
+			case *types.Func, *types.Builtin:
+				return object
+			}
+			return nil
+		default:
+			return nil
+		}
 	}
-	var name *ast.Ident
-	switch fun := fun.(type) {
-	case *ast.Ident:
-		name = fun
-	case *ast.SelectorExpr:
-		name = fun.Sel
-	default:
-		return nil
-	}
-	switch object := f.info.Uses[name].(type) {
-	case *types.Func, *types.Builtin:
-		return object
-	}
-	return nil
 }
 
 // addFault adds a fault at a node that consists of edits.

@@ -112,21 +112,19 @@ func isInside(name, directory string) bool {
 // if it is empty, these are all packages with production code.
 func (t *tree) productionPackages(only []string) (paths []string, err error) {
 	for _, name := range only {
-		if t.packages[t.importPath(name)] == nil {
+		path := t.importPath(name)
+		if t.packages[path] == nil {
 			return nil, fmt.Errorf("%s is not a package of %s; name it relative to the root, such as quorum/trust", name, t.module)
 		}
+		paths = append(paths, path)
 	}
-	for _, path := range t.order {
-		name := t.shortName(path)
-		test := func(part string) bool { return isInside(name, part) }
-		switch {
-		case len(only) > 0 && !slices.ContainsFunc(only, func(o string) bool { return t.importPath(o) == path }):
-		case len(only) == 0 && slices.ContainsFunc(notProduction, test):
-		case len(t.packages[path].GoFiles) > 0:
-			paths = append(paths, path)
-		}
+	if len(only) == 0 {
+		paths = slices.DeleteFunc(slices.Clone(t.order), func(path string) bool {
+			return slices.ContainsFunc(notProduction, func(part string) bool { return isInside(t.shortName(path), part) })
+		})
 	}
-	return paths, nil
+	slices.Sort(paths)
+	return slices.DeleteFunc(slices.Compact(paths), func(path string) bool { return len(t.packages[path].GoFiles) == 0 }), nil
 }
 
 // importPath returns the import path of a package that is named relative to the root.

@@ -21,7 +21,7 @@ import (
 type namedMutant struct {
 	name     string
 	file     string // relative to the root
-	old, new string // old occurs once in the file, and what differs is in the body of one function
+	old, new string // old occurs once in the file, in the body of one function
 	pkg      string // the package of the test, relative to the root
 	test     string // with a slash, such as TestSchedules/seed=, only failed subtests with this prefix count
 }
@@ -32,22 +32,15 @@ func (n *namedMutant) changedFunction(f *file, fset *token.FileSet) (*ast.FuncDe
 	if count := strings.Count(text, n.old); n.old == "" || count != 1 {
 		return nil, "", fmt.Errorf("%s: %s has %q %d times, want once", n.name, n.file, n.old, count)
 	}
-	before, after := n.old, n.new
 	from := strings.Index(text, n.old)
-	for before != "" && after != "" && before[0] == after[0] {
-		before, after, from = before[1:], after[1:], from+1
-	}
-	for before != "" && after != "" && before[len(before)-1] == after[len(after)-1] {
-		before, after = before[:len(before)-1], after[:len(after)-1]
-	}
-	to := from + len(before)
+	to := from + len(n.old)
 	for _, d := range f.ast.Decls {
 		function, ok := d.(*ast.FuncDecl)
 		if !ok || function.Body == nil {
 			continue
 		}
 		if start, end := fset.Position(function.Body.Lbrace).Offset+1, fset.Position(function.Body.Rbrace).Offset; start <= from && to <= end {
-			return function, text[start:from] + after + text[to:end], nil
+			return function, text[start:from] + n.new + text[to:end], nil
 		}
 	}
 	return nil, "", fmt.Errorf("%s: %q in %s is not in the body of a function", n.name, n.old, n.file)
