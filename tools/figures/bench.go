@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -20,7 +21,7 @@ func parseBench(text []byte) []sample {
 			continue
 		}
 		s := sample{
-			name:        strings.TrimPrefix(withoutCPUs(strings.TrimSpace(name)), "Benchmark"),
+			name:        strings.TrimPrefix(processors.ReplaceAllString(strings.TrimSpace(name), ""), "Benchmark"),
 			valueByUnit: map[string]float64{},
 		}
 		fields := strings.Fields(rest)
@@ -36,15 +37,8 @@ func parseBench(text []byte) []sample {
 	return list
 }
 
-// withoutCPUs removes the -2 of BenchmarkX/size=100-2.
-func withoutCPUs(name string) string {
-	if i := strings.LastIndexByte(name, '-'); i > 0 {
-		if _, err := strconv.Atoi(name[i+1:]); err == nil {
-			return name[:i]
-		}
-	}
-	return name
-}
+// processors is the -2 of BenchmarkX/size=100-2.
+var processors = regexp.MustCompile(`-\d+$`)
 
 // benchSpread returns the spread of one value of a benchmark.
 func (k *measurements) benchSpread(file, name, unit string) spread {

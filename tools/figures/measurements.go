@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -136,18 +135,15 @@ func readMeasurements(data string) (*measurements, error) {
 	return k, nil
 }
 
-func parseLines(text []byte) ([]recordedRun, error) {
-	var lines []recordedRun
-	in := bufio.NewScanner(bytes.NewReader(text))
-	in.Buffer(nil, 1<<20)
-	for in.Scan() {
+func parseLines(text []byte) (lines []recordedRun, err error) {
+	for line := range bytes.Lines(text) {
 		var l recordedRun
-		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
+		if err := json.Unmarshal(line, &l); err != nil {
 			return nil, fmt.Errorf("line %d: %w", len(lines)+1, err)
 		}
 		lines = append(lines, l)
 	}
-	return lines, in.Err()
+	return lines, nil
 }
 
 // spread is a median with the minimum and maximum of several runs.
