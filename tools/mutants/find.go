@@ -38,7 +38,7 @@ type finder struct {
 	file    *file
 	fset    *token.FileSet
 	imports map[string]string // names of the packages that the file imports, by path
-	stack   []ast.Node        // the node that is visited, after those that it is part of
+	stack   []ast.Node        // the nodes that the visited one is part of
 	found   []*mutant
 }
 
@@ -54,21 +54,17 @@ func (t *tree) findFaults(s *source) (found []*mutant) {
 				finder.imports[name.Imported().Path()] = name.Name()
 			}
 		}
-		ast.Inspect(f.ast, finder.visit)
+		ast.PreorderStack(f.ast, nil, finder.visit)
 		found = append(found, finder.found...)
 	}
 	return found
 }
 
-func (f *finder) visit(n ast.Node) bool {
-	if n == nil {
-		f.stack = f.stack[:len(f.stack)-1]
-		return true
-	}
+func (f *finder) visit(n ast.Node, stack []ast.Node) bool {
+	f.stack = stack
 	if f.leftOut(n) {
 		return false
 	}
-	f.stack = append(f.stack, n)
 	if e, ok := n.(ast.Expr); ok {
 		f.findInExpression(e)
 	}
@@ -112,10 +108,7 @@ func (f *finder) leftOut(n ast.Node) bool {
 
 // isCapacity reports whether n is the capacity of a slice in a call of make. It shows in costs alone.
 func (f *finder) isCapacity(n ast.Node) bool {
-	if len(f.stack) == 0 {
-		return false
-	}
-	call, ok := f.stack[len(f.stack)-1].(*ast.CallExpr)
+	call, ok := f.parentNode().(*ast.CallExpr)
 	return ok && len(call.Args) == 3 && call.Args[2] == n && f.isMake(call)
 }
 
@@ -205,10 +198,10 @@ func (f *finder) within(text string) string {
 
 // parentNode returns the node of which the visited one is a part.
 func (f *finder) parentNode() ast.Node {
-	if len(f.stack) < 2 {
+	if len(f.stack) == 0 {
 		return nil
 	}
-	return f.stack[len(f.stack)-2]
+	return f.stack[len(f.stack)-1]
 }
 
 // isListed reports whether the statement that is visited is one of a list, so that another may stand in its place.
