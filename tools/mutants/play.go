@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -137,7 +136,7 @@ func (p *playing) playAll(dir string) error {
 		return err
 	}
 	fmt.Fprintf(p.out, "%v: the tests pass without a mutant\n", time.Since(start).Round(time.Second))
-	var caught atomic.Int64
+	caught := 0
 	var printing sync.Mutex
 	errs := make([]error, len(p.named))
 	b.inParallel(len(p.named), func(i int) {
@@ -147,12 +146,12 @@ func (p *playing) playAll(dir string) error {
 			errs[i] = fmt.Errorf("%s: %w", n.name, err)
 			return
 		}
-		caught.Add(1)
 		printing.Lock()
 		defer printing.Unlock()
+		caught++
 		fmt.Fprintf(p.out, "mutant caught: %s, by %s, in %v\n", n.name, by, time.Since(began).Round(100*time.Millisecond))
 	})
-	fmt.Fprintf(p.out, "%v: %d of %d mutants caught\n", time.Since(start).Round(time.Second), caught.Load(), len(p.named))
+	fmt.Fprintf(p.out, "%v: %d of %d mutants caught\n", time.Since(start).Round(time.Second), caught, len(p.named))
 	return errors.Join(errs...)
 }
 

@@ -14,9 +14,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // limits bound what the tests may take.
@@ -236,20 +237,12 @@ func (b *bench) runBinary(bin *binary, limit time.Duration, env []string, args .
 
 // inParallel calls do for each index below n, on all workers.
 func (b *bench) inParallel(n int, do func(i int)) {
-	var wg sync.WaitGroup
-	indexes := make(chan int)
-	for range b.workers {
-		wg.Go(func() {
-			for i := range indexes {
-				do(i)
-			}
-		})
-	}
+	var group errgroup.Group
+	group.SetLimit(b.workers)
 	for i := range n {
-		indexes <- i
+		group.Go(func() error { do(i); return nil })
 	}
-	close(indexes)
-	wg.Wait()
+	_ = group.Wait() // there are no errors
 }
 
 // verdict is the result of the tests for one fault.
