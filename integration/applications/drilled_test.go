@@ -6,6 +6,7 @@ import (
 	"flag"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func drillApplications(t *testing.T, software string) (all []drilled) {
 		t.Fatal(err)
 	}
 	ensemble, err := target.NewProcesses(t.Context(), target.ProcessConfig{
-		Journal: journal, Binary: rollcall, ZooKeeper: software == "ZooKeeper", Size: members, Tick: tick, Patience: patience,
+		Journal: journal, Binary: rollcall, Program: target.Program(strings.ToLower(software)), Size: members, Tick: tick, Patience: patience,
 	})
 	if err != nil {
 		t.Fatal(err)
