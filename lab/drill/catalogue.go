@@ -27,10 +27,16 @@ var (
 	cuts  = []target.Fault{{Kind: target.Cut, Client: true}}
 )
 
+// These are the texts of the faults that stop a member.
+const (
+	stopText       = "SIGSTOP of member %s"
+	stopLeaderText = stopText + ", the leader"
+)
+
 var catalogue = []*Drill{
 	{
 		Name: "leader-kill", Title: "The leader is killed",
-		Does: "Kills the leader with SIGKILL, and starts it again after one session timeout.", Needs: kills, lasts: 1, run: killLeader,
+		Does: "Kills the leader with SIGKILL, and starts it again after one session timeout.", Needs: kills, lasts: 1, run: breaks((*stage).awaitLeader, 1, kills[0], "kill -9 of member %s, the leader"),
 	},
 	{
 		Name: "follower-kill", Title: "A follower is killed",
@@ -47,21 +53,21 @@ var catalogue = []*Drill{
 	},
 	{
 		Name: "leader-pause", Title: "The leader stands still for less than a session timeout",
-		Does: "Stops the leader with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: pauseMember((*stage).awaitLeader, 1.0/3),
+		Does: "Stops the leader with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: breaks((*stage).awaitLeader, 1.0/3, stops[0], stopLeaderText),
 	},
 	{
 		Name: "leader-long-pause", Title: "The leader stands still for longer than the session timeout",
 		Does: "Stops the leader with SIGSTOP for two session timeouts. It wakes up and believes for a moment that it leads.", Needs: stops, lasts: 2.2,
-		run: pauseMember((*stage).awaitLeader, 2),
+		run: breaks((*stage).awaitLeader, 2, stops[0], stopLeaderText),
 	},
 	{
 		Name: "follower-pause", Title: "A follower stands still for less than a session timeout",
-		Does: "Stops a follower with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: pauseMember((*stage).pickFollower, 1.0/3),
+		Does: "Stops a follower with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: breaks((*stage).pickFollower, 1.0/3, stops[0], stopText),
 	},
 	{
 		Name: "follower-long-pause", Title: "A follower stands still for longer than the session timeout",
 		Does: "Stops a follower with SIGSTOP for two session timeouts. Its clients must have found another member.", Needs: stops, lasts: 2.2,
-		run: pauseMember((*stage).pickFollower, 2),
+		run: breaks((*stage).pickFollower, 2, stops[0], stopText),
 	},
 	{
 		Name: "rolling-restart", Title: "All members are restarted, one after the other",
@@ -81,22 +87,22 @@ var catalogue = []*Drill{
 	{
 		Name: "leader-cut", Title: "The leader is cut off",
 		Does: "Cuts the leader off from the other members and from clients, for two session timeouts.", Needs: cuts, lasts: 2.2,
-		run: cutsOff((*stage).awaitLeader, target.Fault{Client: true}, "cut off from all"),
+		run: breaks((*stage).awaitLeader, 2, cuts[0], "member %s, the leader: cut off from all"),
 	},
 	{
 		Name: "leader-cut-peers", Title: "The leader keeps its clients and loses the other members",
 		Does: "Cuts the leader off from the other members alone. Its clients still reach it, and must not be told that it leads.", Needs: []target.Fault{{Kind: target.Cut}},
-		lasts: 2.2, run: cutsOff((*stage).awaitLeader, target.Fault{}, "cut off from the other members"),
+		lasts: 2.2, run: breaks((*stage).awaitLeader, 2, target.Fault{Kind: target.Cut}, "member %s, the leader: cut off from the other members"),
 	},
 	{
 		Name: "leader-cut-one-way", Title: "Only what the leader sends is lost",
 		Does: "Loses what the leader sends to the other members. It still hears them.", Needs: []target.Fault{{Kind: target.Cut, OneWay: true}}, lasts: 2.2,
-		run: cutsOff((*stage).awaitLeader, target.Fault{OneWay: true}, "is not heard by the other members"),
+		run: breaks((*stage).awaitLeader, 2, target.Fault{Kind: target.Cut, OneWay: true}, "member %s, the leader: is not heard by the other members"),
 	},
 	{
 		Name: "follower-cut", Title: "A follower is cut off",
 		Does: "Cuts a follower off from the other members. Its clients still reach it.", Needs: []target.Fault{{Kind: target.Cut}}, lasts: 2.2,
-		run: cutsOff((*stage).pickFollower, target.Fault{}, "cut off from the other members"),
+		run: breaks((*stage).pickFollower, 2, target.Fault{Kind: target.Cut}, "member %s: cut off from the other members"),
 	},
 	{
 		Name: "bridge", Title: "Two members do not hear each other, and both hear the third",
@@ -105,37 +111,37 @@ var catalogue = []*Drill{
 	},
 	{
 		Name: "slow-links", Title: "The links between members are slow",
-		Does: "Delays all that members send by 25 ms, for two session timeouts.", Needs: []target.Fault{slowLink}, lasts: 2.2, run: slowLinks,
+		Does: "Delays all that members send by 25 ms, for two session timeouts.", Needs: []target.Fault{slowLink}, lasts: 2.2, run: breaksEach(2, slowLink, "25 ms on the links of member %s"),
 	},
 	{
 		Name: "lossy-links", Title: "The links between members lose packets",
-		Does: "Loses 2 % of the packets of members, for two session timeouts.", Needs: []target.Fault{lossyLink}, lasts: 2.2, run: lossyLinks,
+		Does: "Loses 2 % of the packets of members, for two session timeouts.", Needs: []target.Fault{lossyLink}, lasts: 2.2, run: breaksEach(2, lossyLink, "2 %% loss on the links of member %s"),
 	},
 	{
 		Name: "forgotten-flows", Title: "The network forgets the connections between members",
 		Does:  "Loses all packets of the leader's present connections with other members, as a firewall does that was restarted. New connections work.",
-		Needs: []target.Fault{{Kind: target.Forget}}, lasts: 2.2, run: forgetFlows,
+		Needs: []target.Fault{{Kind: target.Forget}}, lasts: 2.2, run: breaks((*stage).awaitLeader, 2, target.Fault{Kind: target.Forget}, "the connections of member %s, the leader, are forgotten"),
 	},
 	{
 		Name: "narrow-links", Title: "The links between members are narrow",
-		Does: "Leaves members 256 kB a second each, for two session timeouts.", Needs: []target.Fault{narrowLink}, lasts: 2.2, run: narrowLinks,
+		Does: "Leaves members 256 kB a second each, for two session timeouts.", Needs: []target.Fault{narrowLink}, lasts: 2.2, run: breaksEach(2, narrowLink, "256 kB a second on the links of member %s"),
 	},
 	{
 		Name: "disk-stall", Title: "The leader's disk stands still",
 		Does: "Makes the leader's writes to disk hang for one and a half session timeouts.", Needs: []target.Fault{{Kind: target.Disk, Mode: "stall"}}, lasts: 1.7,
-		run: breaksDisk("stall"),
+		run: breaks((*stage).awaitLeader, 1.5, target.Fault{Kind: target.Disk, Mode: "stall"}, "disk stall at member %s, the leader"),
 	},
 	{
 		Name: "disk-fail", Title: "The leader's disk fails",
-		Does: "Makes the leader's writes to disk fail for one session timeout.", Needs: []target.Fault{{Kind: target.Disk, Mode: "fail"}}, lasts: 1.2, run: breaksDisk("fail"),
+		Does: "Makes the leader's writes to disk fail for one session timeout.", Needs: []target.Fault{{Kind: target.Disk, Mode: "fail"}}, lasts: 1.2, run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Disk, Mode: "fail"}, "disk fail at member %s, the leader"),
 	},
 	{
 		Name: "disk-full", Title: "The leader's disk is full",
-		Does: "Fills the leader's disk for one session timeout.", Needs: []target.Fault{{Kind: target.Fill}}, lasts: 1.2, run: fillsDisk,
+		Does: "Fills the leader's disk for one session timeout.", Needs: []target.Fault{{Kind: target.Fill}}, lasts: 1.2, run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Fill}, "the disk of member %s, the leader, is full"),
 	},
 	{
 		Name: "clock-step", Title: "The leader's clock jumps by an hour",
-		Does: "Moves the leader's clock one hour ahead, and back.", Needs: []target.Fault{{Kind: target.Clock, Delay: time.Hour}}, lasts: 2, run: stepsClock,
+		Does: "Moves the leader's clock one hour ahead, and back.", Needs: []target.Fault{{Kind: target.Clock, Delay: time.Hour}}, lasts: 2, run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Clock, Delay: time.Hour}, "the clock of member %s, the leader, is an hour ahead"),
 	},
 	{
 		Name: "upgrade", Title: "Members are upgraded, and rolled back",

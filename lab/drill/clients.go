@@ -10,6 +10,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/lab/result"
+	"rollcall/lab/target"
 )
 
 const (
@@ -43,17 +44,14 @@ func (s *stage) fallSilent(n int) error {
 
 // clientFault shows and records something that clients do, until ends is called.
 func (s *stage) clientFault(kind, text string) (ends func()) {
-	fault := result.Fault{Kind: kind, Text: text, From: s.sinceStart(), To: -1}
-	s.live.Broke(fault)
-	at := len(s.faults)
-	s.faults = append(s.faults, fault)
+	at := s.noteBroken(target.Fault{Kind: target.Kind(kind)}, text)
 	return func() { s.noteHealed(at) }
 }
 
 // abandonEphemerals makes many ephemeral nodes in one session, which then falls silent.
 func abandonEphemerals(s *stage) error {
 	return s.withObserver(func(observer *client.Client) error {
-		one, err := openCrowd(s.ctx, s.servers, s.timeout, 1, "")
+		one, err := openCrowd(s.ctx, s.servers, s.timeout, 1)
 		if err != nil {
 			return err
 		}
@@ -116,7 +114,7 @@ func (s *stage) judgeSilence(c *crowd, observer *client.Client, nodes int, text 
 
 // killWithManySessions kills the member that has a third of many sessions. All must find another member.
 func killWithManySessions(s *stage) error {
-	all, err := openCrowd(s.ctx, s.servers, s.timeout, stormSessions, "")
+	all, err := openCrowd(s.ctx, s.servers, s.timeout, stormSessions)
 	if err != nil {
 		return err
 	}

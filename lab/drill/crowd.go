@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 // crowdParallel limits the sessions of a crowd that connect at the same time. More would be a storm before the drill.
 const crowdParallel = 64
 
-// crowd is many sessions that do nothing, each perhaps with an ephemeral node.
+// crowd is many sessions that do nothing by themselves.
 type crowd struct {
 	clients   []*client.Client
 	muted     atomic.Bool  // from now on, nothing that the sessions send arrives
@@ -29,8 +28,8 @@ type crowd struct {
 // errMuted is the error of connections that a muted crowd makes.
 var errMuted = errors.New("the client is silent")
 
-// openCrowd opens n sessions. Each creates an ephemeral node below folder, unless that is "".
-func openCrowd(ctx context.Context, servers string, timeout time.Duration, n int, folder string) (*crowd, error) {
+// openCrowd opens n sessions.
+func openCrowd(ctx context.Context, servers string, timeout time.Duration, n int) (*crowd, error) {
 	c := &crowd{clients: make([]*client.Client, n)}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(crowdParallel)
@@ -39,10 +38,7 @@ func openCrowd(ctx context.Context, servers string, timeout time.Duration, n int
 			if c.clients[i], err = client.Dial(ctx, servers, c.clientConfig(timeout)); err != nil {
 				return fmt.Errorf("session %d of %d: %w", i+1, n, err)
 			}
-			if folder != "" {
-				_, _, err = c.clients[i].Create(ctx, fmt.Sprintf("%s/%d", folder, i), nil, client.Ephemeral)
-			}
-			return err
+			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -91,15 +87,17 @@ func (c *crowd) closeAll(ctx context.Context) {
 }
 
 func (c *crowd) forEach(do func(*client.Client)) {
-	var all sync.WaitGroup
-	turns := make(chan struct{}, crowdParallel)
+	var all errgroup.Group
+	all.SetLimit(crowdParallel)
 	for _, one := range c.clients {
 		if one != nil {
-			turns <- struct{}{}
-			all.Go(func() { defer func() { <-turns }(); do(one) })
+			all.Go(func() error {
+				do(one)
+				return nil
+			})
 		}
 	}
-	all.Wait()
+	_ = all.Wait() // no error is returned above
 }
 
 // mutedConn is a connection that loses what is written once its crowd is muted.

@@ -219,7 +219,7 @@ func TestInterruptHeals(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		s.ctx = ctx
 		time.AfterFunc(time.Second, stop)
-		if err := killLeader(s); !errors.Is(err, context.Canceled) {
+		if err := findDrill("leader-kill").run(s); !errors.Is(err, context.Canceled) {
 			t.Fatalf("%v", err)
 		}
 		if err := s.healAll(ctx); err != nil {
@@ -267,7 +267,7 @@ func TestRepairFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeTarget{fails: map[target.Kind]error{target.Stop: errors.New("no such process")}}
 		s := newStage(t, f)
-		if err := pauseMember((*stage).awaitLeader, 1)(s); err == nil || !strings.Contains(err.Error(), "no such process") {
+		if err := breaks((*stage).awaitLeader, 1, stops[0], stopText)(s); err == nil || !strings.Contains(err.Error(), "no such process") {
 			t.Errorf("%v", err)
 		}
 		if err := s.healAll(t.Context()); err != nil {

@@ -18,15 +18,11 @@ import (
 
 // upgradeMembers upgrades all members but one, as docs/upgrade.md advises to those who want to go back, and rolls them back.
 func upgradeMembers(s *stage) error {
-	names, err := s.listFollowers()
+	leader, others, err := s.listRoles()
 	if err != nil {
 		return err
 	}
-	leader, err := s.awaitLeader()
-	if err != nil {
-		return err
-	}
-	names = append(names[1:], leader) // the first one stays
+	names := append(others[1:], leader) // the first one stays
 	for _, name := range names {
 		if err := s.changeMember(target.Fault{Kind: target.Upgrade, Member: name}, "upgrade of "+s.describeMember(name)); err != nil {
 			return err

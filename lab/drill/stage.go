@@ -77,58 +77,58 @@ func (s *stage) awaitLeader() (string, error) {
 	}
 }
 
-// listFollowers returns the members that do not lead, in an order drawn by the seed.
-func (s *stage) listFollowers() ([]string, error) {
-	leader, err := s.awaitLeader()
-	if err != nil {
-		return nil, err
+// listRoles returns the leader, and the other members in an order drawn by the seed.
+func (s *stage) listRoles() (leader string, followers []string, err error) {
+	if leader, err = s.awaitLeader(); err != nil {
+		return "", nil, err
 	}
-	var names []string
 	for _, m := range s.target.Members() {
 		if m.Name != leader {
-			names = append(names, m.Name)
+			followers = append(followers, m.Name)
 		}
 	}
-	if len(names) == 0 {
-		return nil, errors.New("the ensemble has no follower")
+	if len(followers) == 0 {
+		return "", nil, errors.New("the ensemble has no follower")
 	}
-	s.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	return names, nil
+	s.rng.Shuffle(len(followers), func(i, j int) { followers[i], followers[j] = followers[j], followers[i] })
+	return leader, followers, nil
 }
 
 // pickFollower returns a member that does not lead.
 func (s *stage) pickFollower() (string, error) {
-	names, err := s.listFollowers()
+	_, followers, err := s.listRoles()
 	if err != nil {
 		return "", err
 	}
-	return names[0], nil
+	return followers[0], nil
 }
 
 // breakMember makes a fault. text says for people what it does.
 func (s *stage) breakMember(f target.Fault, text string) error {
-	shown := result.Fault{Kind: string(f.Kind), Member: f.Member, Text: text, From: s.sinceStart(), To: -1}
 	if f.From != nil {
 		s.apart[text] = f.From
 	}
-	s.live.Broke(shown)
-	s.openFaults = append(s.openFaults, openFault{f, len(s.faults)}) // after an error, a part of it may be there
-	s.faults = append(s.faults, shown)
+	s.openFaults = append(s.openFaults, openFault{f, s.noteBroken(f, text)}) // after an error, a part of it may be there
 	if err := s.target.Break(s.ctx, f); err != nil {
 		return fmt.Errorf("%s: %w", text, err)
 	}
 	return nil
 }
 
+// noteBroken shows and records a fault, and returns its place in s.faults.
+func (s *stage) noteBroken(f target.Fault, text string) int {
+	shown := result.Fault{Kind: string(f.Kind), Member: f.Member, Text: text, From: s.sinceStart(), To: -1}
+	s.live.Broke(shown)
+	s.faults = append(s.faults, shown)
+	return len(s.faults) - 1
+}
+
 // repairAll ends all faults, the latest first.
 func (s *stage) repairAll() error {
 	for len(s.openFaults) > 0 {
-		last := s.openFaults[len(s.openFaults)-1]
-		if err := s.target.Repair(s.ctx, last.fault); err != nil {
-			return fmt.Errorf("the end of %q: %w", s.faults[last.at].Text, err)
+		if err := s.repairFault(len(s.openFaults) - 1); err != nil {
+			return err
 		}
-		s.openFaults = s.openFaults[:len(s.openFaults)-1]
-		s.noteHealed(last.at)
 	}
 	return nil
 }
@@ -139,6 +139,11 @@ func (s *stage) repairMember(member string) error {
 	if at < 0 {
 		return fmt.Errorf("member %s has no fault", member)
 	}
+	return s.repairFault(at)
+}
+
+// repairFault ends an open fault.
+func (s *stage) repairFault(at int) error {
 	o := s.openFaults[at]
 	if err := s.target.Repair(s.ctx, o.fault); err != nil {
 		return fmt.Errorf("the end of %q: %w", s.faults[o.at].Text, err)
@@ -163,9 +168,7 @@ func (s *stage) changeMember(f target.Fault, text string) error {
 // undoChange takes back what changes did last, and waits until the ensemble is well. text says for people what it does.
 func (s *stage) undoChange(text string) error {
 	last := &s.openFaults[len(s.openFaults)-1]
-	shown := result.Fault{Kind: string(last.fault.Kind), Member: last.fault.Member, Text: text, From: s.sinceStart(), To: -1}
-	s.live.Broke(shown)
-	last.at, s.faults = len(s.faults), append(s.faults, shown)
+	last.at = s.noteBroken(last.fault, text)
 	at := last.at
 	if err := s.target.Repair(s.ctx, last.fault); err != nil {
 		return fmt.Errorf("%s: %w", text, err)
