@@ -2,11 +2,10 @@ package rollcalltest
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
-	"time"
 
+	"rollcall/lab/proxy/tap"
 	"rollcall/lab/simulated"
 )
 
@@ -16,9 +15,6 @@ const clientsHost = 0
 // maxLinks limits the connections to one server. It is far above what a test needs, and below the descriptors that a
 // process may open.
 const maxLinks = 10_000
-
-// acceptPause is the wait after accept fails, such as for want of descriptors.
-const acceptPause = 5 * time.Millisecond
 
 // proxy takes the clients of a server. It outlives the server's runs, so that the address stays the same. It puts
 // the faults between clients and the server into effect. It is safe for concurrent use.
@@ -44,27 +40,8 @@ func newProxy(server int, address string, l net.Listener, network *simulated.Net
 		server: server, address: address, listener: l, network: network, judge: j, open: map[*link]struct{}{},
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.links.Go(p.acceptLoop)
+	p.links.Go(func() { tap.AcceptAll(p.ctx, l, p.startLink) })
 	return p
-}
-
-// acceptLoop accepts clients until the proxy is closed.
-func (p *proxy) acceptLoop() {
-	for {
-		client, err := p.listener.Accept()
-		switch {
-		case err == nil:
-			p.startLink(client)
-		case errors.Is(err, net.ErrClosed):
-			return
-		default:
-			select {
-			case <-p.ctx.Done():
-				return
-			case <-time.After(acceptPause):
-			}
-		}
-	}
 }
 
 // startLink connects a client to the server. Without a server, or with too many clients, it closes the connection.

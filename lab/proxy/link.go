@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"net"
@@ -17,7 +16,7 @@ const maxFrame = 64 << 20
 
 // proxyLink is one connection of the program, and its connection to a server.
 type proxyLink struct {
-	*tap.Link[pendingRequest]
+	*tap.Link[request]
 	relay   *relay
 	number  int
 	address string                  // of the server
@@ -25,15 +24,9 @@ type proxyLink struct {
 	expiry  chan struct{}           // full while the program must not notice that the connection to the server is closed
 }
 
-// pendingRequest is what is kept of a request that waits for its reply.
-type pendingRequest struct {
-	fault  Fault // After, Move, Late, or "" if the reply passes
-	closes bool  // a closeSession
-}
-
 func newLink(r *relay, client net.Conn, number int, address string) *proxyLink {
 	return &proxyLink{
-		Link: tap.New[pendingRequest](client), relay: r, number: number, address: address, expiry: make(chan struct{}, 1),
+		Link: tap.New[request](client), relay: r, number: number, address: address, expiry: make(chan struct{}, 1),
 	}
 }
 
@@ -44,40 +37,52 @@ func (l *proxyLink) forward() {
 	if err != nil {
 		return // as from a server that is down: the program keeps connecting
 	}
-	l.Run(server, func() bool { return l.forwardRequests(server) }, func() {
-		l.forwardReplies(server)
-		l.expiry <- struct{}{} // when the session has been ended, if that is under way
-		<-l.expiry
-	})
+	l.Run(server, maxFrame, l)
 }
 
-// forwardRequests reads the program's requests until it closes the connection, or the link ends. It reports whether the
-// link must end now.
-func (l *proxyLink) forwardRequests(server net.Conn) (end bool) {
-	in := bufio.NewReader(l.Client)
-	if isCommand, end := l.ForwardCommand(in, server); isCommand {
-		return end
+// Request implements tap.Handler, as the next methods do.
+func (l *proxyLink) Request(server net.Conn, frame []byte, first bool) (last bool) {
+	return l.forwardOrFail(l.noteRequest(frame, first), frame, server)
+}
+
+func (l *proxyLink) Reply(frame []byte, first bool, r request) tap.Fate {
+	if first {
+		l.noteOpened(frame)
 	}
-	for first := true; ; first = false {
-		frame, err := jute.ReadFrame(in, nil, maxFrame)
-		if err != nil {
-			l.checkLength("the program", err)
-			return true
-		}
-		if l.forwardOrFail(l.noteRequest(frame, first), frame, server) {
-			return true
-		}
-		if first && !l.AwaitOpened() {
-			return true
-		}
+	fate := tap.Fate{Lose: r.fault == After, Last: r.fault == Move}
+	switch {
+	case fate.Lose:
+		return fate
+	case fate.Last:
+		l.relay.moveToNext()
+	case r.fault == Late:
+		fate.Delay = l.relay.timeoutOf(l.session.Load())
+	}
+	if r.closes {
+		l.relay.noteClosed(l.session.Load())
+	}
+	return fate
+}
+
+func (l *proxyLink) NoMore(fromServer bool, err error) {
+	sender := "the program"
+	if fromServer {
+		sender = "the server"
+	}
+	if errors.Is(err, jute.ErrFrameLength) { // after it the connection cannot be parsed
+		l.relay.breakOff(fmt.Errorf("%s sent a frame that the proxy does not take: %w", sender, err))
+	}
+	if fromServer {
+		l.expiry <- struct{}{} // when the session has been ended, if that is under way
+		<-l.expiry
 	}
 }
 
 // request is a request of the program and the fault that happens at it.
 type request struct {
 	xid    int32
-	fault  Fault
-	closes bool
+	fault  Fault // "": none
+	closes bool  // a closeSession
 }
 
 // noteRequest notes a request.
@@ -111,7 +116,7 @@ func (l *proxyLink) forwardOrFail(r request, frame []byte, server net.Conn) (las
 	case Pause:
 		return l.pauseProgram(r, frame, server)
 	}
-	l.Expect(r.xid, pendingRequest{r.fault, r.closes})
+	l.Expect(r.xid, r)
 	if jute.WriteFrame(server, frame) != nil {
 		return true
 	}
@@ -139,7 +144,7 @@ func (l *proxyLink) pauseProgram(r request, frame []byte, server net.Conn) (last
 		l.relay.noteFailure(err)
 		return true
 	}
-	l.Expect(r.xid, pendingRequest{closes: r.closes})
+	l.Expect(r.xid, request{closes: r.closes})
 	limit := pauseLimit(l.relay.timeoutOf(l.session.Load()))
 	err := jute.WriteFrame(server, frame)
 	if err == nil && l.Hold(limit) {
@@ -160,53 +165,6 @@ func pauseLimit(timeout time.Duration) time.Duration { return 2*timeout + pauseS
 
 // pauseSlack is for an ensemble that is slow to end a session.
 const pauseSlack = 5 * time.Second
-
-// checkLength notes a frame that is too long. After it the connection cannot be parsed.
-func (l *proxyLink) checkLength(sender string, err error) {
-	if errors.Is(err, jute.ErrFrameLength) {
-		l.relay.breakOff(fmt.Errorf("%s sent a frame that the proxy does not take: %w", sender, err))
-	}
-}
-
-// forwardReplies reads what the server sends until it closes the connection, or a fault breaks it.
-func (l *proxyLink) forwardReplies(server net.Conn) {
-	in := bufio.NewReader(server)
-	if l.ForwardAnswer(in) {
-		return
-	}
-	var buffer []byte
-	for first := true; ; first = false {
-		frame, err := jute.ReadFrame(in, buffer, maxFrame)
-		if err != nil {
-			l.checkLength("the server", err)
-			return
-		}
-		buffer = frame
-		request, isReply := l.RequestOf(frame, first)
-		if first {
-			l.noteOpened(frame)
-		}
-		switch request.fault {
-		case After:
-			return
-		case Late:
-			if !l.Hold(l.relay.timeoutOf(l.session.Load())) {
-				return
-			}
-		case Move:
-			l.relay.moveToNext()
-		}
-		if request.closes {
-			l.relay.noteClosed(l.session.Load())
-		}
-		if jute.WriteFrame(l.Client, frame) != nil || request.fault == Move {
-			return
-		}
-		if isReply {
-			l.Replied(frame, first)
-		}
-	}
-}
 
 // noteOpened notes the reply to the connect, which has the session's id, password and timeout.
 func (l *proxyLink) noteOpened(frame []byte) {

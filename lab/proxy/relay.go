@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/lab/proxy/tap"
 	"rollcall/zk/jute"
 )
 
@@ -29,8 +30,6 @@ const (
 	maxSessions = maxRecorded
 	// maxFollowing limits the requests that are kept of what a program did after its fault.
 	maxFollowing = 12
-	// acceptPause is the wait after accept fails, such as for want of descriptors.
-	acceptPause = 5 * time.Millisecond
 	// dialTimeout limits the wait for a server to accept a connection.
 	dialTimeout = 10 * time.Second
 )
@@ -113,27 +112,8 @@ func newRelay(l net.Listener, servers Servers, first int, t *target, program Pau
 		r.record.counts[t.key.withoutNumber()] = 0
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.links.Go(r.acceptLoop)
+	r.links.Go(func() { tap.AcceptAll(r.ctx, l, r.serveConn) })
 	return r
-}
-
-// acceptLoop accepts connections until the relay is closed.
-func (r *relay) acceptLoop() {
-	for {
-		client, err := r.listener.Accept()
-		switch {
-		case err == nil:
-			r.serveConn(client)
-		case errors.Is(err, net.ErrClosed):
-			return
-		default:
-			select {
-			case <-r.ctx.Done():
-				return
-			case <-time.After(acceptPause):
-			}
-		}
-	}
 }
 
 // serveConn serves a connection of the program.

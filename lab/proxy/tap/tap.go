@@ -4,7 +4,9 @@ package tap
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"slices"
@@ -17,17 +19,57 @@ import (
 const (
 	lengthSize = 4 // of the length before a frame
 
-	// maxLength is above the length of every frame, and below a four-letter command that is read as a length.
-	maxLength = 1 << 30
+	// MaxLength is above the length of every frame, and below a four-letter command that is read as a length.
+	MaxLength = 1 << 30
+
+	// acceptPause is the wait after accept fails, such as for want of descriptors.
+	acceptPause = 5 * time.Millisecond
 
 	// lingerTime limits the wait for a client to close its side after the server's has been closed. Closing a socket
 	// with unread input would reset the connection, and the client might lose replies that it has not read.
 	lingerTime = time.Second
 )
 
-// Link is a connection of a client, and its connection to a server. A proxy forwards the requests on one goroutine and
-// the replies on another one; see Run. T is what the proxy keeps of a request until its reply. It is safe for concurrent
-// use.
+// AcceptAll passes each connection that l accepts to serve, until l is closed or ctx ends.
+func AcceptAll(ctx context.Context, l net.Listener, serve func(client net.Conn)) {
+	for {
+		client, err := l.Accept()
+		switch {
+		case err == nil:
+			serve(client)
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(acceptPause):
+			}
+		}
+	}
+}
+
+// Handler decides what happens to the frames of a link. It may keep no frame. T is what it keeps of a request until its
+// reply.
+type Handler[T any] interface {
+	// Request forwards a request to the server, after Expect, or lets something else happen. first is for the connect. It
+	// reports whether the request is the last one of the connection.
+	Request(server net.Conn, frame []byte, first bool) (last bool)
+	// Reply decides on a frame of the server. note is that of the request to which it replies, or zero if it is no reply.
+	Reply(frame []byte, first bool, note T) Fate
+	// NoMore is called when no more frames can be read from the client, or from the server. The link ends when it returns.
+	NoMore(fromServer bool, err error)
+}
+
+// Fate is what happens to a frame of the server. The zero value lets it pass.
+type Fate struct {
+	Delay time.Duration // it is held back, with everything that follows
+	Lose  bool          // the link ends in place of it
+	Last  bool          // the link ends after it
+}
+
+// Link is a connection of a client, and its connection to a server. The requests are forwarded on one goroutine and the
+// replies on another one; see Run. It is safe for concurrent use.
 type Link[T any] struct {
 	Client net.Conn
 
@@ -55,21 +97,21 @@ func New[T any](client net.Conn) *Link[T] {
 	return l
 }
 
-// Run calls forwardRequests and forwardReplies at the same time. When the replies have ended, or forwardRequests returns
-// true, it ends the link. Then it waits until the client has closed its side, for a second at most, and closes both
-// connections. If the link has ended before, it only closes them.
-func (l *Link[T]) Run(server net.Conn, forwardRequests func() (end bool), forwardReplies func()) {
+// Run forwards requests and replies as h decides, until one side closes its connection, or a frame is the last one or
+// longer than maxFrame. Then it ends the link, waits until the client has closed its side, for a second at most, and
+// closes both connections. If the link has ended before, it only closes them.
+func (l *Link[T]) Run(server net.Conn, maxFrame int, h Handler[T]) {
 	defer func() { _ = l.Client.Close() }()
 	if !l.connected(server) {
 		return
 	}
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		if forwardRequests() {
+		if l.forwardRequests(server, maxFrame, h) {
 			l.End()
 		}
 	})
-	forwardReplies()
+	h.NoMore(true, l.forwardReplies(server, maxFrame, h))
 	l.End()
 	half, ok := l.Client.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -78,6 +120,62 @@ func (l *Link[T]) Run(server net.Conn, forwardRequests func() (end bool), forwar
 	_ = l.Client.SetReadDeadline(time.Now().Add(lingerTime)) // if it fails, so will the read
 	requests.Wait()
 	_, _ = io.Copy(io.Discard, l.Client) // until the client has closed its side
+}
+
+// forwardRequests reads the client's requests until it closes the connection, or the link ends. It reports whether the
+// link must end now.
+func (l *Link[T]) forwardRequests(server net.Conn, maxFrame int, h Handler[T]) (end bool) {
+	in := bufio.NewReader(l.Client)
+	if isCommand, end := l.forwardCommand(in, server); isCommand {
+		return end
+	}
+	var buffer []byte
+	for first := true; ; first = false {
+		frame, err := jute.ReadFrame(in, buffer, maxFrame)
+		if err != nil {
+			h.NoMore(false, err)
+			return true
+		}
+		buffer = frame
+		if h.Request(server, frame, first) || first && !l.awaitOpened() {
+			return true
+		}
+	}
+}
+
+// forwardReplies reads what the server sends until it closes the connection, or the link must end. It returns the error
+// of the server's connection.
+func (l *Link[T]) forwardReplies(server net.Conn, maxFrame int, h Handler[T]) error {
+	in, out := bufio.NewReader(server), bufio.NewWriter(l.Client)
+	defer func() { _ = out.Flush() }() // if it fails, the client is gone
+	if l.forwardAnswer(in) {
+		return nil
+	}
+	var buffer []byte
+	for first := true; ; first = false {
+		frame, err := jute.ReadFrame(in, buffer, maxFrame)
+		if err != nil {
+			return err
+		}
+		buffer = frame
+		fate := h.Reply(frame, first, l.noteOf(frame, first))
+		if fate.Lose || fate.Delay > 0 && (out.Flush() != nil || !l.Hold(fate.Delay)) {
+			return nil
+		}
+		if jute.WriteFrame(out, frame) != nil || !holdsFrame(in) && out.Flush() != nil || fate.Last {
+			return nil
+		}
+		l.noteReplied(frame, first)
+	}
+}
+
+// holdsFrame reports whether a whole frame is in the buffer.
+func holdsFrame(in *bufio.Reader) bool {
+	if in.Buffered() < lengthSize {
+		return false
+	}
+	b, err := in.Peek(lengthSize)
+	return err == nil && in.Buffered() >= lengthSize+int(binary.BigEndian.Uint32(b))
 }
 
 // connected notes the connection to the server. It returns false if the link has ended meanwhile.
@@ -122,11 +220,11 @@ func (l *Link[T]) Hold(d time.Duration) bool {
 	}
 }
 
-// ForwardCommand reports whether the client's first bytes are no frame, but a four-letter command. If so, it forwards
+// forwardCommand reports whether the client's first bytes are no frame, but a four-letter command. If so, it forwards
 // all that the client sends, and end is true if that failed. A client that has sent its last byte may still wait for a
 // reply.
-func (l *Link[T]) ForwardCommand(in *bufio.Reader, server net.Conn) (isCommand, end bool) {
-	if length, err := in.Peek(lengthSize); err != nil || binary.BigEndian.Uint32(length) <= maxLength {
+func (l *Link[T]) forwardCommand(in *bufio.Reader, server net.Conn) (isCommand, end bool) {
+	if length, err := in.Peek(lengthSize); err != nil || binary.BigEndian.Uint32(length) <= MaxLength {
 		return false, false
 	}
 	l.mu.Lock()
@@ -136,9 +234,9 @@ func (l *Link[T]) ForwardCommand(in *bufio.Reader, server net.Conn) (isCommand, 
 	return true, err != nil
 }
 
-// ForwardAnswer waits for the server's first byte. If the client has sent a command, or the server has closed the
+// forwardAnswer waits for the server's first byte. If the client has sent a command, or the server has closed the
 // connection, it forwards all that the server sends, and returns true.
-func (l *Link[T]) ForwardAnswer(in *bufio.Reader) (isAnswer bool) {
+func (l *Link[T]) forwardAnswer(in *bufio.Reader) (isAnswer bool) {
 	if _, err := in.Peek(1); err != nil {
 		return true
 	}
@@ -158,19 +256,19 @@ func (l *Link[T]) Expect(xid int32, note T) {
 	l.waiting = append(l.waiting, expected[T]{xid, note})
 }
 
-// RequestOf returns the note on the request that a frame of the server replies to, or false if it is none's. first is
-// for the reply to the connect.
-func (l *Link[T]) RequestOf(frame []byte, first bool) (note T, isReply bool) {
+// noteOf returns the note on the request that a frame of the server replies to, or zero if it is none's. first is for the
+// reply to the connect.
+func (l *Link[T]) noteOf(frame []byte, first bool) (note T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := l.indexOf(frame, first); i >= 0 {
-		return l.waiting[i].note, true
+		return l.waiting[i].note
 	}
-	return note, false
+	return note
 }
 
-// Replied notes that a frame of the server is on its way to the client.
-func (l *Link[T]) Replied(frame []byte, first bool) {
+// noteReplied notes that a frame of the server is on its way to the client.
+func (l *Link[T]) noteReplied(frame []byte, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := l.indexOf(frame, first); i >= 0 {
@@ -204,8 +302,8 @@ func (l *Link[T]) AwaitReplies() {
 	}
 }
 
-// AwaitOpened waits for the reply to the connect. It returns false if the link ends first.
-func (l *Link[T]) AwaitOpened() bool {
+// awaitOpened waits for the reply to the connect. It returns false if the link ends first.
+func (l *Link[T]) awaitOpened() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for !l.hasEnded && !l.opened {
