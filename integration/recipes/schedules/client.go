@@ -85,26 +85,23 @@ func (a *actor) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWire(conn, a, &a.paused, &a.slow)
+	end, w := startWire(conn, a)
 	a.mu.Lock()
 	a.wire = w
 	a.mu.Unlock()
-	return w, nil
+	return end, nil
 }
 
-// judge counts a request, and makes the faults happen that are planned for it. It implements side.
-func (a *actor) judge(r request) verdict {
-	a.mu.Lock()
-	if !r.first && r.op != jute.OpPing {
-		a.requests++
-		r.number = a.requests
-	}
-	a.mu.Unlock()
-	var v verdict
-	if r.number == 0 {
+// judge counts a request, unless it is a ping, and makes the faults happen that are planned for it.
+func (a *actor) judge(op jute.Op) (v verdict) {
+	if op == jute.OpPing {
 		return v
 	}
-	faults := a.takePlanned(a.number, r.number)
+	a.mu.Lock()
+	a.requests++
+	number := a.requests
+	a.mu.Unlock()
+	faults := a.takePlanned(a.number, number)
 	defer a.background.Done()
 	for _, f := range faults {
 		a.causeFault(f, &v)
@@ -112,16 +109,11 @@ func (a *actor) judge(r request) verdict {
 	return v
 }
 
-// opened notes the session of the client. It implements side.
+// opened notes the session of the client.
 func (a *actor) opened(session int64, password []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.session, a.password = session, password
-}
-
-// notified records an event of a watch. It implements side.
-func (a *actor) notified(e jute.WatcherEvent) {
-	a.recordEvent(checker.Event{Client: a.number, Kind: checker.Woken, Text: string(e.Path)})
 }
 
 // lastSession returns the session that the client had last, and its password.
@@ -137,7 +129,7 @@ func (a *actor) dropConnection() {
 	w := a.wire
 	a.mu.Unlock()
 	if w != nil {
-		_ = w.Close()
+		w.End()
 	}
 }
 
