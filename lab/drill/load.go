@@ -90,7 +90,7 @@ var harmless = []target.Kind{target.Add, target.Secret, target.Keys, target.Back
 const showEvery = 250 * time.Millisecond
 
 // updateDisplay updates the display until ctx ends.
-func (c *drillClients) updateDisplay(ctx context.Context, live report.Live, ends time.Time) {
+func (c *drillClients) updateDisplay(ctx context.Context, live *report.Live, ends time.Time) {
 	var shown report.Numbers
 	ticker := time.NewTicker(showEvery)
 	defer ticker.Stop()

@@ -28,7 +28,7 @@ type Config struct {
 	Repeat   int    // how many times each drill runs, from 1
 	// AmongOthers drills although there are sessions of others.
 	AmongOthers bool
-	Live        report.Live
+	Live        *report.Live
 	// Own starts an ensemble that a drill has for itself, beside Target. nil: it may not, and such drills do not run.
 	Own func(context.Context, target.ProcessConfig) (target.Target, error)
 }

@@ -28,7 +28,7 @@ type stage struct {
 	servers       string                                // the connect string of all members, with the drill's chroot
 	rng           *rand.Rand
 	startedAt     time.Time
-	live          report.Live
+	live          *report.Live
 	clients       *drillClients
 	own           func(context.Context, target.ProcessConfig) (target.Target, error) // Config.Own
 

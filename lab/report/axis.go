@@ -144,8 +144,12 @@ func (a *timeAxis) describeDrill(d result.Drill) string {
 
 // xOf returns the place of a time.
 func (a *timeAxis) xOf(at result.Millis) px {
-	at = min(max(at, 0), a.span)
-	return plotLeft + px(float64(at)/float64(a.span)*(plotRight-plotLeft))
+	return placeOf(min(max(at, 0), a.span), a.span)
+}
+
+// placeOf returns the place of a time in a plot that ends at most.
+func placeOf(at, most result.Millis) px {
+	return plotLeft + px(float64(at)/float64(most)*(plotRight-plotLeft))
 }
 
 // addHead begins a group of lanes.
@@ -451,11 +455,16 @@ func (a *timeAxis) addTicks() {
 	for i := range a.Bands {
 		a.Bands[i].Y, a.Bands[i].Height = a.PlotTop, a.PlotBottom-a.PlotTop
 	}
-	step := tickStep(a.span)
-	for at := result.Millis(0); at <= a.span; at += step {
-		a.Ticks = append(a.Ticks, tick{a.xOf(at), tickText(at, step)})
+	a.Ticks, a.Height = ticksUpTo(a.span), a.y+24
+}
+
+// ticksUpTo returns the marks of time of a plot that ends at most.
+func ticksUpTo(most result.Millis) (ticks []tick) {
+	step := tickStep(most)
+	for at := result.Millis(0); at <= most; at += step {
+		ticks = append(ticks, tick{placeOf(at, most), tickText(at, step)})
 	}
-	a.Height = a.y + 24
+	return ticks
 }
 
 // tickStep returns 1, 2 or 5 times a power of ten, so that there are at most maxTicks.

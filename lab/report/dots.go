@@ -38,24 +38,24 @@ type dot struct {
 // dotsOf draws the longest pauses of a kind, or returns nil if none was measured.
 func dotsOf(g drillGroup, kind string) *dots {
 	all := distributionOf(g.runs, kind)
-	if all.sampleCount() == 0 {
+	if len(all) == 0 {
 		return nil
 	}
-	most := max(1, all.sorted[all.sampleCount()-1])
+	most := max(1, all[len(all)-1])
 	rows := map[int]int{} // dots by column
 	height := px(dotsTop + dotRows*2*dotRadius)
 	s := &dots{
 		Title: fmt.Sprintf("The longest pause of %ss in each run", kind), Name: kind + "s", Value: "longest " + all.maxText(),
 		Width: axisWidth, Height: height + 24, PlotLeft: plotLeft, PlotRight: plotRight, Bottom: height, Middle: height/2 + 4,
 	}
-	s.Desc = fmt.Sprintf("%s, from %s to %s. The table has the numbers.", countText(all.sampleCount(), "run", "runs"),
-		formatDuration(all.sorted[0]), all.maxText())
+	s.Desc = fmt.Sprintf("%s, from %s to %s. The table has the numbers.", countText(len(all), "run", "runs"),
+		formatDuration(all[0]), all.maxText())
 	for _, d := range failedLast(g.runs) {
 		pause, ok := longestPause(d, kind)
 		if !ok {
 			continue
 		}
-		x := plotLeft + px(float64(pause)/float64(most)*(plotRight-plotLeft))
+		x := placeOf(pause, most)
 		column := int(x / (2 * dotRadius))
 		title := fmt.Sprintf("run %d, %s: %s", d.Repeat, d.Outcome, formatDuration(pause))
 		s.Dots = append(s.Dots, dot{x, px(rows[column]), d.Outcome == result.Fail, title})
@@ -69,15 +69,8 @@ func dotsOf(g drillGroup, kind string) *dots {
 	for i := range s.Dots { // now that the highest pile is known
 		s.Dots[i].Y = height - dotRadius - 1 - s.Dots[i].Y*step
 	}
-	s.addTicks(most)
+	s.Ticks = ticksUpTo(most)
 	return s
-}
-
-func (s *dots) addTicks(most result.Millis) {
-	step := tickStep(most)
-	for at := result.Millis(0); at <= most; at += step {
-		s.Ticks = append(s.Ticks, tick{plotLeft + px(float64(at)/float64(most)*(plotRight-plotLeft)), tickText(at, step)})
-	}
 }
 
 // failedLast returns the runs with those that failed at the end, so that they are drawn above the others.

@@ -24,6 +24,8 @@ var files embed.FS
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"e": screentext.Escape, "style": styleSheet, "badge": badgeClass,
 	"duration": formatDuration, "moment": formatMoment, "number": formatNumber, "wallTime": wallTime,
+	"healed": healedText, "leader": leaderText, "member": memberName, "longest": longestText, "pauses": countPauses,
+	"history": historyText, "violations": violationsText,
 }).ParseFS(files, "*.html"))
 
 // styleSheet returns the style sheet, which is ours.
@@ -197,17 +199,8 @@ func runViewOf(d result.Drill, id string, repeated bool, members []string) runVi
 	return v
 }
 
-// Healed returns when a fault was healed.
-func (v runView) Healed(f result.Fault) string { return healedText(f) }
-
-// LeaderText names a leader and its term.
-func (v runView) LeaderText(l result.Leader) string { return screentext.Escape(leaderText(l)) }
-
-// MemberName returns the name of a member in a table.
-func (v runView) MemberName(name string) string { return memberName(name) }
-
-// Pauses returns the number of pauses of a gap that are long enough to be listed.
-func (v runView) Pauses(g result.Gap) string {
+// countPauses returns the number of pauses of a gap that are long enough to be listed.
+func countPauses(g result.Gap) string {
 	n := len(g.Pauses)
 	if n >= result.MaxPauses {
 		return "at least " + formatNumber(n)
@@ -215,8 +208,8 @@ func (v runView) Pauses(g result.Gap) string {
 	return formatNumber(n)
 }
 
-// Longest returns a gap's longest time without an answer.
-func (v runView) Longest(g result.Gap) string {
+// longestText returns a gap's longest time without an answer.
+func longestText(g result.Gap) string {
 	return fmt.Sprintf("%s, from %s", formatDuration(lengthOf(g.Longest)), formatMoment(g.Longest.From))
 }
 
@@ -235,16 +228,11 @@ func (v runView) Did() string {
 	return strings.Join(parts, ", ")
 }
 
-// HistoryOf returns the lines of a violation's history.
-func (v runView) HistoryOf(of result.Violation) string {
+// historyText returns the lines of a violation's history.
+func historyText(of result.Violation) string {
 	lines := make([]string, len(of.History))
 	for i, line := range of.History {
 		lines[i] = screentext.Escape(line)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// Count returns the number of violations of a verdict.
-func (v runView) Count(of result.Verdict) string {
-	return countText(countViolations(of), "violation", "violations")
 }

@@ -127,25 +127,25 @@ func notResults(text []byte, err error) error {
 	return fmt.Errorf("the results of drills are not the JSON that rollcall drill writes, at line %d: %w", line, err)
 }
 
+var outcomes = []result.Outcome{result.Pass, result.Fail, result.NotRun}
+
 // checkOutcomes rejects outcomes that the reports would not show.
 func checkOutcomes(r result.Run) error {
+	check := func(o result.Outcome, of string, names ...any) error {
+		if slices.Contains(outcomes, o) {
+			return nil
+		}
+		return fmt.Errorf("%s has the outcome %q; there are %q", fmt.Sprintf(of, names...), o, outcomes)
+	}
 	for _, d := range r.Drills {
-		if !isKnownOutcome(d.Outcome) {
-			return unknownOutcome(d.Outcome, fmt.Sprintf("drill %q", d.Name))
+		if err := check(d.Outcome, "drill %q", d.Name); err != nil {
+			return err
 		}
 		for _, v := range d.Verdicts {
-			if !isKnownOutcome(v.Outcome) {
-				return unknownOutcome(v.Outcome, fmt.Sprintf("rule %q of drill %q", v.Rule, d.Name))
+			if err := check(v.Outcome, "rule %q of drill %q", v.Rule, d.Name); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
-}
-
-var outcomes = []result.Outcome{result.Pass, result.Fail, result.NotRun}
-
-func isKnownOutcome(o result.Outcome) bool { return slices.Contains(outcomes, o) }
-
-func unknownOutcome(o result.Outcome, of string) error {
-	return fmt.Errorf("%s has the outcome %q; there are %q", of, o, outcomes)
 }

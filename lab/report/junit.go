@@ -127,7 +127,7 @@ func messageOf(v result.Verdict) string {
 	switch {
 	case v.Outcome == result.Fail && len(v.Violations) > 0:
 		first := v.Violations[0]
-		return fmt.Sprintf("%s of %s judged; the first at %s: %s", countText(countViolations(v), "violation", "violations"),
+		return fmt.Sprintf("%s of %s judged; the first at %s: %s", violationsText(v),
 			formatNumber(v.Judged), formatMoment(first.At), first.Text)
 	case v.Reason != "":
 		return v.Reason

@@ -13,26 +13,6 @@ import (
 	"rollcall/lab/result"
 )
 
-// Live shows the progress of drills. On a terminal it keeps a few lines that are redrawn, below the lines
-// that stay. Elsewhere it prints a line when something changes. It starts no goroutine: it draws when it is called.
-// Its methods do not fail, since a display that is gone is no reason to end a drill, and are safe for concurrent use.
-type Live interface {
-	// Began begins a drill.
-	Began(d Current)
-	// Broke reports that a fault was made, and Healed that it was repaired. Healed takes the same Kind, Member and
-	// Text.
-	Broke(f result.Fault)
-	Healed(f result.Fault)
-	// Now updates the numbers. Call it a few times in each second.
-	Now(n Numbers)
-	// Ended ends the drill that began.
-	Ended(d result.Drill)
-	// Say prints a line of the caller's, which stays.
-	Say(line string)
-	// Close removes what does not stay. Later calls print lines only.
-	Close()
-}
-
 // Current is the drill that runs.
 type Current struct {
 	Name, Title string
@@ -65,16 +45,17 @@ const defaultColumns = 80
 const longPauseAfter = result.Millis(1000)
 
 // NewLive returns a Live that writes to w.
-func NewLive(w io.Writer, o LiveOptions) Live {
+func NewLive(w io.Writer, o LiveOptions) *Live {
 	if o.Columns == nil {
 		o.Columns = func() int { return defaultColumns }
 	}
-	l := &liveDisplay{out: w, options: o}
-	l.pauses = [2]longPause{{kind: writes}, {kind: reads}}
-	return l
+	return &Live{out: w, options: o}
 }
 
-type liveDisplay struct {
+// Live shows the progress of drills. On a terminal it keeps a few lines that are redrawn, below the lines
+// that stay. Elsewhere it prints a line when something changes. It starts no goroutine: it draws when it is called.
+// Its methods do not fail, since a display that is gone is no reason to end a drill, and are safe for concurrent use.
+type Live struct {
 	out     io.Writer
 	options LiveOptions
 
@@ -96,10 +77,10 @@ type longPause struct {
 }
 
 // keepsLines reports whether lines are kept below the others.
-func (l *liveDisplay) keepsLines() bool { return l.options.Terminal && !l.closed }
+func (l *Live) keepsLines() bool { return l.options.Terminal && !l.closed }
 
-// Began implements Live.
-func (l *liveDisplay) Began(d Current) {
+// Began begins a drill.
+func (l *Live) Began(d Current) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drill, l.running, l.broken, l.last = d, true, nil, Numbers{}
@@ -110,8 +91,8 @@ func (l *liveDisplay) Began(d Current) {
 	l.redrawLines()
 }
 
-// Broke implements Live.
-func (l *liveDisplay) Broke(f result.Fault) {
+// Broke reports that a fault was made.
+func (l *Live) Broke(f result.Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.broken = append(l.broken, f)
@@ -121,8 +102,8 @@ func (l *liveDisplay) Broke(f result.Fault) {
 	l.redrawLines()
 }
 
-// Healed implements Live.
-func (l *liveDisplay) Healed(f result.Fault) {
+// Healed reports that a fault was repaired. It takes the same Kind, Member and Text as Broke.
+func (l *Live) Healed(f result.Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	same := func(b result.Fault) bool { return b.Kind == f.Kind && b.Member == f.Member && b.Text == f.Text }
@@ -135,8 +116,8 @@ func (l *liveDisplay) Healed(f result.Fault) {
 	l.redrawLines()
 }
 
-// Now implements Live.
-func (l *liveDisplay) Now(n Numbers) {
+// Now updates the numbers. Call it a few times in each second.
+func (l *Live) Now(n Numbers) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.last
@@ -152,7 +133,7 @@ func (l *liveDisplay) Now(n Numbers) {
 }
 
 // printChange prints when a long pause begins and ends.
-func (p *longPause) printChange(l *liveDisplay, length result.Millis) {
+func (p *longPause) printChange(l *Live, length result.Millis) {
 	switch {
 	case length >= longPauseAfter && !p.told:
 		p.told = true
@@ -164,8 +145,8 @@ func (p *longPause) printChange(l *liveDisplay, length result.Millis) {
 	p.length = length
 }
 
-// Ended implements Live.
-func (l *liveDisplay) Ended(d result.Drill) {
+// Ended ends the drill that began.
+func (l *Live) Ended(d result.Drill) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running = false
@@ -178,31 +159,31 @@ func (l *liveDisplay) Ended(d result.Drill) {
 	l.redrawLines()
 }
 
-// Say implements Live.
-func (l *liveDisplay) Say(line string) {
+// Say prints a line of the caller's, which stays.
+func (l *Live) Say(line string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.printLine(line)
 	l.redrawLines()
 }
 
-// Close implements Live.
-func (l *liveDisplay) Close() {
+// Close removes what does not stay. Later calls print lines only.
+func (l *Live) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.eraseLines()
 	l.closed = true
 }
 
-func (l *liveDisplay) printLine(line string) { l.printRaw(screentext.Escape(line)) }
+func (l *Live) printLine(line string) { l.printRaw(screentext.Escape(line)) }
 
 // printRaw prints an escaped line above the lines that are redrawn.
-func (l *liveDisplay) printRaw(line string) {
+func (l *Live) printRaw(line string) {
 	l.eraseLines()
 	_, _ = io.WriteString(l.out, line+"\n") // nothing can be done about an error
 }
 
-func (l *liveDisplay) eraseLines() {
+func (l *Live) eraseLines() {
 	if n := len(l.below); n > 0 {
 		_, _ = fmt.Fprintf(l.out, "\x1b[%dF\x1b[0J", n) // to the start of the first of them, and delete what follows
 	}
@@ -210,7 +191,7 @@ func (l *liveDisplay) eraseLines() {
 }
 
 // redrawLines redraws the lines below, if they changed.
-func (l *liveDisplay) redrawLines() {
+func (l *Live) redrawLines() {
 	if !l.keepsLines() {
 		return
 	}
@@ -234,7 +215,7 @@ func (l *liveDisplay) redrawLines() {
 }
 
 // liveLines returns the lines that are redrawn, escaped and without colours.
-func (l *liveDisplay) liveLines() []string {
+func (l *Live) liveLines() []string {
 	n := l.last
 	head := l.drillText()
 	if n.Left > 0 {
@@ -250,7 +231,7 @@ func (l *liveDisplay) liveLines() []string {
 	return lines
 }
 
-func (l *liveDisplay) drillText() string {
+func (l *Live) drillText() string {
 	text := fmt.Sprintf("drill %d of %d: %s", l.drill.Number, l.drill.All, l.drill.Name)
 	if l.drill.Of > 1 {
 		text += fmt.Sprintf(", run %d of %d", l.drill.Repeat, l.drill.Of)
@@ -259,7 +240,7 @@ func (l *liveDisplay) drillText() string {
 }
 
 // brokenText names what is broken now, and for how long.
-func (l *liveDisplay) brokenText() string {
+func (l *Live) brokenText() string {
 	var parts []string
 	for _, f := range l.broken {
 		parts = append(parts, fmt.Sprintf("%s (%s)", f.Text, formatDuration(max(0, l.last.At-f.From))))

@@ -9,7 +9,7 @@ import (
 )
 
 // play shows a drill.
-func play(l Live) {
+func play(l display) {
 	fault := result.Fault{Kind: "kill", Member: "2", Text: "kill -9 of member 2, the leader", From: 5_000}
 	l.Say("the ensemble is well")
 	l.Began(Current{Name: "leader-kill", Title: "The leader is killed", Repeat: 2, Of: 3, Number: 1, All: 9})
@@ -78,9 +78,20 @@ func TestLiveEscapes(t *testing.T) {
 	}
 }
 
+// display is a Live, or a recorded one.
+type display interface {
+	Began(d Current)
+	Broke(f result.Fault)
+	Healed(f result.Fault)
+	Now(n Numbers)
+	Ended(d result.Drill)
+	Say(line string)
+	Close()
+}
+
 // recorded calls after each call of a Live.
 type recorded struct {
-	Live
+	*Live
 	after func()
 }
 

@@ -26,31 +26,27 @@ func percentile(sorted []result.Millis, p int) (result.Millis, bool) {
 	return sorted[max(rank, 1)-1], true
 }
 
-// distribution is the spread of a duration over the runs of a drill.
-type distribution struct {
-	sorted []result.Millis
-}
+// distribution is the spread of a duration over the runs of a drill, sorted.
+type distribution []result.Millis
 
 // distributionOf returns the distribution of the longest pauses of a kind.
 func distributionOf(runs []result.Drill, kind string) distribution {
-	return distribution{slices.Sorted(slices.Values(longestPauses(runs, kind)))}
+	return slices.Sorted(slices.Values(longestPauses(runs, kind)))
 }
-
-func (d distribution) sampleCount() int { return len(d.sorted) }
 
 // maxText returns the largest value, or "" if there is none.
 func (d distribution) maxText() string {
-	if d.sampleCount() == 0 {
+	if len(d) == 0 {
 		return ""
 	}
-	return formatDuration(d.sorted[d.sampleCount()-1])
+	return formatDuration(d[len(d)-1])
 }
 
 // tableCells returns n, each percentile, and the maximum.
 func (d distribution) tableCells() []string {
-	cells := []string{formatNumber(d.sampleCount())}
+	cells := []string{formatNumber(len(d))}
 	for _, p := range percentiles {
-		value, shown := percentile(d.sorted, p)
+		value, shown := percentile(d, p)
 		if shown {
 			cells = append(cells, formatDuration(value))
 		} else {

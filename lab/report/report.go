@@ -222,6 +222,10 @@ func expiredSessions(d result.Drill) int {
 // countViolations returns the number of violations, with those that are not listed.
 func countViolations(v result.Verdict) int { return len(v.Violations) + v.More }
 
+func violationsText(v result.Verdict) string {
+	return countText(countViolations(v), "violation", "violations")
+}
+
 // formatDuration formats a duration: 3.2 ms, 412 ms, 1.20 s, 12.3 s, 2 min 3 s.
 func formatDuration(m result.Millis) string {
 	switch ms := float64(m); {
@@ -254,18 +258,10 @@ func wallTime(t time.Time) string {
 // formatNumber formats a number with a comma before each group of three digits.
 func formatNumber(n int) string {
 	text := strconv.Itoa(n)
-	first := len(text) % 3
-	if n < 0 || len(text) <= 3 {
-		return text
+	for i := len(text) - 3; i > 0 && n > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
 	}
-	parts := []string{}
-	if first > 0 {
-		parts = append(parts, text[:first])
-	}
-	for i := first; i < len(text); i += 3 {
-		parts = append(parts, text[i:i+3])
-	}
-	return strings.Join(parts, ",")
+	return text
 }
 
 func countText(n int, one, many string) string {

@@ -145,7 +145,7 @@ func repeatTable(groups []drillGroup) *textTable {
 			continue
 		}
 		for _, kind := range []string{writes, reads} {
-			if d := distributionOf(g.runs, kind); d.sampleCount() > 0 {
+			if d := distributionOf(g.runs, kind); len(d) > 0 {
 				t.addRow(append([]string{g.name, kind + "s"}, d.tableCells()...)...)
 			}
 		}
