@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"rollcall/zk/jute"
@@ -250,12 +251,7 @@ func (b *indexedHistory) reportDisagreement(x, y Life) {
 
 // grantAt returns the grant that is in force at a time, or nil before the first.
 func (l *sessionLife) grantAt(at time.Duration) *Life {
-	i, _ := slices.BinarySearchFunc(l.grants, at, func(g Life, at time.Duration) int {
-		if g.At <= at {
-			return -1
-		}
-		return 1
-	})
+	i := sort.Search(len(l.grants), func(i int) bool { return l.grants[i].At > at })
 	if i == 0 {
 		return nil
 	}

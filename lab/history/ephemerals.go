@@ -20,14 +20,12 @@ func checkEphemerals(b *indexedHistory, found func(Violation)) {
 	for _, v := range b.disagreements {
 		found(v)
 	}
-	order := make([]*Snapshot, 0, len(b.Snapshots))
-	for i := range b.Snapshots {
-		order = append(order, &b.Snapshots[i])
-	}
-	slices.SortStableFunc(order, func(x, y *Snapshot) int { return cmp.Compare(x.Index, y.Index) })
+	order := slices.Clone(b.Snapshots)
+	slices.SortStableFunc(order, func(x, y Snapshot) int { return cmp.Compare(x.Index, y.Index) })
 	var first *Snapshot // at this index
 	var same map[string]jute.SessionID
-	for _, s := range order {
+	for i := range order {
+		s := &order[i]
 		here := ephemeralOwners(s)
 		b.judgeExistingEphemerals(s, here, found)
 		b.judgeMissingEphemerals(s, here, found)
@@ -36,15 +34,14 @@ func checkEphemerals(b *indexedHistory, found func(Violation)) {
 			continue
 		}
 		if path, ok := firstDifference(same, here); ok {
-			v := s.newViolation(ephemeralsApart, max(same[path], here[path]))
-			v.Detail = fmt.Sprintf("%s is of %s on member %d, of %s on member %d", path, describeSession(same[path]), first.Member, describeSession(here[path]), s.Member)
-			found(v)
+			found(s.newViolation(ephemeralsApart, max(same[path], here[path]), fmt.Sprintf("%s is of %s on member %d, of %s on member %d",
+				path, describeSession(same[path]), first.Member, describeSession(here[path]), s.Member)))
 		}
 	}
 }
 
-func (s *Snapshot) newViolation(f fault, session jute.SessionID) Violation {
-	return Violation{Fault: f, Session: session, At: s.At, Index: s.Index, Zxid: s.Zxid}
+func (s *Snapshot) newViolation(f fault, session jute.SessionID, detail string) Violation {
+	return Violation{Fault: f, Session: session, At: s.At, Index: s.Index, Zxid: s.Zxid, Detail: detail}
 }
 
 func describeSession(id jute.SessionID) string {
@@ -66,13 +63,8 @@ func ephemeralOwners(s *Snapshot) map[string]jute.SessionID {
 
 // firstDifference returns the first path that is not the same in both maps.
 func firstDifference(x, y map[string]jute.SessionID) (string, bool) {
-	for _, path := range slices.Sorted(maps.Keys(x)) {
-		if y[path] != x[path] {
-			return path, true
-		}
-	}
-	for _, path := range slices.Sorted(maps.Keys(y)) {
-		if _, ok := x[path]; !ok {
+	for _, path := range append(slices.Sorted(maps.Keys(x)), slices.Sorted(maps.Keys(y))...) {
+		if y[path] != x[path] { // no owner is 0
 			return path, true
 		}
 	}
@@ -84,18 +76,13 @@ func (b *indexedHistory) judgeExistingEphemerals(s *Snapshot, here map[string]ju
 	for _, path := range slices.Sorted(maps.Keys(here)) {
 		owner := here[path]
 		if l := b.sessions[owner]; !l.existsAt(s.Index) {
-			v := s.newViolation(deadEphemeral, owner)
-			v.Detail = fmt.Sprintf("member %d still has %s", s.Member, path)
+			detail := fmt.Sprintf("member %d still has %s", s.Member, path)
 			if l == nil || len(l.grants) == 0 || l.grants[0].Index > s.Index {
-				v.Detail = fmt.Sprintf("member %d has %s of a session that was not opened", s.Member, path)
+				detail = fmt.Sprintf("member %d has %s of a session that was not opened", s.Member, path)
 			}
-			found(v)
-			continue
-		}
-		if !b.mayHaveCreated(s, path, owner) {
-			v := s.newViolation(strayEphemeral, owner)
-			v.Detail = fmt.Sprintf("member %d has %s", s.Member, path)
-			found(v)
+			found(s.newViolation(deadEphemeral, owner, detail))
+		} else if !b.mayHaveCreated(s, path, owner) {
+			found(s.newViolation(strayEphemeral, owner, fmt.Sprintf("member %d has %s", s.Member, path)))
 		}
 	}
 }
@@ -103,15 +90,8 @@ func (b *indexedHistory) judgeExistingEphemerals(s *Snapshot, here map[string]ju
 // mayHaveCreated reports whether owner can have an ephemeral at path.
 func (b *indexedHistory) mayHaveCreated(s *Snapshot, path string, owner jute.SessionID) bool {
 	w := b.writesByPath[path]
-	if n := w.countUpTo(s.Zxid); n > 0 {
-		// A set does not change the owner; after a delete the node is gone.
-		i := n - 1
-		for i > 0 && w.succeeded[i].Op == jute.OpSetData {
-			i--
-		}
-		if c := w.succeeded[i]; c.Op.IsCreate() && c.Session == owner && c.Mode.IsEphemeral() {
-			return true
-		}
+	if c, _ := w.lastCreate(s.Zxid); c != nil && c.Session == owner && c.Mode.IsEphemeral() {
+		return true
 	}
 	by := func(c *Call) bool {
 		return c.Op.IsCreate() && c.Session == owner && c.Mode.IsEphemeral() && c.Invoked.Seq < s.Seq
@@ -129,17 +109,11 @@ func (b *indexedHistory) judgeMissingEphemerals(s *Snapshot, here map[string]jut
 		if !w.mayVanish || here[path] != 0 || w.mayHaveHappened(s.Seq, isDelete) {
 			continue
 		}
-		var made *Call // by the last write other than a set
-		for _, c := range w.succeeded[:w.countUpTo(s.Zxid)] {
-			if c.Op != jute.OpSetData {
-				made = c
-			}
-		}
-		if made == nil || !made.Op.IsCreate() || !made.Mode.IsEphemeral() || !b.sessions[made.Session].existsAt(s.Index) {
+		made, _ := w.lastCreate(s.Zxid)
+		if made == nil || !made.Mode.IsEphemeral() || !b.sessions[made.Session].existsAt(s.Index) {
 			continue
 		}
-		v := s.newViolation(lostEphemeral, made.Session)
-		v.Detail = fmt.Sprintf("member %d lacks %s, which was acknowledged with zxid %#x", s.Member, path, made.Reply.Zxid)
-		found(v)
+		detail := fmt.Sprintf("member %d lacks %s, which was acknowledged with zxid %#x", s.Member, path, made.Reply.Zxid)
+		found(s.newViolation(lostEphemeral, made.Session, detail))
 	}
 }

@@ -1,7 +1,9 @@
 package history
 
 import (
+	"cmp"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -17,7 +19,7 @@ type span struct {
 // mergeSpans makes spans from stretches in any order. It leaves out empty ones.
 func mergeSpans(in []span) spans {
 	in = slices.DeleteFunc(slices.Clone(in), func(s span) bool { return s.to <= s.from })
-	slices.SortFunc(in, func(x, y span) int { return int(min(1, max(-1, x.from-y.from))) })
+	slices.SortFunc(in, func(x, y span) int { return cmp.Compare(x.from, y.from) })
 	var out spans
 	for _, s := range in {
 		last := len(out) - 1
@@ -35,13 +37,7 @@ func mergeSpans(in []span) spans {
 
 // indexAfter returns the index of the first span that ends after a moment.
 func (s spans) indexAfter(at time.Duration) int {
-	i, _ := slices.BinarySearchFunc(s, at, func(x span, at time.Duration) int {
-		if x.to <= at {
-			return -1
-		}
-		return 1
-	})
-	return i
+	return sort.Search(len(s), func(i int) bool { return s[i].to > at })
 }
 
 // coveredBefore returns the part of the time before at that the spans cover.

@@ -2,7 +2,6 @@ package history
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"slices"
 	"strings"
@@ -142,7 +141,8 @@ func (im *imageCheck) recordWatch(a *armedWatches, c *Call) {
 	if fires > 0 && a.byKey[key] == nil {
 		w := &armedWatch{watchKey: key, firstChange: fires}
 		a.byKey[key] = w
-		heap.Push(&a.byFirstChange, w)
+		at, _ := slices.BinarySearchFunc(a.byFirstChange, w, func(x, y *armedWatch) int { return cmp.Compare(x.firstChange, y.firstChange) })
+		a.byFirstChange = slices.Insert(a.byFirstChange, at, w)
 	}
 }
 
@@ -163,7 +163,7 @@ func (im *imageCheck) fireWatches(e *Event) {
 // armedWatches are the watches of one connection that an acknowledged change will fire.
 type armedWatches struct {
 	byKey         map[watchKey]*armedWatch
-	byFirstChange byZxid // some of them have been removed
+	byFirstChange []*armedWatch // in order; some of them have been removed
 }
 
 type watchKey struct {
@@ -181,25 +181,12 @@ func (a *armedWatches) removeWatch(k watchKey) { delete(a.byKey, k) }
 // popOverdue removes and returns a watch that should have fired at z, or returns nil if there is none.
 func (a *armedWatches) popOverdue(z int64) *armedWatch {
 	for len(a.byFirstChange) > 0 && a.byFirstChange[0].firstChange <= z {
-		w := heap.Pop(&a.byFirstChange).(*armedWatch)
+		w := a.byFirstChange[0]
+		a.byFirstChange = a.byFirstChange[1:]
 		if a.byKey[w.watchKey] == w {
 			delete(a.byKey, w.watchKey)
 			return w
 		}
 	}
 	return nil
-}
-
-// byZxid is a heap.
-type byZxid []*armedWatch
-
-func (h byZxid) Len() int           { return len(h) }
-func (h byZxid) Less(i, j int) bool { return h[i].firstChange < h[j].firstChange }
-func (h byZxid) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *byZxid) Push(x any)        { *h = append(*h, x.(*armedWatch)) }
-func (h *byZxid) Pop() any {
-	old := *h
-	w := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return w
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 
 	"rollcall/zk/jute"
@@ -63,13 +64,7 @@ func (w *pathWrites) countUpTo(z int64) int {
 	if w == nil {
 		return 0
 	}
-	i, _ := slices.BinarySearchFunc(w.succeeded, z, func(c *Call, z int64) int {
-		if c.Reply.Zxid <= z {
-			return -1
-		}
-		return 1
-	})
-	return i
+	return sort.Search(len(w.succeeded), func(i int) bool { return w.succeeded[i].Reply.Zxid > z })
 }
 
 // mayHaveHappened reports whether a write of unknown outcome and of the given kind was in flight before seq.

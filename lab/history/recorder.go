@@ -161,18 +161,6 @@ func (r *Recorder) Leads(at time.Duration, term, index uint64, leader uint32) {
 	})
 }
 
-// endTerm records that the leader of term no longer leads. This is not needed if the reason is an
-// outage or a later term.
-func (r *Recorder) endTerm(at time.Duration, term uint64) {
-	r.addRecord(at, 1, func(Moment) {
-		for i := range r.recorded.Terms {
-			if t := &r.recorded.Terms[i]; t.Term == term {
-				t.To = min(t.To, at)
-			}
-		}
-	})
-}
-
 // Cut records, before it is done, that members a and b can no longer communicate. If a is b, that
 // member is paused.
 func (r *Recorder) Cut(at time.Duration, a, b uint32) {
@@ -215,13 +203,6 @@ func (r *Recorder) Snapshot(at time.Duration, s Snapshot) {
 		s.Moment = m
 		r.recorded.Snapshots = append(r.recorded.Snapshots, s)
 	})
-}
-
-// countRecords returns the number of records, for the minimum that a harness demands.
-func (r *Recorder) countRecords() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.recordCount
 }
 
 // History returns a copy of everything recorded until end. Terms and outages that are still open

@@ -448,3 +448,24 @@ func TestAloneWhileMembersChange(t *testing.T) {
 		t.Errorf("alone = %v, want 10 to 15 and 35 to 40", got)
 	}
 }
+
+// clientWindow returns the longest time for which a client still received replies and events after
+// a member had applied the expiry of the session.
+func clientWindow(h History) time.Duration {
+	indexed := indexHistory(&h)
+	var longest time.Duration
+	measure := func(session jute.SessionID, at time.Duration) {
+		if l := indexed.sessions[session]; l != nil && l.closed != nil && l.closed.Expired {
+			longest = max(longest, at-l.closed.At)
+		}
+	}
+	for i := range h.Calls {
+		if c := &h.Calls[i]; c.hasReply() && c.Reply.Code != jute.SessionExpired && c.Reply.Code != jute.SessionMoved {
+			measure(c.Session, c.Returned.At)
+		}
+	}
+	for _, e := range h.Events {
+		measure(e.Session, e.At)
+	}
+	return longest
+}

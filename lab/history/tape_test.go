@@ -193,3 +193,22 @@ func judgeTapes(t *testing.T, tests []rule) {
 		})
 	}
 }
+
+// endTerm records that the leader of term no longer leads. This is not needed if the reason is an
+// outage or a later term.
+func (r *Recorder) endTerm(at time.Duration, term uint64) {
+	r.addRecord(at, 1, func(Moment) {
+		for i := range r.recorded.Terms {
+			if t := &r.recorded.Terms[i]; t.Term == term {
+				t.To = min(t.To, at)
+			}
+		}
+	})
+}
+
+// countRecords returns the number of records, for the minimum that a harness demands.
+func (r *Recorder) countRecords() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.recordCount
+}

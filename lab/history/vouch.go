@@ -1,19 +1,13 @@
 package history
 
-import (
-	"fmt"
-	"time"
-
-	"rollcall/zk/jute"
-)
+import "fmt"
 
 // checkVouches judges (f): no member vouches for the connection that owns a session after another
 // member has applied the session's expiry. A check counts at the time for which it was made.
 // Vouching at the very moment of the expiry is allowed. Vouching for another connection is not
 // judged, because the log rejects all requests of such a connection.
 //
-// A client may still receive something later, by the time between a check and the wire: see
-// clientWindow.
+// A client may still receive something later, by the time between a check and the wire.
 func checkVouches(b *indexedHistory, found func(Violation)) {
 	for _, v := range b.Vouches {
 		l := b.sessions[v.Session]
@@ -40,25 +34,4 @@ func (l *sessionLife) closedElsewhere(member uint32) (first Life, ok bool) {
 		}
 	}
 	return first, ok
-}
-
-// clientWindow returns the longest time for which a client still received replies and events after
-// a member had applied the expiry of the session.
-func clientWindow(h History) time.Duration {
-	indexed := indexHistory(&h)
-	var longest time.Duration
-	measure := func(session jute.SessionID, at time.Duration) {
-		if l := indexed.sessions[session]; l != nil && l.closed != nil && l.closed.Expired {
-			longest = max(longest, at-l.closed.At)
-		}
-	}
-	for i := range h.Calls {
-		if c := &h.Calls[i]; c.hasReply() && c.Reply.Code != jute.SessionExpired && c.Reply.Code != jute.SessionMoved {
-			measure(c.Session, c.Returned.At)
-		}
-	}
-	for _, e := range h.Events {
-		measure(e.Session, e.At)
-	}
-	return longest
 }

@@ -89,9 +89,8 @@ func (p *snapshotCheck) judgeNodes() {
 }
 
 func (p *snapshotCheck) reportViolation(f fault, c *Call, detail string) {
-	v := p.snapshot.newViolation(f, c.Session)
+	v := p.snapshot.newViolation(f, c.Session, fmt.Sprintf("conn %d, xid %d: %s", c.Conn, c.Xid, detail))
 	v.Zxid = c.Reply.Zxid
-	v.Detail = fmt.Sprintf("conn %d, xid %d: %s", c.Conn, c.Xid, detail)
 	p.found(v)
 }
 
@@ -177,9 +176,8 @@ func (p *snapshotCheck) judgeUnexplained(n *Node) {
 		}
 	}
 	if len(fits) == 0 {
-		v := p.snapshot.newViolation(writeTwice, 0)
+		v := p.snapshot.newViolation(writeTwice, 0, fmt.Sprintf("member %d has %s, data %q, which no write accounts for", p.snapshot.Member, n.Path, n.Data))
 		v.Zxid = n.Czxid
-		v.Detail = fmt.Sprintf("member %d has %s, data %q, which no write accounts for", p.snapshot.Member, n.Path, n.Data)
 		p.found(v)
 		return
 	}
