@@ -2,7 +2,7 @@
 // also by what its members know (Testimony). It is a set of pure functions over Evidence, which is plain data. It knows
 // no ensemble, so it judges Rollcall, ZooKeeper and ClickHouse Keeper by the same rules.
 //
-// There is one file for each rule. Each verdict names the promise and the page of the docs that makes it. A rule
+// There is a file for each rule, or for the rules about one thing. Each verdict names the promise and the page of the docs that makes it. A rule
 // without anything to judge is NOT RUN, with the reason.
 //
 // All times are those of one process, by its monotonic clock. The time of a request is taken before it is sent, and
@@ -296,14 +296,14 @@ func (e *Evidence) endOfFault(f Fault) result.Millis {
 	return f.To
 }
 
-// bySession groups records by their session. The order within a session stays.
-func bySession[T any](records []T, session func(T) string) [][]T {
+// groupBy groups records by a key, such as their session, in the order of the keys. The order within a group stays.
+func groupBy[T any, K cmp.Ordered](records []T, key func(T) K) [][]T {
 	sorted := slices.Clone(records)
-	slices.SortStableFunc(sorted, func(a, b T) int { return cmp.Compare(session(a), session(b)) })
+	slices.SortStableFunc(sorted, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
 	var groups [][]T
 	for len(sorted) > 0 {
 		n := 1
-		for n < len(sorted) && session(sorted[n]) == session(sorted[0]) {
+		for n < len(sorted) && key(sorted[n]) == key(sorted[0]) {
 			n++
 		}
 		groups, sorted = append(groups, sorted[:n]), sorted[n:]

@@ -14,7 +14,7 @@ var readsBack = judgeRule{
 // Read.Floor. No fault excuses an older one: a member that is behind must not answer. There is no slack.
 func judgeReads(e *Evidence, _ Limits, f *findings) {
 	f.nothingJudged, f.kinds = "no read was answered", []string{KindReads}
-	for _, reads := range bySession(e.Reads, func(r Read) string { return r.Session }) {
+	for _, reads := range groupBy(e.Reads, func(r Read) string { return r.Session }) {
 		f.judged += len(reads)
 		byPath, last := map[string]Read{}, Read{}
 		for _, r := range reads {

@@ -90,18 +90,11 @@ func firstEnds(all []*Testimony) (byID map[string]End, from map[string]*Testimon
 
 // TwoLeaders returns the terms in which more than one member led, each with its leaders, in order.
 func TwoLeaders(said []Lead) (terms [][]Lead) {
-	sorted := slices.Clone(said)
-	slices.SortFunc(sorted, func(a, b Lead) int { return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.Leader, b.Leader)) })
-	sorted = slices.Compact(sorted)
-	for len(sorted) > 0 {
-		n := 1
-		for n < len(sorted) && sorted[n].Term == sorted[0].Term {
-			n++
+	for _, leads := range groupBy(said, func(l Lead) uint64 { return l.Term }) {
+		slices.SortFunc(leads, func(a, b Lead) int { return cmp.Compare(a.Leader, b.Leader) })
+		if leads = slices.Compact(leads); len(leads) > 1 {
+			terms = append(terms, leads)
 		}
-		if n > 1 {
-			terms = append(terms, sorted[:n])
-		}
-		sorted = sorted[n:]
 	}
 	return terms
 }

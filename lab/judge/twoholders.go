@@ -18,7 +18,7 @@ var twoHolders = judgeRule{
 // clock. No fault excuses anything.
 func judgeHolders(e *Evidence, _ Limits, f *findings) {
 	f.nothingJudged, f.kinds = "no client held a lock", []string{KindHolds}
-	for _, holds := range bySession(e.Holds, func(h Hold) string { return h.Lock }) {
+	for _, holds := range groupBy(e.Holds, func(h Hold) string { return h.Lock }) {
 		f.judged += len(holds)
 		slices.SortStableFunc(holds, func(a, b Hold) int { return cmp.Compare(a.From, b.From) })
 		// of the earlier ones, the one that lasted longest, and that with the greatest token
