@@ -97,7 +97,7 @@ func (c *Client) connectLoop() {
 			return
 		}
 		if err != nil {
-			c.pauseFor(time.Duration(20+rand.IntN(60)) * time.Millisecond)
+			pauseFor(c.ctx, time.Duration(20+rand.IntN(60))*time.Millisecond)
 			continue
 		}
 		c.noteConnected(member, conn)
@@ -106,13 +106,6 @@ func (c *Client) connectLoop() {
 		i = slices.Index(c.members, member)
 	}
 	c.stopFor(errClosed)
-}
-
-func (c *Client) pauseFor(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-c.ctx.Done():
-	}
 }
 
 // connectTo does the handshake with one member, for a new session or the one that it has.
@@ -201,7 +194,7 @@ func (c *Client) pingLoop(conn *wire.Conn) {
 			wait = third
 		}
 		c.mu.Unlock()
-		c.pauseFor(wait)
+		pauseFor(c.ctx, wait)
 	}
 }
 

@@ -329,7 +329,7 @@ func (e *Ensemble) crashMember(id uint32, rng *rand.Rand) {
 	if e.Running(id) {
 		e.record.noteDown(id)
 	}
-	e.addStats(r)
+	addStats(&e.endedStats, r.member)
 	r.seen.stopRecording()
 	if stop := r.stop; len(e.members) == 1 {
 		stop()
@@ -340,11 +340,11 @@ func (e *Ensemble) crashMember(id uint32, rng *rand.Rand) {
 	r.done, r.member = nil, nil
 }
 
-// addStats adds the counters of a run that ends.
-func (e *Ensemble) addStats(r *memberRun) {
-	s := r.member.Stats()
-	e.endedStats.ResentTxns += s.ResentTxns
-	e.endedStats.DroppedTxns += s.DroppedTxns
+// addStats adds Resent and Dropped of a run to a sum.
+func addStats(sum *member.Stats, m *member.Member) {
+	s := m.Stats()
+	sum.ResentTxns += s.ResentTxns
+	sum.DroppedTxns += s.DroppedTxns
 }
 
 // Stats returns Resent and Dropped of all members, summed over all their runs.
@@ -352,9 +352,7 @@ func (e *Ensemble) Stats() member.Stats {
 	sum := e.endedStats
 	for _, r := range e.members {
 		if r.done != nil {
-			s := r.member.Stats()
-			sum.ResentTxns += s.ResentTxns
-			sum.DroppedTxns += s.DroppedTxns
+			addStats(&sum, r.member)
 		}
 	}
 	return sum
@@ -383,7 +381,7 @@ func (e *Ensemble) stopMember(id uint32) error {
 	r.gate.Release()
 	r.stop()
 	<-r.done
-	e.addStats(r)
+	addStats(&e.endedStats, r.member)
 	r.disk.Crash(nil) // writes that still hang there have no effect any more
 	r.done, r.member = nil, nil
 	return r.run.err
@@ -392,12 +390,8 @@ func (e *Ensemble) stopMember(id uint32) error {
 // Exited returns the reason why a member has ended by itself, or nil if it has not. Restart starts
 // it again, as a service manager would.
 func (e *Ensemble) Exited(id uint32) error {
-	if r := e.members[id]; r.done != nil && !r.leaves {
-		select {
-		case <-r.done:
-			return cmp.Or(r.run.err, errEnded)
-		default:
-		}
+	if r := e.members[id]; r.done != nil && !r.leaves && isClosed(r.done) {
+		return cmp.Or(r.run.err, errEnded)
 	}
 	return nil
 }

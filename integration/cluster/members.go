@@ -268,15 +268,24 @@ func (e *Ensemble) AwaitSilent(id uint32) {
 		return
 	}
 	e.Wait(fmt.Sprintf("removed member %d to serve nobody", id), 20*e.opts.Tick, func() bool { return !e.serves(id) })
-	c, err := e.Dial(id)
+	if session := e.tryOpen(e.ctx, id, e.opts.Tick); session != 0 {
+		e.t.Errorf("cluster: member %d, which has been removed, has opened session %v", id, session)
+	}
+}
+
+// tryOpen returns the session that a member which should open none has opened within limit, or 0.
+func (e *Ensemble) tryOpen(ctx context.Context, id uint32, limit time.Duration) jute.SessionID {
+	c, err := e.dialMember(ctx, id)
 	if err != nil {
-		return
+		return 0
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(e.opts.Tick)) // fails only on a closed connection
-	if resp, err := c.Open(10 * e.opts.Tick); err == nil && resp.SessionID != 0 {
-		e.t.Errorf("cluster: member %d, which has been removed, has opened session %v", id, resp.SessionID)
+	_ = c.SetDeadline(time.Now().Add(limit)) // fails only on a closed connection
+	resp, err := c.Open(4 * e.opts.Tick)
+	if err != nil {
+		return 0
 	}
+	return resp.SessionID
 }
 
 // hasLeftConfiguration reports whether the configuration of the member that leads is without a member.
@@ -408,9 +417,11 @@ func pauseFor(ctx context.Context, d time.Duration) {
 }
 
 // Done reports whether the errand has ended.
-func (r *Errand) Done() bool {
+func (r *Errand) Done() bool { return isClosed(r.done) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-r.done:
+	case <-c:
 		return true
 	default:
 		return false

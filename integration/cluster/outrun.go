@@ -93,12 +93,14 @@ func (o *outrunFault) crashAhead() {
 // startAhead starts the followers once there is a leader without them, or at giveUp.
 func (o *outrunFault) startAhead(from time.Duration, giveUp time.Time) {
 	leads := func(id uint32) bool { return o.e.Running(id) && o.e.Member(id).Role() == "leader" }
-	if !slices.ContainsFunc(o.e.IDs(), leads) && time.Now().Before(giveUp) {
-		o.schedule(time.Now().Add(o.e.opts.Tick/20), func() { o.startAhead(from, giveUp) })
-		return
-	}
-	for _, id := range o.ahead {
-		o.e.startMember(id)
-		o.e.record.noteHampered(from, id, o.e.IDs())
-	}
+	o.poll(o.step(), func() bool {
+		if !slices.ContainsFunc(o.e.IDs(), leads) && time.Now().Before(giveUp) {
+			return false
+		}
+		for _, id := range o.ahead {
+			o.e.startMember(id)
+			o.e.record.noteHampered(from, id, o.e.IDs())
+		}
+		return true
+	})
 }

@@ -94,24 +94,18 @@ type Fault struct {
 
 // String returns the fault as one line, which ParsePlan reads.
 func (f Fault) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v %s %s", f.At, f.Kind, f.Who)
-	if f.Far != "" {
-		fmt.Fprintf(&b, " far=%s", f.Far)
+	text := fmt.Sprintf("%v %s %s", f.At, f.Kind, f.Who)
+	add := func(set bool, key string, value any) {
+		if set {
+			text += fmt.Sprintf(" %s=%v", key, value)
+		}
 	}
-	if f.For != 0 {
-		fmt.Fprintf(&b, " for=%v", f.For)
-	}
-	if f.By != 0 {
-		fmt.Fprintf(&b, " by=%v", f.By)
-	}
-	if f.N != 0 {
-		fmt.Fprintf(&b, " n=%d", f.N)
-	}
-	if f.Seed != 0 {
-		fmt.Fprintf(&b, " seed=%d", f.Seed)
-	}
-	return b.String()
+	add(f.Far != "", "far", f.Far)
+	add(f.For != 0, "for", f.For)
+	add(f.By != 0, "by", f.By)
+	add(f.N != 0, "n", f.N)
+	add(f.Seed != 0, "seed", f.Seed)
+	return text
 }
 
 // Plan is a schedule of faults, in any order.
@@ -208,9 +202,9 @@ func RandomPlan(rng *rand.Rand, members int, span time.Duration) Plan {
 			if seen[Wipe] > 0 {
 				shortenShuts(p)
 			}
-			p = withOutrun(withNarrowLink(p, members, span), members, span)
-			slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
-			return p
+			p = p.orWith(0, Narrow, members, span)
+			p = p.orWith(1000, Outrun, members, span)
+			return sortByTime(p)
 		}
 	}
 }
@@ -220,30 +214,24 @@ const year = 365 * 24 * time.Hour
 // steps are the amounts by which wall clocks are set wrong.
 var steps = []time.Duration{time.Hour, -time.Hour, year, -year}
 
-// withNarrowLink adds a narrow link to every fourth plan. It draws its random numbers after the plan, so
-// that the other faults of a seed stay the same.
-func withNarrowLink(p Plan, members int, span time.Duration) Plan {
-	rng := rand.New(rand.NewPCG(uint64(p[0].At), uint64(len(p))))
+// orWith adds a fault of the leader to every fourth plan.
+func (p Plan) orWith(number uint64, kind Kind, members int, span time.Duration) Plan {
+	rng := p.moreNumbers(number)
 	if rng.IntN(4) > 0 {
 		return p
 	}
-	return append(p, randomFault(rng, Narrow, Leader, members, span))
+	return append(p, randomFault(rng, kind, Leader, members, span))
 }
 
-// withOutrun adds a crash of a slow leader and the followers that are ahead of its disk to every fourth plan. It
-// draws its random numbers as withNarrowLink does.
-func withOutrun(p Plan, members int, span time.Duration) Plan {
-	rng := rand.New(rand.NewPCG(uint64(p[0].At), 1000+uint64(len(p))))
-	if rng.IntN(4) > 0 {
-		return p
-	}
-	return append(p, randomFault(rng, Outrun, Leader, members, span))
+// moreNumbers returns a source of random numbers for what is added to a plan that has been drawn, so that the other
+// faults of a seed stay the same. Each addition has a number of its own.
+func (p Plan) moreNumbers(number uint64) *rand.Rand {
+	return rand.New(rand.NewPCG(uint64(p[0].At), number+uint64(len(p))))
 }
 
-// Operated adds a full disk, a failed read, a drained member or the like to a plan. One plan in flipEvery gets a flipped bit instead. It
-// draws its random numbers as withNarrowLink does.
+// Operated adds a full disk, a failed read, a drained member or the like to a plan. One plan in flipEvery gets a flipped bit instead.
 func Operated(p Plan, members int, span time.Duration) Plan {
-	rng := rand.New(rand.NewPCG(uint64(p[0].At), 2000+uint64(len(p))))
+	rng := p.moreNumbers(2000)
 	kind, who := operated[rng.IntN(len(operated))], Leader
 	if rng.IntN(2) == 0 {
 		who = Follower(1 + rng.IntN(members-1))
@@ -255,7 +243,7 @@ func Operated(p Plan, members int, span time.Duration) Plan {
 }
 
 // Darkened adds a power failure of all members to one plan in every, a stray entry after a snapshot to as many others, and a snapshot at
-// any moment to half of them. It draws its random numbers as withNarrowLink does.
+// any moment to half of them.
 //
 // A member that moves needs all others to learn its address, so the power does not fail then. A snapshot never returns
 // if a read or write of it fails, and a bubble does not allow that. So disks that fail take no snapshots on demand.
@@ -263,7 +251,7 @@ func Darkened(p Plan, every, members int, span time.Duration) Plan {
 	if len(p) == 0 {
 		return p
 	}
-	rng := rand.New(rand.NewPCG(uint64(p[0].At), 3000+uint64(len(p))))
+	rng := p.moreNumbers(3000)
 	members = max(2, members) // one that is alone gets others
 	who := Leader
 	if rng.IntN(2) == 0 {
@@ -445,8 +433,7 @@ func ChangingPlan(rng *rand.Rand, members int, span time.Duration) Plan {
 		shortenShuts(p)
 		keepDisks(p)
 	}
-	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
-	return p
+	return sortByTime(p)
 }
 
 // JoiningPlan draws one to three wipes and as many other faults, which begin within span, for members that copy a long
@@ -469,8 +456,7 @@ func JoiningPlan(rng *rand.Rand, members int, span time.Duration) Plan {
 		p = append(p, d.drawFault(ordinaryKinds[rng.IntN(len(ordinaryKinds))], d.drawRole()))
 	}
 	shortenShuts(p)
-	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
-	return p
+	return sortByTime(p)
 }
 
 // FirstPlan draws one or two faults for members that begin together within span. There is no leader yet, so the targets
@@ -481,8 +467,7 @@ func FirstPlan(rng *rand.Rand, members int, span time.Duration) (p Plan) {
 		kinds := []Kind{Kill, Wipe, Wipe, Pause, Isolate, Stall}
 		p = append(p, d.drawFault(kinds[rng.IntN(len(kinds))], Target(fmt.Sprintf("m%d", 1+rng.IntN(members)))))
 	}
-	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
-	return p
+	return sortByTime(p)
 }
 
 // keepDisks gives members that come back their old disks: an ensemble promises to survive the loss of one disk at a
@@ -565,8 +550,7 @@ func (d *planDrawing) drawChanges(n int) (p Plan) {
 			p = append(p, Fault{At: f.At + d.span/2, Kind: Promote, Who: Observer, By: insistence})
 		}
 	}
-	slices.SortStableFunc(p, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
-	return p
+	return sortByTime(p)
 }
 
 // drawChangeTime returns when the next change begins. An ensemble of one or two must grow before members can leave, so its changes

@@ -79,6 +79,16 @@ func (pl *planPlayer) schedule(t time.Time, do func()) {
 	pl.due = slices.Insert(pl.due, i, dueAction{t, do})
 }
 
+// poll calls look now, and then after each interval until it returns true.
+func (pl *planPlayer) poll(interval time.Duration, look func() (done bool)) {
+	if !look() {
+		pl.schedule(time.Now().Add(interval), func() { pl.poll(interval, look) })
+	}
+}
+
+// step is the interval at which the player looks at the members.
+func (pl *planPlayer) step() time.Duration { return pl.e.opts.Tick / 20 }
+
 // noteLeader records the member that leads.
 func (pl *planPlayer) noteLeader() {
 	pl.e.recordConfigurations()
@@ -118,7 +128,7 @@ func (pl *planPlayer) beginFault(f Fault, giveUp time.Time) {
 	p := Played{Fault: f, Hit: pl.resolveTarget(f.Who), Far: pl.resolveTarget(f.Far)}
 	if !pl.hasTargets(p) {
 		p.Hit = 0
-		if again := time.Now().Add(pl.e.opts.Tick / 20); again.Before(giveUp) {
+		if again := time.Now().Add(pl.step()); again.Before(giveUp) {
 			pl.schedule(again, func() { pl.beginFault(f, giveUp) })
 			return
 		}
@@ -151,11 +161,13 @@ func (pl *planPlayer) hasTargets(p Played) bool {
 // comeBack starts a member that has crashed. An empty disk gets an id first. If the disk hangs, that has to wait, because the player ends
 // the stall.
 func (pl *planPlayer) comeBack(id uint32, empty bool) {
-	if empty && pl.e.Disk(id).IsStalled() {
-		pl.schedule(time.Now().Add(pl.e.opts.Tick/20), func() { pl.comeBack(id, empty) })
-		return
-	}
-	pl.e.startMember(id)
+	pl.poll(pl.step(), func() bool {
+		if empty && pl.e.Disk(id).IsStalled() {
+			return false
+		}
+		pl.e.startMember(id)
+		return true
+	})
 }
 
 // doFault does a fault, and returns the function that ends it.
@@ -295,7 +307,7 @@ const joinPatience = 30 * time.Second
 // awaitJoined waits until a wiped member has caught up, and then records that it was unreachable since
 // from, as far as a majority of the log is concerned. Pings reach it long before.
 func (pl *planPlayer) awaitJoined(id uint32, from time.Duration, giveUp time.Time) {
-	pl.schedule(time.Now().Add(pl.e.opts.Tick/20), func() {
+	pl.schedule(time.Now().Add(pl.step()), func() {
 		listed := slices.Contains(pl.e.Members(), id) // it may have been removed meanwhile
 		if listed && !time.Now().After(giveUp) && (!pl.e.Running(id) || pl.e.Member(id).Role() == "" || pl.e.Member(id).IsJoining()) {
 			pl.awaitJoined(id, from, giveUp)
@@ -346,30 +358,28 @@ func (pl *planPlayer) changeList(p Played) (end func()) {
 // plan is not over.
 func (pl *planPlayer) requestChange(c serverlist.Change, limit time.Duration, done func()) {
 	r := pl.e.Insist(c, limit)
-	var look func()
-	look = func() {
-		switch {
-		case !r.Done():
-			pl.schedule(time.Now().Add(pl.e.opts.Tick/20), look)
-		case r.Wait() == nil:
+	pl.poll(pl.step(), func() bool {
+		if r.Done() && r.Wait() == nil {
 			done()
 		}
-	}
-	look()
+		return r.Done()
+	})
 }
 
 // stopRemoved stops a member that has been removed once raft's configuration has followed: it may need that vote until
 // then. If it comes back before, it stays.
 func (pl *planPlayer) stopRemoved(id uint32, giveUp time.Time) {
-	if !pl.e.Running(id) || time.Now().After(giveUp) || slices.Contains(pl.e.Members(), id) {
-		return
-	}
-	if !pl.e.hasLeftConfiguration(id) {
-		pl.schedule(time.Now().Add(pl.e.opts.Tick/20), func() { pl.stopRemoved(id, giveUp) })
-		return
-	}
-	pl.e.stopSoon(id)
-	pl.schedule(time.Now().Add(pl.e.opts.Tick), func() { pl.e.awaitStopped(id) })
+	pl.poll(pl.step(), func() bool {
+		if !pl.e.Running(id) || time.Now().After(giveUp) || slices.Contains(pl.e.Members(), id) {
+			return true
+		}
+		if !pl.e.hasLeftConfiguration(id) {
+			return false
+		}
+		pl.e.stopSoon(id)
+		pl.schedule(time.Now().Add(pl.e.opts.Tick), func() { pl.e.awaitStopped(id) })
+		return true
+	})
 }
 
 // awaitStopped waits until a member has stopped after stopSoon. One whose disk is stalled would not stop, and would
@@ -397,13 +407,7 @@ func (e *Ensemble) drainMember(id uint32, r *memberRun, m *member.Member, boots 
 	defer cancel()
 	closed, _ := m.Drain(ctx, over)
 	e.drained.Add(uint64(closed))
-	c, err := e.dialMember(ctx, id)
-	if err != nil {
-		return
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(e.opts.Tick / 20)) // fails only on a closed connection
-	if resp, err := c.Open(4 * e.opts.Tick); err == nil && resp.SessionID != 0 && r.boots.Load() == boots {
-		e.t.Errorf("cluster: member %d, which is drained, has opened session %v", id, resp.SessionID)
+	if session := e.tryOpen(ctx, id, e.opts.Tick/20); session != 0 && r.boots.Load() == boots {
+		e.t.Errorf("cluster: member %d, which is drained, has opened session %v", id, session)
 	}
 }

@@ -51,20 +51,12 @@ func (s *strayFault) startTask(f func()) {
 	}()
 }
 
-func (s *strayFault) taskEnded() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
+func (s *strayFault) taskEnded() bool { return isClosed(s.done) }
 
 // awaitThen waits for a condition, and then does what comes next. If the leader is lost or the condition takes too long, the stray ends.
 func (s *strayFault) awaitThen(ok func() bool, next func()) {
 	giveUp := time.Now().Add(strayPatience)
-	var look func()
-	look = func() {
+	s.poll(blackoutStep, func() bool {
 		switch e := s.e; {
 		case !e.Running(s.lead) || e.Member(s.lead).Role() != "leader" || time.Now().After(giveUp):
 			s.releaseLeader()
@@ -73,10 +65,10 @@ func (s *strayFault) awaitThen(ok func() bool, next func()) {
 		case ok():
 			next()
 		default:
-			s.schedule(time.Now().Add(blackoutStep), look)
+			return false
 		}
-	}
-	look()
+		return true
+	})
 }
 
 // tryAgain tries again a little later, N times in all.
@@ -122,8 +114,7 @@ func (s *strayFault) divergeLogs() {
 	}
 	s.releaseLeader()
 	giveUp := time.Now().Add(strayPatience / 8)
-	var look func()
-	look = func() {
+	s.poll(blackoutStep, func() bool {
 		switch stored := s.e.Disk(s.played.Hit).LastIndex() > 0; {
 		case stored:
 			s.e.strays++
@@ -135,10 +126,10 @@ func (s *strayFault) divergeLogs() {
 			s.releaseLeader()
 			s.tryAgain()
 		default:
-			s.schedule(time.Now().Add(blackoutStep), look)
+			return false
 		}
-	}
-	look()
+		return true
+	})
 }
 
 func (s *strayFault) otherMembers() []uint32 {

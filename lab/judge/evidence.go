@@ -2,8 +2,8 @@
 // also by what its members know (Testimony). It is a set of pure functions over Evidence, which is plain data. It knows
 // no ensemble, so it judges Rollcall, ZooKeeper and ClickHouse Keeper by the same rules.
 //
-// There is a file for each rule, or for the rules about one thing. Each verdict names the promise and the page of the docs that makes it. A rule
-// without anything to judge is NOT RUN, with the reason.
+// There is a file for each rule, or for the rules about one thing. Each verdict names the promise and the page of the docs
+// that makes it. A rule without anything to judge is NOT RUN, with the reason.
 //
 // All times are those of one process, by its monotonic clock. The time of a request is taken before it is sent, and
 // the time of an answer after it has come. So a rule that says "sent after" or "answered before" errs on the side of
