@@ -80,8 +80,8 @@ func checkCounters(h History) (found []string) {
 	return found
 }
 
-// barrierParty is one entry of a client into a double barrier.
-type barrierParty struct {
+// party is a client at a subject, such as a double barrier, a group, or a right that it waits for.
+type party struct {
 	subject string
 	client  int
 }
@@ -89,14 +89,14 @@ type barrierParty struct {
 // doubleBarriers finds clients that entered a double barrier before enough had come, and clients that left it before all
 // others. An entry that failed may have been counted by others for some time, so it counts as one that stays.
 func doubleBarriers(h History) (found []string) {
-	waiting := map[barrierParty]int{} // the index of the last Want
-	left := map[barrierParty][]int{}  // the indices of all Pass
-	entered := map[heldRight]int{}    // the index of Hold
-	leaving := map[heldRight]bool{}   // it had called Leave
-	leavingAt := map[heldRight]int{}  // the index of Release
+	waiting := map[party]int{}       // the index of the last Want
+	left := map[party][]int{}        // the indices of all Pass
+	entered := map[heldRight]int{}   // the index of Hold
+	leaving := map[heldRight]bool{}  // it had called Leave
+	leavingAt := map[heldRight]int{} // the index of Release
 	ousted := oustedRights(h)
 	for i, e := range h.Events {
-		key, right := barrierParty{e.Subject, e.Client}, heldRight{e.Subject, e.Client, e.Token}
+		key, right := party{e.Subject, e.Client}, heldRight{e.Subject, e.Client, e.Token}
 		if h.Parties[e.Subject] == 0 {
 			continue
 		}
@@ -126,7 +126,7 @@ func doubleBarriers(h History) (found []string) {
 
 // countParties returns the number of clients that may have been at a double barrier since a client began to wait there: all
 // that have come and had not left before.
-func countParties(waiting map[barrierParty]int, left map[barrierParty][]int, own barrierParty) (n int) {
+func countParties(waiting map[party]int, left map[party][]int, own party) (n int) {
 	for other, came := range waiting {
 		lefts := left[other]
 		if other.subject == own.subject &&
@@ -141,10 +141,10 @@ func countParties(waiting map[barrierParty]int, left map[barrierParty][]int, own
 // the beginning, and from the reply to the request that sets it to the request that removes it.
 func checkBarriers(h History) (found []string) {
 	isSet := map[string]bool{}
-	seenOpen := map[barrierParty]bool{}
-	waits := map[barrierParty]bool{}
+	seenOpen := map[party]bool{}
+	waits := map[party]bool{}
 	for _, e := range h.eventsOf(Lift, Lower, Arrive, Through) {
-		key := barrierParty{e.Subject, e.Client}
+		key := party{e.Subject, e.Client}
 		if _, known := isSet[e.Subject]; !known {
 			isSet[e.Subject] = true
 		}
@@ -172,13 +172,9 @@ func checkBarriers(h History) (found []string) {
 
 // checkGroups finds members of a group that are not listed once, and others that are.
 func checkGroups(h History) (found []string) {
-	type member struct {
-		subject string
-		client  int
-	}
-	present, listed := map[member]bool{}, map[member]int{}
+	present, listed := map[party]bool{}, map[party]int{}
 	for _, e := range h.eventsOf(Present, Listed) {
-		key := member{e.Subject, e.Client}
+		key := party{e.Subject, e.Client}
 		if e.Kind == Present {
 			present[key] = true
 		} else {

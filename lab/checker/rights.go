@@ -138,19 +138,15 @@ func writeOutcomes(h History) (found []string) {
 
 // checkWaiters finds clients that waited in vain: they still waited, or gave up, when Bound had passed since the last fault. A client whose session has ended does not wait any more.
 func checkWaiters(h History) (found []string) {
-	type waiter struct {
-		subject string
-		client  int
-	}
 	calm := time.Duration(-1)
-	waiting := map[waiter]Event{}
+	waiting := map[party]Event{}
 	for _, e := range h.eventsOf(Want, Hold, Fail, Calm, Vanished) {
-		key := waiter{e.Subject, e.Client}
+		key := party{e.Subject, e.Client}
 		switch e.Kind {
 		case Calm:
 			calm = e.At
 		case Vanished:
-			maps.DeleteFunc(waiting, func(w waiter, _ Event) bool { return w.client == e.Client })
+			maps.DeleteFunc(waiting, func(w party, _ Event) bool { return w.client == e.Client })
 		case Want:
 			waiting[key] = e
 		case Hold, Fail:

@@ -42,7 +42,9 @@ func endAll(ctx context.Context, servers Servers, left []*session) (failed unend
 	for _, s := range left {
 		var err error
 		for range n {
-			if err = s.endAt(ctx, servers, servers.Addresses[at], endTimeout/time.Duration(n)); err == nil {
+			limited, stop := context.WithTimeout(ctx, endTimeout/time.Duration(n))
+			err = endSession(limited, servers, servers.Addresses[at], *s)
+			if stop(); err == nil {
 				break
 			}
 			at = (at + 1) % n
@@ -54,35 +56,26 @@ func endAll(ctx context.Context, servers Servers, left []*session) (failed unend
 	return failed
 }
 
-// endAt ends the session at a server. It blocks for limit at most.
-func (s *session) endAt(ctx context.Context, servers Servers, address string, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return endSession(ctx, servers, address, s.id, s.password, s.timeout)
-}
-
 // endSession ends a session on behalf of its client, as every server of ZooKeeper's protocol lets a client do that
 // knows the id and the password. It blocks until ctx ends at most. A session that has ended before is no error.
-func endSession(
-	ctx context.Context, servers Servers, address string, id jute.SessionID, password []byte, timeout time.Duration,
-) error {
+func endSession(ctx context.Context, servers Servers, address string, s session) error {
 	conn, err := servers.dialServer(ctx, address)
 	if err != nil {
-		return fmt.Errorf("end session %s: %w", id, err)
+		return fmt.Errorf("end session %s: %w", s.id, err)
 	}
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if err := closeSession(conn, id, password, timeout); err != nil {
-		return fmt.Errorf("end session %s: %w", id, err)
+	if err := closeSession(conn, s); err != nil {
+		return fmt.Errorf("end session %s: %w", s.id, err)
 	}
 	return nil
 }
 
 // closeSession resumes a session on a connection and closes it.
-func closeSession(conn net.Conn, id jute.SessionID, password []byte, timeout time.Duration) error {
+func closeSession(conn net.Conn, s session) error {
 	const xid = 1
 	connect := jute.ConnectRequest{
-		TimeOut: int32(timeout.Milliseconds()), SessionID: id, Passwd: password, HasReadOnly: true,
+		TimeOut: int32(s.timeout.Milliseconds()), SessionID: s.id, Passwd: s.password, HasReadOnly: true,
 	}
 	if err := jute.WriteFrame(conn, connect.Append(nil)); err != nil {
 		return err

@@ -140,7 +140,7 @@ func (l *proxyLink) expireSession(server net.Conn) {
 // pauseProgram stops the program, carries out its request, and lets the program continue when the server has ended the
 // session. It reports whether the connection must end.
 func (l *proxyLink) pauseProgram(r request, frame []byte, server net.Conn) (last bool) {
-	if err := l.relay.program.Stop(); err != nil {
+	if err := l.relay.program().Stop(); err != nil {
 		l.relay.noteFailure(err)
 		return true
 	}
@@ -153,7 +153,7 @@ func (l *proxyLink) pauseProgram(r request, frame []byte, server net.Conn) (last
 	if err != nil {
 		l.relay.noteFailure(err)
 	}
-	if err := l.relay.program.Continue(); err != nil {
+	if err := l.relay.program().Continue(); err != nil {
 		l.relay.noteFailure(err)
 	}
 	return true

@@ -61,8 +61,8 @@ func (s *session) isOver() bool {
 type relay struct {
 	listener net.Listener
 	servers  Servers
-	target   *target // nil: no fault
-	program  Pauser
+	target   *target       // nil: no fault
+	program  func() Pauser // waits until the program has started
 
 	links  sync.WaitGroup // the goroutines of the relay and of its links
 	ctx    context.Context
@@ -102,7 +102,7 @@ func (r *runRecord) countKind(kind Key) int {
 
 // newRelay returns a relay that accepts the program's connections at once. first is the index of the server that gets
 // the first connections. The caller must call close.
-func newRelay(l net.Listener, servers Servers, first int, t *target, program Pauser) *relay {
+func newRelay(l net.Listener, servers Servers, first int, t *target, program func() Pauser) *relay {
 	r := &relay{
 		listener: l, servers: servers, target: t, program: program,
 		open: map[*proxyLink]struct{}{}, sessions: map[jute.SessionID]*session{}, server: first % len(servers.Addresses),
@@ -347,10 +347,10 @@ func (r *relay) moveToNext() {
 // expireSession ends a session at a server.
 func (r *relay) expireSession(s *session, address string) error {
 	r.mu.Lock()
-	id, password, timeout := s.id, s.password, s.timeout
+	own := *s
 	s.closed = true
 	r.mu.Unlock()
 	ctx, cancel := context.WithTimeout(r.ctx, endTimeout)
 	defer cancel()
-	return endSession(ctx, r.servers, address, id, password, timeout)
+	return endSession(ctx, r.servers, address, own)
 }

@@ -27,7 +27,7 @@ func startRelay(t *testing.T, servers Servers) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRelay(l, servers, 0, nil, newLatePauser())
+	r := newRelay(l, servers, 0, nil, nil)
 	t.Cleanup(func() { r.closeAll() })
 	return r
 }
@@ -287,7 +287,7 @@ func TestEndSession(t *testing.T) {
 	s := r.unclosedSessions()[0]
 	end := func(password []byte) (left int) {
 		t.Helper()
-		if err := endSession(t.Context(), servers, srv.ConnectString(), s.id, password, s.timeout); err != nil {
+		if err := endSession(t.Context(), servers, srv.ConnectString(), session{id: s.id, password: password, timeout: s.timeout}); err != nil {
 			t.Error(err)
 		}
 		ids, err := srv.Sessions()
@@ -304,7 +304,7 @@ func TestEndSession(t *testing.T) {
 			t.Errorf("%d sessions are left", left)
 		}
 	}
-	if err := endSession(t.Context(), servers, "127.0.0.1:1", s.id, s.password, s.timeout); err == nil || !strings.Contains(err.Error(), "end session "+jute.SessionID(s.id).String()) {
+	if err := endSession(t.Context(), servers, "127.0.0.1:1", *s); err == nil || !strings.Contains(err.Error(), "end session "+jute.SessionID(s.id).String()) {
 		t.Errorf("no server: %v", err)
 	}
 }
@@ -313,7 +313,7 @@ func TestEndSession(t *testing.T) {
 func TestCountsAreLimited(t *testing.T) {
 	at := &target{key: Key{Session: 1, Op: "create2", Pattern: "/last", Occurrence: 2}, fault: Before}
 	l := &pipeListener{closed: make(chan struct{})}
-	r := newRelay(l, Servers{Addresses: []string{"none:1"}}, 0, at, newLatePauser())
+	r := newRelay(l, Servers{Addresses: []string{"none:1"}}, 0, at, nil)
 	defer r.closeAll()
 	s := &session{number: 1}
 	r.mu.Lock()
@@ -341,7 +341,7 @@ func TestCountsAreLimited(t *testing.T) {
 func TestSessionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &pipeListener{closed: make(chan struct{})}
-		r := newRelay(l, Servers{Addresses: []string{"none:1"}}, 0, nil, newLatePauser())
+		r := newRelay(l, Servers{Addresses: []string{"none:1"}}, 0, nil, nil)
 		defer r.closeAll()
 		const timeout, long = 4 * time.Second, 40 * time.Second
 		last := jute.SessionID(0)
@@ -465,7 +465,7 @@ func TestUnknownSessionIsOver(t *testing.T) {
 // A fault that is not possible at its request does not happen, and the run says why.
 func TestImpossibleFault(t *testing.T) {
 	at := &target{key: Key{Session: 1, Op: "create2", Pattern: "/a", Occurrence: 1}, fault: Move}
-	r := newRelay(&pipeListener{closed: make(chan struct{})}, Servers{Addresses: []string{"none:1"}}, 0, at, newLatePauser())
+	r := newRelay(&pipeListener{closed: make(chan struct{})}, Servers{Addresses: []string{"none:1"}}, 0, at, nil)
 	defer r.closeAll()
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -437,16 +437,21 @@ func (s *surveyRun) runOnce(ctx context.Context, t *target, limit time.Duration)
 	if err != nil {
 		return a, fmt.Errorf("listen for the program: %w", err)
 	}
-	pauser := newLatePauser()
-	r := newRelay(l, servers, int(s.Seed%uint64(len(servers.Addresses))), t, pauser)
+	var p Process
+	started := make(chan struct{})
+	program := func() Pauser { // the program starts after its relay
+		<-started
+		return p
+	}
+	r := newRelay(l, servers, int(s.Seed%uint64(len(servers.Addresses))), t, program)
 	var out lastLines
 	began := time.Now()
-	p, err := s.Program.Start(ctx, l.Addr().String()+servers.Chroot, &out)
+	p, err = s.Program.Start(ctx, l.Addr().String()+servers.Chroot, &out)
 	if err != nil {
 		r.closeAll()
 		return a, err
 	}
-	pauser.setPauser(p)
+	close(started)
 	hung := false
 	a.err, hung = awaitEnd(ctx, p, limit)
 	a.took, a.servers = time.Since(began), len(servers.Addresses)
@@ -573,29 +578,4 @@ func judgeOutcome(t *target, seen runRecord, err error, hung bool) Outcome {
 		return Broke
 	}
 	return Survived
-}
-
-// latePauser is a Pauser of a program that starts after its relay. Its methods wait until the program has started.
-type latePauser struct {
-	started chan struct{}
-	program Pauser // set before started is closed
-}
-
-func newLatePauser() *latePauser { return &latePauser{started: make(chan struct{})} }
-
-func (l *latePauser) setPauser(p Pauser) {
-	l.program = p
-	close(l.started)
-}
-
-// Stop implements Pauser.
-func (l *latePauser) Stop() error {
-	<-l.started
-	return l.program.Stop()
-}
-
-// Continue implements Pauser.
-func (l *latePauser) Continue() error {
-	<-l.started
-	return l.program.Continue()
 }
