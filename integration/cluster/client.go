@@ -100,7 +100,6 @@ func (c *Client) connectLoop() {
 			pauseFor(c.ctx, time.Duration(20+rand.IntN(60))*time.Millisecond)
 			continue
 		}
-		c.noteConnected(member, conn)
 		c.readLoop(conn)
 		c.lost(conn)
 		i = slices.Index(c.members, member)
@@ -116,12 +115,7 @@ func (c *Client) connectTo(member uint32) (*wire.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, func() {
-		if c.ownsConn(conn) {
-			return
-		}
-		_ = conn.Close() // the handshake took too long
-	})
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // if the handshake takes too long
 	c.mu.Lock()
 	session, zxid := c.session, c.zxid
 	c.mu.Unlock()
@@ -139,24 +133,18 @@ func (c *Client) connectTo(member uint32) (*wire.Conn, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	c.mu.Lock()
-	resp.Passwd = slices.Clone(resp.Passwd)
-	c.session, c.conn = resp, conn
-	c.number = c.record.noteConnection(history.Connected, resp.SessionID, 0, member)
-	c.mu.Unlock()
+	c.noteConnected(member, conn, resp)
 	return conn, nil
 }
 
-func (c *Client) ownsConn(conn *wire.Conn) bool {
+// noteConnected notes a connection that has a session, and starts its loops.
+func (c *Client) noteConnected(member uint32, conn *wire.Conn, resp jute.ConnectResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.conn == conn
-}
-
-func (c *Client) noteConnected(member uint32, conn *wire.Conn) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.at = member; c.torn {
+	resp.Passwd = slices.Clone(resp.Passwd)
+	c.session, c.conn, c.at = resp, conn, member
+	c.number = c.record.noteConnection(history.Connected, resp.SessionID, 0, member)
+	if c.torn {
 		c.torn = false
 		c.moves++
 	}
