@@ -34,12 +34,6 @@ const (
 	dialTimeout = 10 * time.Second
 )
 
-// target is the fault of a run.
-type target struct {
-	key   Key
-	fault Fault
-}
-
 // session is a session that the program has opened. Its password is needed to end it, and is in no report.
 type session struct {
 	number   int
@@ -61,7 +55,7 @@ func (s *session) isOver() bool {
 type relay struct {
 	listener net.Listener
 	servers  Servers
-	target   *target       // nil: no fault
+	target   *Point        // nil: no fault
 	program  func() Pauser // waits until the program has started
 
 	links  sync.WaitGroup // the goroutines of the relay and of its links
@@ -102,14 +96,14 @@ func (r *runRecord) countKind(kind Key) int {
 
 // newRelay returns a relay that accepts the program's connections at once. first is the index of the server that gets
 // the first connections. The caller must call close.
-func newRelay(l net.Listener, servers Servers, first int, t *target, program func() Pauser) *relay {
+func newRelay(l net.Listener, servers Servers, first int, t *Point, program func() Pauser) *relay {
 	r := &relay{
 		listener: l, servers: servers, target: t, program: program,
 		open: map[*proxyLink]struct{}{}, sessions: map[jute.SessionID]*session{}, server: first % len(servers.Addresses),
 		record: runRecord{counts: map[Key]int{}},
 	}
 	if t != nil { // however late its request comes, it is counted
-		r.record.counts[t.key.withoutNumber()] = 0
+		r.record.counts[t.Key.withoutNumber()] = 0
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.links.Go(func() { tap.AcceptAll(r.ctx, l, r.serveConn) })
@@ -286,15 +280,15 @@ func (r *relay) keepRequest(req Request, s *session) Fault {
 		}
 		return ""
 	}
-	if r.target == nil || !r.target.key.matchesRequest(req) {
+	if r.target == nil || !r.target.Key.matchesRequest(req) {
 		return ""
 	}
 	r.record.fired = &req
-	if why := impossibleReason(r.target.fault, req.Op, req.Opens, len(r.servers.Addresses)); why != "" {
+	if why := impossibleReason(r.target.Fault, req.Op, req.Opens, len(r.servers.Addresses)); why != "" {
 		r.record.undone = errors.New(why)
 		return ""
 	}
-	return r.target.fault
+	return r.target.Fault
 }
 
 // withoutChroot returns a path as the program knows it.

@@ -311,7 +311,7 @@ func TestEndSession(t *testing.T) {
 
 // A program that makes node after node does not make the proxy grow. The target of a run is counted however late it comes.
 func TestCountsAreLimited(t *testing.T) {
-	at := &target{key: Key{Session: 1, Op: "create2", Pattern: "/last", Occurrence: 2}, fault: Before}
+	at := &Point{Key: Key{Session: 1, Op: "create2", Pattern: "/last", Occurrence: 2}, Fault: Before}
 	l := &pipeListener{closed: make(chan struct{})}
 	r := newRelay(l, Servers{Addresses: []string{"none:1"}}, 0, at, nil)
 	defer r.closeAll()
@@ -464,7 +464,7 @@ func TestUnknownSessionIsOver(t *testing.T) {
 
 // A fault that is not possible at its request does not happen, and the run says why.
 func TestImpossibleFault(t *testing.T) {
-	at := &target{key: Key{Session: 1, Op: "create2", Pattern: "/a", Occurrence: 1}, fault: Move}
+	at := &Point{Key: Key{Session: 1, Op: "create2", Pattern: "/a", Occurrence: 1}, Fault: Move}
 	r := newRelay(&pipeListener{closed: make(chan struct{})}, Servers{Addresses: []string{"none:1"}}, 0, at, nil)
 	defer r.closeAll()
 	r.mu.Lock()

@@ -341,11 +341,11 @@ func (s *surveyRun) noteRun(run Run, all int) {
 // runWithFault runs the program with a fault. If the request does not come in the session with its number, it is
 // matched in all sessions. If the program breaks, one more run shows whether it breaks each time.
 func (s *surveyRun) runWithFault(ctx context.Context, p Point) (Run, error) {
-	t := target{p.Key, p.Fault}
+	t := p
 	a, err := s.runOnce(ctx, &t, s.timeLimit())
 	if err == nil && a.outcome == NotReached && p.Key.Session != 0 {
 		if other, ok := s.inRun(p.Key); ok {
-			t.key = other
+			t.Key = other
 			a, err = s.runOnce(ctx, &t, s.timeLimit())
 		}
 	}
@@ -421,7 +421,7 @@ func (a runAttempt) exitText(limit time.Duration) string {
 }
 
 // runOnce runs the program once, with a fault unless t is nil.
-func (s *surveyRun) runOnce(ctx context.Context, t *target, limit time.Duration) (a runAttempt, err error) {
+func (s *surveyRun) runOnce(ctx context.Context, t *Point, limit time.Duration) (a runAttempt, err error) {
 	var next freshServers
 	select {
 	case next = <-s.ready:
@@ -560,7 +560,7 @@ func awaitEnd(ctx context.Context, p Process, limit time.Duration) (err error, h
 }
 
 // judgeOutcome returns the outcome of a run.
-func judgeOutcome(t *target, seen runRecord, err error, hung bool) Outcome {
+func judgeOutcome(t *Point, seen runRecord, err error, hung bool) Outcome {
 	switch {
 	case t != nil && (seen.undone != nil || seen.broken != nil):
 		return NotDone

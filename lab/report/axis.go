@@ -269,12 +269,11 @@ func (a *timeAxis) addLeaders(leaders []result.Leader) {
 			class = "nobody"
 		}
 		title := fmt.Sprintf("%s: from %s to %s", text, formatMoment(at.At), formatMoment(to))
-		b := a.newBar(at.At, to, class, text, title)
-		if short := strings.TrimPrefix(text, "member "); !b.holdsText() { // there is no room beside it
-			b = a.newBar(at.At, to, class, short, title)
-		}
-		if !b.holdsText() {
-			b = a.newBar(at.At, to, class, at.Member, title)
+		var b bar
+		for _, short := range []string{text, strings.TrimPrefix(text, "member "), at.Member} { // there is no room beside it
+			if b = a.newBar(at.At, to, class, short, title); b.holdsText() {
+				break
+			}
 		}
 		if !b.holdsText() {
 			b.Text = ""
@@ -311,15 +310,11 @@ func countLeaderChanges(leaders []result.Leader) int {
 
 // addGaps adds a lane for each member that was written to or read from.
 func (a *timeAxis) addGaps(head, kind string, gaps []result.Gap) {
-	begun := false
+	gaps = slices.DeleteFunc(slices.Clone(gaps), func(g result.Gap) bool { return g.Kind != kind })
+	if len(gaps) > 0 {
+		a.addHead(head + " without an answer")
+	}
 	for _, g := range gaps {
-		if g.Kind != kind {
-			continue
-		}
-		if !begun {
-			a.addHead(head + " without an answer")
-			begun = true
-		}
 		l := lane{Name: memberName(g.Member), Value: "longest " + formatDuration(lengthOf(g.Longest)), Baseline: true}
 		for _, p := range drawnPauses(g) {
 			text := ""

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -75,7 +76,11 @@ func dotsOf(g drillGroup, kind string) *dots {
 
 // failedLast returns the runs with those that failed at the end, so that they are drawn above the others.
 func failedLast(runs []result.Drill) []result.Drill {
-	failed := func(d result.Drill) bool { return d.Outcome == result.Fail }
-	passed := slices.DeleteFunc(slices.Clone(runs), failed)
-	return append(passed, slices.DeleteFunc(slices.Clone(runs), func(d result.Drill) bool { return !failed(d) })...)
+	return slices.SortedStableFunc(slices.Values(runs), compareFailed)
+}
+
+// compareFailed puts runs that failed after the others.
+func compareFailed(a, b result.Drill) int {
+	failures := func(d result.Drill) int { return tallyOfRuns([]result.Drill{d}).failed }
+	return cmp.Compare(failures(a), failures(b))
 }

@@ -163,15 +163,9 @@ func detailedRuns(runs []result.Drill) []result.Drill {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
-		if a, b := runs[i].Outcome == result.Fail, runs[j].Outcome == result.Fail; a != b {
-			if a {
-				return -1
-			}
-			return 1
-		}
 		a, _ := longestPause(runs[i], writes)
 		b, _ := longestPause(runs[j], writes)
-		return cmp.Compare(b, a)
+		return cmp.Or(compareFailed(runs[j], runs[i]), cmp.Compare(b, a))
 	})
 	order = order[:maxDetailedRuns]
 	slices.Sort(order)
