@@ -29,7 +29,9 @@ type remover struct {
 }
 
 func (r remover) remove(ctx context.Context, path string) error {
-	names, err := r.children(ctx, path)
+	limited, stopListing := context.WithTimeout(ctx, r.within)
+	names, _, err := r.c.Children(limited, path)
+	stopListing()
 	if errors.Is(err, client.ErrNoNode) {
 		return nil
 	}
@@ -54,13 +56,6 @@ func (r remover) remove(ctx context.Context, path string) error {
 		return nil
 	}
 	return err
-}
-
-func (r remover) children(ctx context.Context, path string) ([]string, error) {
-	ctx, stop := context.WithTimeout(ctx, r.within)
-	defer stop()
-	names, _, err := r.c.Children(ctx, path)
-	return names, err
 }
 
 // deleteTogether sends the deletes of some children of a node, and then waits for the replies. It returns the paths of

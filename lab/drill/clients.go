@@ -48,30 +48,8 @@ func (s *stage) clientFault(kind, text string) (ends func()) {
 	return func() { s.noteHealed(at) }
 }
 
-// abandonEphemerals makes many ephemeral nodes in one session, which then falls silent.
+// abandonEphemerals makes many ephemeral nodes in one session, which then falls silent. Another session sees them.
 func abandonEphemerals(s *stage) error {
-	return s.withObserver(func(observer *client.Client) error {
-		one, err := openCrowd(s.ctx, s.servers, s.timeout, 1)
-		if err != nil {
-			return err
-		}
-		defer one.abandonAll()
-		for made := 0; made < manyEphemerals; {
-			var creates []client.Operation
-			for range ephemeralsPerMulti {
-				creates = append(creates, client.CreateOp(fmt.Sprintf("%s/%d", crowdFolder, made), nil, client.Ephemeral))
-				made++
-			}
-			if _, err := one.clients[0].Multi(s.ctx, creates...); err != nil {
-				return fmt.Errorf("ephemeral node %d: %w", made, err)
-			}
-		}
-		return s.judgeSilence(one, observer, manyEphemerals, fmt.Sprintf("a session with %d ephemeral nodes falls silent", manyEphemerals))
-	})
-}
-
-// withObserver creates the parent node of a crowd, and calls do with a session that sees it.
-func (s *stage) withObserver(do func(*client.Client) error) error {
 	observer, err := client.Dial(s.ctx, s.servers, client.Config{Timeout: s.timeout})
 	if err != nil {
 		return err
@@ -80,7 +58,22 @@ func (s *stage) withObserver(do func(*client.Client) error) error {
 	if _, _, err := observer.Create(s.ctx, crowdFolder, nil, client.Persistent); err != nil && !errors.Is(err, client.ErrNodeExists) {
 		return err
 	}
-	return do(observer)
+	one, err := openCrowd(s.ctx, s.servers, s.timeout, 1)
+	if err != nil {
+		return err
+	}
+	defer one.abandonAll()
+	for made := 0; made < manyEphemerals; {
+		var creates []client.Operation
+		for range ephemeralsPerMulti {
+			creates = append(creates, client.CreateOp(fmt.Sprintf("%s/%d", crowdFolder, made), nil, client.Ephemeral))
+			made++
+		}
+		if _, err := one.clients[0].Multi(s.ctx, creates...); err != nil {
+			return fmt.Errorf("ephemeral node %d: %w", made, err)
+		}
+	}
+	return s.judgeSilence(one, observer, manyEphemerals, fmt.Sprintf("a session with %d ephemeral nodes falls silent", manyEphemerals))
 }
 
 // judgeSilence mutes a crowd that has so many ephemeral nodes, and waits until all are gone.

@@ -112,7 +112,11 @@ func (e Existing) Leftovers(ctx context.Context) (paths []string, err error) {
 		return nil, nil
 	}
 	err = e.withClient(ctx, func(ctx context.Context, c *client.Client) error {
-		names, err := childrenOf(ctx, c, cmp.Or(e.Base, "/"))
+		var names []string
+		err := withinLimit(ctx, func(ctx context.Context) (err error) {
+			names, _, err = c.Children(ctx, cmp.Or(e.Base, "/"))
+			return err
+		})
 		for _, name := range names {
 			if path := "/" + name; chrootForm.MatchString(path) {
 				paths = append(paths, e.Base+path)
@@ -153,13 +157,4 @@ func withinLimit(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, manageTimeout)
 	defer cancel()
 	return do(ctx)
-}
-
-// childrenOf returns the names of a node's children.
-func childrenOf(ctx context.Context, c *client.Client, path string) (names []string, err error) {
-	err = withinLimit(ctx, func(ctx context.Context) (err error) {
-		names, _, err = c.Children(ctx, path)
-		return err
-	})
-	return names, err
 }

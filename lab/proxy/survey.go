@@ -153,12 +153,13 @@ func (r Result) Broken() []Run {
 // surveyRun is a survey that runs.
 type surveyRun struct {
 	Config
-	result  Result
-	timeout time.Duration // the longest session timeout
-	servers int
-	ready   <-chan freshServers
-	closing sync.WaitGroup // the servers of runs that have ended; each takes closeTimeout at most
-	closers chan struct{}  // one for each that is being closed: a run waits if they are more than the runs
+	result   Result
+	timeout  time.Duration // the longest session timeout
+	servers  int
+	ready    chan freshServers
+	starting sync.WaitGroup // the goroutines of startAhead
+	closing  sync.WaitGroup // the servers of runs that have ended; each takes closeTimeout at most
+	closers  chan struct{}  // one for each that is being closed: a run waits if they are more than the runs
 
 	mu        sync.Mutex // guards what follows, and makes calls of Progress come one at a time
 	runs      map[Point]Run
@@ -172,7 +173,7 @@ type surveyRun struct {
 // means that the survey could not be done: the program failed without a fault, an ensemble did not start, or ctx ended.
 // A program that broke is no error.
 func Survey(ctx context.Context, cfg Config) (Result, error) {
-	s := &surveyRun{Config: cfg, runs: map[Point]Run{}}
+	s := &surveyRun{Config: cfg, runs: map[Point]Run{}, ready: make(chan freshServers)}
 	s.setDefaults()
 	s.closers = make(chan struct{}, s.Jobs)
 	s.result = Result{
@@ -180,11 +181,12 @@ func Survey(ctx context.Context, cfg Config) (Result, error) {
 		Counts: map[Outcome]int{},
 	}
 	startCtx, cancel := context.WithCancel(ctx)
-	ready, stopped := s.startAhead(startCtx)
-	s.ready = ready
+	for range s.Jobs {
+		s.starting.Go(func() { s.startAhead(startCtx) })
+	}
 	err := s.runSurvey(ctx)
 	cancel()
-	<-stopped
+	s.starting.Wait()
 	s.closing.Wait()
 	s.result.TookMS = time.Since(s.result.Began).Milliseconds()
 	if s.result.Unended = s.unended.sessions; s.result.Unended > 0 {
@@ -472,30 +474,19 @@ type freshServers struct {
 	err     error
 }
 
-// startAhead starts the servers of the next runs, one for each job, during earlier runs, because an election takes as
-// long as a run of many programs. When ctx ends, it closes what no run has taken, and then stopped.
-func (s *surveyRun) startAhead(ctx context.Context) (ready <-chan freshServers, stopped <-chan struct{}) {
-	out, done := make(chan freshServers), make(chan struct{})
-	var running sync.WaitGroup
-	for range s.Jobs {
-		running.Go(func() {
-			for ctx.Err() == nil {
-				servers, err := s.Ensemble.Fresh(ctx)
-				select {
-				case out <- freshServers{servers, err}:
-				case <-ctx.Done():
-					if err == nil { // nothing has used them
-						s.noteClosed(closeServers(ctx, servers))
-					}
-				}
+// startAhead starts the servers of the next runs, one at a time, during earlier runs, because an election takes as long as
+// a run of many programs. When ctx ends, it closes what no run has taken.
+func (s *surveyRun) startAhead(ctx context.Context) {
+	for ctx.Err() == nil {
+		servers, err := s.Ensemble.Fresh(ctx)
+		select {
+		case s.ready <- freshServers{servers, err}:
+		case <-ctx.Done():
+			if err == nil { // nothing has used them
+				s.noteClosed(closeServers(ctx, servers))
 			}
-		})
+		}
 	}
-	go func() {
-		defer close(done)
-		running.Wait()
-	}()
-	return out, done
 }
 
 // closeLater closes the servers of a run during the next one.

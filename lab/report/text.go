@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"iter"
 	"strings"
 
 	"rollcall/internal/screentext"
@@ -96,16 +95,25 @@ func sessionsText(drills []result.Drill) string {
 	return fmt.Sprintf("%s, %s expired", formatNumber(sessions), formatNumber(ended))
 }
 
-// writeNotRun lists what was not run or judged, and why.
+// writeNotRun lists the drills that did not run, and the rules of the others that were not judged, with the reasons.
 func writeNotRun(b *strings.Builder, groups []drillGroup) {
 	var order []string
 	runs := map[string]int{} // with the same reason
+	add := func(what, reason string) {
+		line := fmt.Sprintf("  %s: %s", what, cmp.Or(reason, "no reason is known"))
+		if runs[line]++; runs[line] == 1 {
+			order = append(order, line)
+		}
+	}
 	for _, g := range groups {
 		for _, d := range g.runs {
-			for what, reason := range notRun(d) {
-				line := fmt.Sprintf("  %s: %s", what, cmp.Or(reason, "no reason is known"))
-				if runs[line]++; runs[line] == 1 {
-					order = append(order, line)
+			if d.Outcome == result.NotRun {
+				add(d.Name, d.Reason)
+				continue
+			}
+			for _, v := range d.Verdicts {
+				if v.Outcome == result.NotRun {
+					add(d.Name+", "+v.Rule, v.Reason)
 				}
 			}
 		}
@@ -119,21 +127,6 @@ func writeNotRun(b *strings.Builder, groups []drillGroup) {
 			text += fmt.Sprintf(" (%s)", countText(n, "run", "runs"))
 		}
 		b.WriteString(text + "\n")
-	}
-}
-
-// notRun yields a drill that did not run, or else its rules that were not judged, each with the reason.
-func notRun(d result.Drill) iter.Seq2[string, string] {
-	return func(yield func(what, reason string) bool) {
-		if d.Outcome == result.NotRun {
-			yield(d.Name, d.Reason)
-			return
-		}
-		for _, v := range d.Verdicts {
-			if v.Outcome == result.NotRun && !yield(d.Name+", "+v.Rule, v.Reason) {
-				return
-			}
-		}
 	}
 }
 
