@@ -46,7 +46,8 @@ func New(ctx context.Context, servers int, cfg Config) (*Ensemble, error) {
 	if err := cfg.checkSettings(servers); err != nil {
 		return nil, err
 	}
-	e := &Ensemble{cfg: cfg, network: simulated.NewNetwork(), judge: newJudge()}
+	j := &judge{inSession: map[int64]int{}, hooks: map[int]func(Request) Verdict{}}
+	e := &Ensemble{cfg: cfg, network: simulated.NewNetwork(), judge: j}
 	e.Faults = Faults{ensemble: e}
 	e.OnRequest(cfg.OnRequest)
 	err := e.addServers(servers)

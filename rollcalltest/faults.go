@@ -58,7 +58,10 @@ func (f *Faults) DelayReply(session int64, n int, d time.Duration) error {
 func (f *Faults) DropConnections(session int64) int {
 	dropped := 0
 	for _, s := range f.affectedServers() {
-		dropped += s.proxy.dropLinks(session)
+		for _, l := range s.proxy.linksOf(session) {
+			l.End()
+			dropped++
+		}
 	}
 	return dropped
 }

@@ -33,10 +33,6 @@ type plannedFault struct {
 	verdict Verdict
 }
 
-func newJudge() *judge {
-	return &judge{inSession: map[int64]int{}, hooks: map[int]func(Request) Verdict{}}
-}
-
 // addFault adds a fault.
 func (j *judge) addFault(f plannedFault) error {
 	if f.left < 1 {
@@ -72,16 +68,11 @@ func (j *judge) decide(r Request) Verdict {
 		}
 	}
 	if r.Op == jute.OpCloseSession.String() && !verdict.LoseRequest {
-		j.forgetSession(r.Session)
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		delete(j.inSession, r.Session)
 	}
 	return verdict
-}
-
-// forgetSession forgets a session that its client closes.
-func (j *judge) forgetSession(session int64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	delete(j.inSession, session)
 }
 
 // countRequest numbers a request, and returns what the planned faults do to it, and the hooks to call.

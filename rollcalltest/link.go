@@ -15,10 +15,6 @@ type link struct {
 	session atomic.Int64 // 0 before the reply to the connect
 }
 
-func newLink(p *proxy, client net.Conn) *link {
-	return &link{Link: tap.New[Verdict](client), proxy: p}
-}
-
 // forwardAll forwards requests and replies until one side closes its connection or a fault breaks it.
 func (l *link) forwardAll() {
 	defer func() { _ = l.Client.Close() }()

@@ -52,7 +52,7 @@ func (p *proxy) startLink(client net.Conn) {
 		_ = client.Close()
 		return
 	}
-	l := newLink(p, client)
+	l := &link{Link: tap.New[Verdict](client), proxy: p}
 	p.open[l] = struct{}{}
 	p.links.Go(func() {
 		l.forwardAll()
@@ -72,15 +72,6 @@ func (p *proxy) linksOf(session int64) (found []*link) {
 		}
 	}
 	return found
-}
-
-// dropLinks breaks the connections of a session, or all if session is 0, and returns their number.
-func (p *proxy) dropLinks(session int64) int {
-	found := p.linksOf(session)
-	for _, l := range found {
-		l.End()
-	}
-	return len(found)
 }
 
 // close breaks all connections at once, and waits for the proxy's goroutines.

@@ -151,12 +151,12 @@ var catalogue = []*Drill{
 	{
 		Name: "member-added", Title: "A member comes in, and goes again",
 		Does: "Adds a member without data, reads from it what the clients have written, and removes it.", Needs: []target.Fault{{Kind: target.Add}}, lasts: 1,
-		extra: 8 * time.Second, run: addMember,
+		extra: 8 * time.Second, run: bringsIn(target.Add, "a member is added, at member %s", "the member is removed, at member %s"),
 	},
 	{
 		Name: "member-replaced", Title: "A member is replaced by another one",
 		Does: "Replaces a follower by a member with another number and no data, and that one by one with the former number and no data.", Needs: []target.Fault{{Kind: target.Replace}},
-		lasts: 1, extra: 15 * time.Second, run: replaceMember,
+		lasts: 1, extra: 15 * time.Second, run: bringsIn(target.Replace, "member %s is replaced by another one", "member %s comes back without its data, in place of the other one"),
 	},
 	{
 		Name: "backup-restored", Title: "A backup is made, and another ensemble begins with it",

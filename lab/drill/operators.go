@@ -39,34 +39,23 @@ func upgradeMembers(s *stage) error {
 	return nil
 }
 
-func addMember(s *stage) error {
-	host, err := s.pickFollower()
-	if err != nil {
-		return err
+// bringsIn returns steps that bring a new member in, read from it what the clients have written, and undo that. In the
+// texts, %s stands for the follower at which that is done.
+func bringsIn(kind target.Kind, text, undo string) func(*stage) error {
+	return func(s *stage) error {
+		name, err := s.pickFollower()
+		if err != nil {
+			return err
+		}
+		before := memberNames(s.target)
+		if err := s.changeMember(target.Fault{Kind: kind, Member: name}, fmt.Sprintf(text, name)); err != nil {
+			return err
+		}
+		if err := s.readNew(before); err != nil {
+			return err
+		}
+		return s.undoChange(fmt.Sprintf(undo, name))
 	}
-	before := memberNames(s.target)
-	if err := s.changeMember(target.Fault{Kind: target.Add, Member: host}, "a member is added, at member "+host); err != nil {
-		return err
-	}
-	if err := s.readNew(before); err != nil {
-		return err
-	}
-	return s.undoChange("the member is removed, at member " + host)
-}
-
-func replaceMember(s *stage) error {
-	name, err := s.pickFollower()
-	if err != nil {
-		return err
-	}
-	before := memberNames(s.target)
-	if err := s.changeMember(target.Fault{Kind: target.Replace, Member: name}, "member "+name+" is replaced by another one"); err != nil {
-		return err
-	}
-	if err := s.readNew(before); err != nil {
-		return err
-	}
-	return s.undoChange("member " + name + " comes back without its data, in place of the other one")
 }
 
 // readNew lets the clients run for a session timeout, and reads what they have written from the members that are not

@@ -66,7 +66,7 @@ func (c Config) Check(ctx context.Context) (*Runner, error) {
 	}
 	left, err := g.listLeftovers(ctx)
 	if err == nil && len(left) > 0 {
-		err = leftError(left, servers)
+		err = fmt.Errorf("an earlier run has left %s: run \"rollcall drill heal --hosts %s\" first", strings.Join(left, ", "), servers)
 	}
 	if err != nil {
 		return nil, errors.Join(err, g.removeAll(ctx))
@@ -99,11 +99,6 @@ func awaitNoOthers(ctx context.Context, sessions func(context.Context) (int, err
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// leftError is the error about what an earlier run has left in the tree.
-func leftError(left []string, servers string) error {
-	return fmt.Errorf("an earlier run has left %s: run \"rollcall drill heal --hosts %s\" first", strings.Join(left, ", "), servers)
 }
 
 // connectString names all members.

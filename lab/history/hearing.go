@@ -81,24 +81,13 @@ func (s spans) uncoveredEnds(at, while time.Duration) []time.Duration {
 	return append(out, at+while)
 }
 
-// possibleOutages returns when a leader may not have heard a member.
-func (b *indexedHistory) possibleOutages(leader, member uint32) spans {
-	return b.selectOutages(leader, member, func(Outage) bool { return true })
-}
-
-// certainOutages returns when a leader cannot have heard anything from a member.
-func (b *indexedHistory) certainOutages(leader, member uint32) spans {
-	return b.selectOutages(leader, member, func(o Outage) bool { return !o.Partial })
-}
-
-func (b *indexedHistory) selectOutages(leader, member uint32, counts func(Outage) bool) spans {
+// outages returns when a leader may not have heard a member, or if certain is set, when it cannot have heard anything from it.
+func (b *indexedHistory) outages(leader, member uint32, certain bool) spans {
 	var out []span
 	for _, o := range b.Outages {
-		if !counts(o) {
-			continue
-		}
-		alone := o.A == o.B
-		if alone && !o.Partial && (o.A == leader || o.A == member) || !alone && o.A == min(leader, member) && o.B == max(leader, member) {
+		down := o.A == o.B && !o.Partial && (o.A == leader || o.A == member)
+		apart := o.A != o.B && o.A == min(leader, member) && o.B == max(leader, member) && !(certain && o.Partial)
+		if down || apart {
 			out = append(out, span{from: o.From, to: o.To})
 		}
 	}
@@ -106,7 +95,7 @@ func (b *indexedHistory) selectOutages(leader, member uint32, counts func(Outage
 }
 
 // pausesOf returns when a member was paused.
-func (b *indexedHistory) pausesOf(member uint32) spans { return b.possibleOutages(member, member) }
+func (b *indexedHistory) pausesOf(member uint32) spans { return b.outages(member, member, false) }
 
 // withoutMajority returns when a leader could not hear a majority, including itself, or its disk hung. Nothing that it decides
 // in that time can take effect. While the members change, it may need any of the majorities on the way,
@@ -115,7 +104,7 @@ func (b *indexedHistory) withoutMajority(leader uint32) spans {
 	deaf := map[uint32]spans{}
 	var edges []time.Duration
 	for _, m := range b.allMembers() {
-		deaf[m] = b.possibleOutages(leader, m)
+		deaf[m] = b.outages(leader, m, false)
 		for _, s := range deaf[m] {
 			edges = append(edges, s.from, s.to)
 		}

@@ -140,7 +140,7 @@ func (b *indexedHistory) certainRenewals(l *sessionLife, term Term) []sessionRen
 		}
 		d, ok := deaf[t.Member]
 		if !ok {
-			d = b.possibleOutages(term.Leader, t.Member)
+			d = b.outages(term.Leader, t.Member, false)
 			deaf[t.Member] = d
 		}
 		r := sessionRenewal{arrives: t.At, at: t.At, timeout: g.Timeout, member: t.Member}

@@ -30,7 +30,7 @@ func checkSilent(b *indexedHistory, found func(Violation)) {
 		alone, paused := b.withoutMajority(term.Leader), b.longPauses(term.Leader)
 		deaf := map[uint32][]spans{}
 		for _, m := range b.allMembers() {
-			deaf[m] = []spans{b.possibleOutages(term.Leader, m), b.certainOutages(term.Leader, m)}
+			deaf[m] = []spans{b.outages(term.Leader, m, false), b.outages(term.Leader, m, true)}
 		}
 		for _, l := range b.sessionsByID {
 			end := min(term.To, b.End)

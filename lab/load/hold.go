@@ -30,7 +30,8 @@ func (l *Load) holdSession(v *sessionLife) {
 	for !v.isOver() {
 		select {
 		case <-v.slot.abandonRequests:
-			v.abandonSession()
+			v.client.Abandon() // its session is left to expire
+			l.recorder.noteEnd(v, judge.Abandoned)
 			return
 		case <-time.After(every):
 		case <-l.running.Done():

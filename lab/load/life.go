@@ -166,9 +166,3 @@ func (v *sessionLife) closeSession() {
 	}
 	v.slot.load.recorder.noteEnd(v, how)
 }
-
-// abandonSession ends the client and leaves its session to expire.
-func (v *sessionLife) abandonSession() {
-	v.client.Abandon()
-	v.slot.load.recorder.noteEnd(v, judge.Abandoned)
-}

@@ -137,7 +137,7 @@ func (l *Load) startClients() {
 	}
 	l.startProber(l.newSlot("probe-any", all), "", l.probedKeys[len(l.cfg.Servers)])
 	for i, k := range l.sharedKeys {
-		l.startClient(l.newSlot(fmt.Sprintf("writer-%d", i+1), all), newWriter(i+1, k).writeUntilOver)
+		l.startClient(l.newSlot(fmt.Sprintf("writer-%d", i+1), all), (&writer{number: i + 1, keyWriter: keyWriter{key: k}}).writeUntilOver)
 	}
 	for i := range l.cfg.Readers {
 		l.startClient(l.newSlot(fmt.Sprintf("reader-%d", i+1), all), l.readAndMove)

@@ -71,21 +71,16 @@ func (l *Load) observeWith(
 			}
 		default:
 		}
-		l.waitFinal(every + time.Duration(len(names))*pausePerNode)
+		select {
+		case <-time.After(every + time.Duration(len(names))*pausePerNode):
+		case <-l.final.Done():
+		}
 	}
 }
 
 // At the end the observers keep listing nodes of closed sessions for lastLook. It is longer than the judge
 // allows for.
 const lastLook = 3 * time.Second
-
-// waitFinal waits, until Stop must return.
-func (l *Load) waitFinal(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-l.final.Done():
-	}
-}
 
 // noteList notes a list. seen has the nodes that were in an earlier one of the same session.
 func (r *evidenceRecorder) noteList(seen, names map[string]bool, at result.Millis) {

@@ -21,10 +21,6 @@ type writer struct {
 	parent    string // of the present nodes
 }
 
-func newWriter(number int, key *judge.Key) *writer {
-	return &writer{number: number, keyWriter: keyWriter{key: key}}
-}
-
 func (w *writer) writeUntilOver(v *sessionLife) {
 	for ; !v.isOver(); v.pauseFor(2 * v.slot.load.cfg.Interval) {
 		w.keyWriter.writeNext(v)
@@ -50,7 +46,10 @@ func (w *writer) createParent(v *sessionLife) bool {
 	}
 	if w.parent != folder {
 		w.parent = folder
-		v.slot.load.addParent(folder)
+		l := v.slot.load
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.createdParents = append(l.createdParents, folder)
 	}
 	return true
 }
@@ -69,10 +68,4 @@ func (w *writer) createNode(v *sessionLife) {
 	w.created++
 	c.Sent, c.At, c.Outcome = answer.Sent, answer.At, outcomeOf(err)
 	v.slot.load.recorder.noteCreate(c)
-}
-
-func (l *Load) addParent(folder string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.createdParents = append(l.createdParents, folder)
 }

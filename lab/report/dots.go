@@ -51,7 +51,7 @@ func dotsOf(g drillGroup, kind string) *dots {
 	}
 	s.Desc = fmt.Sprintf("%s, from %s to %s. The table has the numbers.", countText(len(all), "run", "runs"),
 		formatDuration(all[0]), all.maxText())
-	for _, d := range failedLast(g.runs) {
+	for _, d := range slices.SortedStableFunc(slices.Values(g.runs), compareFailed) { // those that failed are drawn above the others
 		pause, ok := longestPause(d, kind)
 		if !ok {
 			continue
@@ -72,11 +72,6 @@ func dotsOf(g drillGroup, kind string) *dots {
 	}
 	s.Ticks = ticksUpTo(most)
 	return s
-}
-
-// failedLast returns the runs with those that failed at the end, so that they are drawn above the others.
-func failedLast(runs []result.Drill) []result.Drill {
-	return slices.SortedStableFunc(slices.Values(runs), compareFailed)
 }
 
 // compareFailed puts runs that failed after the others.

@@ -142,7 +142,10 @@ func historyOf(v result.Verdict) string {
 		lines = append(lines, "reason: "+v.Reason)
 	}
 	for _, violation := range v.Violations {
-		lines = append(append(lines, formatMoment(violation.At)+": "+violation.Text), indentLines(violation.History)...)
+		lines = append(lines, formatMoment(violation.At)+": "+violation.Text)
+		for _, line := range violation.History {
+			lines = append(lines, "    "+line)
+		}
 	}
 	if v.More > 0 {
 		lines = append(lines, countText(v.More, "more violation", "more violations")+", not listed")
@@ -151,14 +154,6 @@ func historyOf(v result.Verdict) string {
 		lines[i] = screentext.Escape(lines[i])
 	}
 	return strings.Join(lines, "\n") + "\n"
-}
-
-func indentLines(lines []string) []string {
-	out := make([]string, len(lines))
-	for i, line := range lines {
-		out[i] = "    " + line
-	}
-	return out
 }
 
 func formatSeconds(m result.Millis) string {
