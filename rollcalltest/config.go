@@ -1,6 +1,7 @@
 package rollcalltest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -75,22 +76,14 @@ func (c *Config) checkSettings(servers int) error {
 	case c.MinSessionTimeout < 0 || c.MaxSessionTimeout < 0:
 		return errors.New("rollcalltest: MinSessionTimeout and MaxSessionTimeout must not be negative")
 	}
-	if c.Tick == 0 {
-		c.Tick = DefaultTick
-	}
-	if c.MinSessionTimeout == 0 {
-		c.MinSessionTimeout = 2 * c.Tick
-	}
-	if c.MaxSessionTimeout == 0 {
-		c.MaxSessionTimeout = max(DefaultMaxSessionTimeout, c.MinSessionTimeout)
-	}
+	c.Tick = cmp.Or(c.Tick, DefaultTick)
+	c.MinSessionTimeout = cmp.Or(c.MinSessionTimeout, 2*c.Tick)
+	c.MaxSessionTimeout = cmp.Or(c.MaxSessionTimeout, max(DefaultMaxSessionTimeout, c.MinSessionTimeout))
 	if c.MinSessionTimeout > c.MaxSessionTimeout {
 		return fmt.Errorf("rollcalltest: MinSessionTimeout %v is more than MaxSessionTimeout %v", c.MinSessionTimeout,
 			c.MaxSessionTimeout)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return nil
 }
 

@@ -91,7 +91,11 @@ func (b *blackout) crashAll() {
 			m.disk.Release()
 			continue
 		}
-		b.e.crashMember(id, b.drawTorn())
+		var torn *rand.Rand // draws what is left of writes in progress; nil: nothing
+		if b.rng.IntN(2) > 0 {
+			torn = b.rng
+		}
+		b.e.crashMember(id, torn)
 		if slices.Contains(b.away, id) {
 			m.away = true
 			continue
@@ -100,15 +104,6 @@ func (b *blackout) crashAll() {
 	}
 	b.e.blackouts++
 	b.awaitLeader(time.Now().Add(blackoutBoot))
-}
-
-// drawTorn returns the source of random numbers for what is left of a disk's writes in progress, or nil if nothing is
-// left.
-func (b *blackout) drawTorn() *rand.Rand {
-	if b.rng.IntN(2) == 0 {
-		return nil
-	}
-	return b.rng
 }
 
 // awaitLeader lets those that are away come back when the others have a leader, or cannot have one.

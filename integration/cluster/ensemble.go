@@ -110,9 +110,7 @@ type processRun struct {
 // they serve.
 func Start(t *testing.T, n int, opts Options) *Ensemble {
 	t.Helper()
-	if opts.Tick == 0 {
-		opts.Tick = time.Second
-	}
+	opts.Tick = cmp.Or(opts.Tick, time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Ensemble{Network: simulated.NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*memberRun)}
 	e.delays.drawn, e.delays.slowed = map[[2]uint32]time.Duration{}, map[[2]uint32]time.Duration{}

@@ -123,16 +123,6 @@ func (e *Ensemble) isObserver(id uint32) bool {
 	return ok && s.Observer
 }
 
-// firstObserver returns the first observer of the newest list, or 0 if there is none.
-func (e *Ensemble) firstObserver() uint32 {
-	for _, s := range e.List() {
-		if s.Observer {
-			return s.ID
-		}
-	}
-	return 0
-}
-
 // startJoining starts a member that is to come in, unless it runs. One that there has not been has empty disks.
 // One that has been there before, and is not in the list, gets empty ones if empty is set.
 func (e *Ensemble) startJoining(id uint32, empty bool) {

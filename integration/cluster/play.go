@@ -106,7 +106,10 @@ func (pl *planPlayer) resolveTarget(t Target) uint32 {
 	case Leader:
 		return pl.leader
 	case Observer:
-		return pl.e.firstObserver()
+		if i := slices.IndexFunc(pl.e.List(), func(s serverlist.Server) bool { return s.Observer }); i >= 0 {
+			return pl.e.List()[i].ID
+		}
+		return 0
 	}
 	if name, ok := strings.CutPrefix(string(t), "m"); ok {
 		n, _ := strconv.Atoi(name)
@@ -286,18 +289,15 @@ func (pl *planPlayer) doOperated(p Played) (end func()) {
 	case Drain:
 		r := e.members[id]
 		go e.drainMember(id, r, r.member, r.boots.Load(), p.By)
-		return func() { pl.restartDrained(id) }
+		return func() {
+			if e.Running(id) { // it may have been stopped meanwhile
+				e.stopSoon(id)
+				e.awaitStopped(id)
+				e.startMember(id)
+			}
+		}
 	}
 	return nil
-}
-
-// restartDrained stops a member that has been drained, unless it was stopped meanwhile, and starts it.
-func (pl *planPlayer) restartDrained(id uint32) {
-	if e := pl.e; e.Running(id) {
-		e.stopSoon(id)
-		e.awaitStopped(id)
-		e.startMember(id)
-	}
 }
 
 // joinPatience bounds the time from a wiped member's restart until it takes part again. Other

@@ -26,12 +26,3 @@ func (e *Ensemble) DrawRates(rng *rand.Rand) {
 		e.SetRate(id, rate)
 	}
 }
-
-// clockRates returns the rates of all members.
-func (e *Ensemble) clockRates() map[uint32]float64 {
-	rates := make(map[uint32]float64, len(e.members))
-	for id, r := range e.members {
-		rates[id] = r.monotonic.Rate()
-	}
-	return rates
-}

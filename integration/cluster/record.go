@@ -405,7 +405,10 @@ func (e *Ensemble) History() (history.History, error) {
 		}
 	}
 	h, err := e.record.to.History(e.record.sinceStart())
-	h.Rates = e.clockRates()
+	h.Rates = map[uint32]float64{}
+	for id, m := range e.members {
+		h.Rates[id] = m.monotonic.Rate()
+	}
 	return h, err
 }
 

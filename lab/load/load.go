@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,9 +35,9 @@ type Load struct {
 	opening      chan struct{}  // a place for each holder that opens a session
 
 	mu             sync.Mutex
-	createdParents []string      // of sequential nodes
-	silentConns    []*silentConn // clients
-	silentTries    int           // to open one
+	createdParents []string   // of sequential nodes
+	silentConns    []net.Conn // of clients that send nothing
+	silentTries    int        // to open one
 }
 
 // The parents of the load's nodes, below the chroot.

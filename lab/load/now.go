@@ -13,13 +13,12 @@ type Now struct {
 	Connected map[string]int // sessions by member
 	Suspended int            // sessions whose client has no connection
 	Expired   int            // in all so far
-	Write     result.Millis  // since the last answered write of the prober that may use any member
-	Read      result.Millis
+	MemberNow                // of the prober that may use any member
 	Members   map[string]MemberNow
 	Load      result.Load
 }
 
-// MemberNow is the times since the last answers to the prober of one member.
+// MemberNow is the times since the last answers to a prober, such as that of one member.
 type MemberNow struct{ Write, Read result.Millis }
 
 // Now returns the state at this moment. It does not block.
@@ -34,21 +33,16 @@ func (l *Load) Now() Now {
 		Members: map[string]MemberNow{}, Load: r.evidence.Load,
 	}
 	for key, m := range r.meters {
-		member, current := n.Members[key.member], m.sinceLast(now)
-		switch {
-		case key.member == "" && key.kind == string(judge.Write):
-			n.Write = current
-		case key.member == "":
-			n.Read = current
-		case key.kind == string(judge.Write):
-			member.Write = current
-		default:
-			member.Read = current
+		member := n.Members[key.member]
+		if key.kind == string(judge.Write) {
+			member.Write = m.sinceLast(now)
+		} else {
+			member.Read = m.sinceLast(now)
 		}
-		if key.member != "" {
-			n.Members[key.member] = member
-		}
+		n.Members[key.member] = member
 	}
+	n.MemberNow = n.Members[""]
+	delete(n.Members, "")
 	return n
 }
 

@@ -223,7 +223,7 @@ func TestSilenceFails(t *testing.T) {
 			}
 		})
 	}
-	l := &Load{silentConns: make([]*silentConn, maxSilent), cfg: Config{Servers: []result.Member{{}}}}
+	l := &Load{silentConns: make([]net.Conn, maxSilent), cfg: Config{Servers: []result.Member{{}}}}
 	if err := l.Silence(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "a load has at most") {
 		t.Errorf("one too many: %v", err)
 	}

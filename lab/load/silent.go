@@ -12,9 +12,6 @@ import (
 	"rollcall/zk/jute"
 )
 
-// silentConn is the connection of a client that sends nothing.
-type silentConn struct{ conn net.Conn }
-
 const (
 	// silentRetryInterval is the pause before the next try to open a silent client. It is short beside an election.
 	silentRetryInterval = 100 * time.Millisecond
@@ -119,7 +116,7 @@ func (l *Load) openSilent(ctx context.Context, server result.Member, node string
 	l.recorder.noteSilent(granted, server.Name, node, sent)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.silentConns = append(l.silentConns, &silentConn{conn})
+	l.silentConns = append(l.silentConns, conn)
 	return nil
 }
 
@@ -155,7 +152,7 @@ func (r *evidenceRecorder) noteSilent(granted jute.ConnectResponse, member, node
 func (l *Load) closeSilent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.silentConns {
-		_ = s.conn.Close()
+	for _, conn := range l.silentConns {
+		_ = conn.Close()
 	}
 }

@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,13 +219,9 @@ func (s *surveyRun) setDefaults() {
 	if len(s.Faults) == 0 {
 		s.Faults = Faults()
 	}
-	if s.Limit == 0 {
-		s.Limit = DefaultLimit
-	}
+	s.Limit = cmp.Or(s.Limit, DefaultLimit)
 	s.Jobs = min(max(s.Jobs, 1), MaxJobs)
-	if s.TimeLim == 0 {
-		s.TimeLim = DefaultTimeLimit
-	}
+	s.TimeLim = cmp.Or(s.TimeLim, DefaultTimeLimit)
 	if s.Listen == nil {
 		s.Listen = func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
 	}
