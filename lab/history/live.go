@@ -66,6 +66,19 @@ type sessionRenewal struct {
 	member   uint32 // the member that heard the touch
 }
 
+// grantsIn returns the renewals by the grants in a term: by the one that is in force when it begins, and by each later one.
+func (l *sessionLife) grantsIn(term Term) (out []sessionRenewal) {
+	if g := l.grantAt(term.From); g != nil {
+		out = append(out, sessionRenewal{arrives: term.From, at: term.From, timeout: g.Timeout, replaces: true})
+	}
+	for _, g := range l.grants {
+		if g.At > term.From {
+			out = append(out, sessionRenewal{arrives: g.At, at: g.At, timeout: g.Timeout, replaces: true})
+		}
+	}
+	return out
+}
+
 // tooEarly returns the reason why a session must not have been expired in term, or "" if it was due.
 func (b *indexedHistory) tooEarly(l *sessionLife, term Term) string {
 	lost, rate := b.timeLostInPauses(term.Leader), b.clockRate(term.Leader)
@@ -122,16 +135,8 @@ func (b *indexedHistory) timeLostInPauses(leader uint32) spans {
 
 // certainRenewals returns the renewals that the leader of term must have counted before l was closed.
 func (b *indexedHistory) certainRenewals(l *sessionLife, term Term) []sessionRenewal {
-	var out []sessionRenewal
 	end, tick := l.closed.At, max(b.Tick, elapsedOnClock(1/b.clockRate(term.Leader), b.Tick))
-	if g := l.grantAt(term.From); g != nil {
-		out = append(out, sessionRenewal{arrives: term.From, at: term.From, timeout: g.Timeout, replaces: true})
-	}
-	for _, g := range l.grants {
-		if g.At > term.From && g.At <= end {
-			out = append(out, sessionRenewal{arrives: g.At, at: g.At, timeout: g.Timeout, replaces: true})
-		}
-	}
+	out := slices.DeleteFunc(l.grantsIn(term), func(r sessionRenewal) bool { return r.at > max(end, term.From) })
 	deaf := map[uint32]spans{}
 	for _, t := range l.touches {
 		g := l.grantAt(t.At)

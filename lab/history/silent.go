@@ -109,20 +109,7 @@ func (s *silenceCheck) leaderTime(at time.Duration) time.Duration {
 
 // possibleRenewals returns the latest moments from which l's timeout may have run.
 func (s *silenceCheck) possibleRenewals(l *sessionLife, deaf map[uint32][]spans) []sessionRenewal {
-	var out []sessionRenewal
-	add := func(at, timeout time.Duration, sets bool) {
-		if at >= s.term.From && at < s.end {
-			out = append(out, sessionRenewal{at: at, timeout: timeout, replaces: sets})
-		}
-	}
-	if g := l.grantAt(s.term.From); g != nil {
-		add(s.term.From, g.Timeout, true)
-	}
-	for _, g := range l.grants {
-		if g.At > s.term.From {
-			add(g.At, g.Timeout, true)
-		}
-	}
+	out := l.grantsIn(s.term)
 	first, _ := slices.BinarySearchFunc(l.touches, s.term.From, func(t Touch, at time.Duration) int { return cmp.Compare(t.At, at) })
 	for _, t := range l.touches[max(0, first-1):] { // the one before may still have been waiting
 		g := l.grantAt(t.At)
@@ -130,15 +117,16 @@ func (s *silenceCheck) possibleRenewals(l *sessionLife, deaf map[uint32][]spans)
 			continue
 		}
 		if t.Member == s.term.Leader {
-			add(t.At, g.Timeout, false)
+			out = append(out, sessionRenewal{at: t.At, timeout: g.Timeout})
 			continue
 		}
 		for _, d := range deaf[t.Member] {
 			for _, at := range d.uncoveredEnds(max(t.At, s.term.From), elapsedOnClock(1/s.rate, s.history.checkInterval())) {
-				add(at, g.Timeout, false)
+				out = append(out, sessionRenewal{at: at, timeout: g.Timeout})
 			}
 		}
 	}
+	out = slices.DeleteFunc(out, func(r sessionRenewal) bool { return r.at < s.term.From || r.at >= s.end })
 	slices.SortStableFunc(out, func(x, y sessionRenewal) int { return cmp.Compare(x.at, y.at) })
 	return out
 }

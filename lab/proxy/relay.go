@@ -268,10 +268,9 @@ func (r *relay) keepRequest(req Request, s *session) Fault {
 	own := inRun
 	own.Session = s.number
 	req.InRun, req.Occurrence = r.record.countKind(inRun), r.record.countKind(own)
-	switch {
-	case len(r.record.requests) < maxRecorded:
+	if len(r.record.requests) < maxRecorded {
 		r.record.requests = append(r.record.requests, req)
-	default:
+	} else {
 		r.record.unkept++
 	}
 	if r.record.fired != nil {

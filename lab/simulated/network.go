@@ -117,22 +117,20 @@ func (n *Network) Dial(ctx context.Context, host uint32, addr string) (net.Conn,
 		if l == nil {
 			return nil, fmt.Errorf("dial %s: %w", addr, syscall.ECONNREFUSED)
 		}
-		why := error(syscall.ECONNREFUSED)
-		if err := n.awaitConnected(ctx, host, l.host, addr); err != nil {
-			_ = ours.Close()
-			_ = theirs.Close()
-			return nil, fmt.Errorf("dial %s: %w", addr, err)
-		}
-		select {
-		case l.incoming <- theirs:
-			return ours, nil
-		case <-l.done:
-		case <-ctx.Done():
-			why = ctx.Err()
+		err := n.awaitConnected(ctx, host, l.host, addr)
+		if err == nil {
+			select {
+			case l.incoming <- theirs:
+				return ours, nil
+			case <-l.done:
+				err = syscall.ECONNREFUSED
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
 		}
 		_ = ours.Close()
 		_ = theirs.Close()
-		return nil, fmt.Errorf("dial %s: %w", addr, why)
+		return nil, fmt.Errorf("dial %s: %w", addr, err)
 	}
 }
 
@@ -172,10 +170,10 @@ func (n *Network) findListener(addr string) *listener {
 }
 
 // Cut breaks the link between two hosts: their connections are reset, and attempts to make new ones wait until Heal.
-func (n *Network) Cut(a, b uint32) { n.setLink(n.cut, linkKey(a, b), true) }
+func (n *Network) Cut(a, b uint32) { n.setCut(linkKey(a, b), true) }
 
 // Heal ends a Cut.
-func (n *Network) Heal(a, b uint32) { n.setLink(n.cut, linkKey(a, b), false) }
+func (n *Network) Heal(a, b uint32) { n.setCut(linkKey(a, b), false) }
 
 // Reset breaks the connections of one host to an address. New ones are accepted at once.
 func (n *Network) Reset(from uint32, addr string) {
@@ -407,9 +405,9 @@ func (n *Network) Close() {
 	}
 }
 
-func (n *Network) setLink(m map[[2]uint32]bool, key [2]uint32, to bool) {
+func (n *Network) setCut(link [2]uint32, to bool) {
 	n.mu.Lock()
-	m[key] = to
+	n.cut[link] = to
 	if !to {
 		n.wakeDialers()
 	}
@@ -531,9 +529,8 @@ func (c *conn) LocalAddr() net.Addr  { return address("memory") }
 func (c *conn) RemoteAddr() net.Addr { return address(c.remote) }
 
 func (c *conn) SetDeadline(t time.Time) error {
-	c.in.setReadDeadline(t)
-	c.out.setWriteDeadline(t)
-	return nil
+	_ = c.SetReadDeadline(t) // never fails
+	return c.SetWriteDeadline(t)
 }
 
 func (c *conn) SetReadDeadline(t time.Time) error {
