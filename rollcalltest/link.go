@@ -56,16 +56,16 @@ func (*link) NoMore(bool, error) {}
 
 // judgeRequest returns the verdict on a request, and its xid.
 func (l *link) judgeRequest(frame []byte, first bool) (Verdict, int32) {
+	r := Request{Server: l.proxy.server}
+	var header jute.RequestHeader
 	if first {
 		var connect jute.ConnectRequest
 		d := jute.NewDecoder(frame)
 		connect.Decode(&d) // a broken one is the server's to reject
-		return l.proxy.judge.decide(Request{
-			Server: l.proxy.server, Session: int64(connect.SessionID), Op: OpConnect,
-		}), 0
+		r.Session, r.Op = int64(connect.SessionID), OpConnect
+	} else {
+		header, r.Path = tap.ParseRequest(frame)
+		r.Session, r.Op = l.session.Load(), header.Op.String()
 	}
-	header, path := tap.ParseRequest(frame)
-	return l.proxy.judge.decide(Request{
-		Server: l.proxy.server, Session: l.session.Load(), Op: header.Op.String(), Path: path,
-	}), header.Xid
+	return l.proxy.judge.decide(r), header.Xid
 }

@@ -72,10 +72,7 @@ func (k *Key) writesAround(c Copy) (must, may Put) {
 }
 
 func (f *findings) judgeCopiedKey(e *Evidence, c Copy, copied CopiedKey, must, may Put) {
-	shows := fmt.Sprintf("member %s shows %d, version %d", copied.Member, copied.Value, copied.Version)
-	if copied.Missing {
-		shows = fmt.Sprintf("member %s shows no node", copied.Member)
-	}
+	shows := fmt.Sprintf("member %s shows %s", copied.Member, copied.Final)
 	made := lineAt(c.From, "the copy begins, and ends at %s", formatTime(c.To))
 	switch {
 	case copied.Missing || copied.Value < must.Value:

@@ -76,15 +76,19 @@ func lostAtEnd(e *Evidence, k *Key, f *findings) {
 		if k.Acked == 0 || !final.Missing && final.Value >= k.Last.Value && final.Version >= k.Last.Version {
 			continue
 		}
-		shows := fmt.Sprintf("%d, version %d", final.Value, final.Version)
-		if final.Missing {
-			shows = "no node"
-		}
 		f.addViolation(k.Last.At, fmt.Sprintf("%s: the write of %d was acknowledged, and member %s shows %s at the end",
-			k.Path, k.Last.Value, final.Member, shows),
+			k.Path, k.Last.Value, final.Member, final),
 			append(e.faultLines(k.Last.Sent, final.At), k.Last.toLine(), lineAt(final.At, "member %s shows after a sync: %s",
-				final.Member, shows))...)
+				final.Member, final))...)
 	}
+}
+
+// String returns what the member showed.
+func (f Final) String() string {
+	if f.Missing {
+		return "no node"
+	}
+	return fmt.Sprintf("%d, version %d", f.Value, f.Version)
 }
 
 func (p Put) toLine() historyLine {

@@ -156,12 +156,15 @@ func (d *Disk) decodeLocked(encoded []byte) []quorumwire.Peer {
 	return d.decoded.peers
 }
 
-// SetLatency sets how long a write takes.
-func (d *Disk) SetLatency(by time.Duration) {
+// change calls do under the lock.
+func (d *Disk) change(do func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.latency = by
+	do()
 }
+
+// SetLatency sets how long a write takes.
+func (d *Disk) SetLatency(by time.Duration) { d.change(func() { d.latency = by }) }
 
 // Latency returns the time of a write.
 func (d *Disk) Latency() time.Duration {
@@ -180,11 +183,7 @@ func (d *Disk) Stall() {
 }
 
 // Release ends Stall.
-func (d *Disk) Release() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.releaseLocked()
-}
+func (d *Disk) Release() { d.change(d.releaseLocked) }
 
 func (d *Disk) releaseLocked() {
 	if d.stalled != nil {
@@ -201,11 +200,7 @@ func (d *Disk) IsStalled() bool {
 }
 
 // FailAt makes the n-th write of this run from now on fail; if n is 0, none fails.
-func (d *Disk) FailAt(n int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.failAt = n
-}
+func (d *Disk) FailAt(n int) { d.change(func() { d.failAt = n }) }
 
 // Reads is the object of a read.
 type Reads int
@@ -217,31 +212,17 @@ const (
 )
 
 // FailReadAt makes the n-th read of this run from now on fail; if n is 0, none fails.
-func (d *Disk) FailReadAt(n int, what Reads) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.readAt[what] = n
-}
+func (d *Disk) FailReadAt(n int, what Reads) { d.change(func() { d.readAt[what] = n }) }
 
-// FillUp makes all writes fail until Free, because the disk is full.
-func (d *Disk) FillUp() { d.setFull(true) }
+// FillUp makes all writes fail until FreeSpace, because the disk is full.
+func (d *Disk) FillUp() { d.change(func() { d.full = true }) }
 
-// FreeSpace ends Fill.
-func (d *Disk) FreeSpace() { d.setFull(false) }
-
-func (d *Disk) setFull(full bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.full = full
-}
+// FreeSpace ends FillUp.
+func (d *Disk) FreeSpace() { d.change(func() { d.full = false }) }
 
 // KeepLog keeps only so many log entries before each snapshot, so that a member that comes back
 // needs the snapshot. If n is 0, raft decides how many.
-func (d *Disk) KeepLog(n uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.keep = n
-}
+func (d *Disk) KeepLog(n uint64) { d.change(func() { d.keep = n }) }
 
 // Installs returns the number of snapshots that have come from a leader.
 func (d *Disk) Installs() int {
@@ -269,11 +250,7 @@ func (d *Disk) Log() []raft.Log {
 }
 
 // Append puts entries at the end of the log, as if a member had written them. The disk's member must be down.
-func (d *Disk) Append(logs ...raft.Log) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.data.appendLogs(logs)
-}
+func (d *Disk) Append(logs ...raft.Log) { d.change(func() { d.data.appendLogs(logs) }) }
 
 // LastIndex returns the index of the last entry of the log, or 0.
 func (d *Disk) LastIndex() uint64 {
