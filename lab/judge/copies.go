@@ -12,7 +12,7 @@ var backupComplete = judgeRule{
 	promise: "A backup has every write that was acknowledged before it began, and none that was sent after it ended. All members of the restored ensemble show it.",
 	page:    "docs/backup.md#how-fresh-it-is",
 	judge:   func(e *Evidence, _ Limits, f *findings) { judgeCopies(e, Restored, f) },
-	applies: func(e *Evidence) bool { return e.copiesOfKind(Restored) != nil },
+	applies: func(e *Evidence) bool { return len(e.copiesOfKind(Restored)) > 0 },
 }
 
 var joinedComplete = judgeRule{
@@ -20,16 +20,11 @@ var joinedComplete = judgeRule{
 	promise: "A member that came in has every write that was acknowledged before its clients read.",
 	page:    "docs/members.md#add-a-member",
 	judge:   func(e *Evidence, _ Limits, f *findings) { judgeCopies(e, Joined, f) },
-	applies: func(e *Evidence) bool { return e.copiesOfKind(Joined) != nil },
+	applies: func(e *Evidence) bool { return len(e.copiesOfKind(Joined)) > 0 },
 }
 
-func (e *Evidence) copiesOfKind(kind CopyKind) (all []Copy) {
-	for _, c := range e.Copies {
-		if c.Kind == kind {
-			all = append(all, c)
-		}
-	}
-	return all
+func (e *Evidence) copiesOfKind(kind CopyKind) []Copy {
+	return slices.DeleteFunc(slices.Clone(e.Copies), func(c Copy) bool { return c.Kind != kind })
 }
 
 // judgeCopies judges what copies have of the keys and of the created nodes. No fault excuses what they lack, so there is

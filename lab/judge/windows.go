@@ -1,13 +1,16 @@
 package judge
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 var staysConnected = judgeRule{
 	name:    "stays-connected",
 	promise: "While a secret or certificates are rotated, clients stay connected.",
 	page:    "docs/security.md#rotate-the-secret",
 	judge:   judgeConnected,
-	applies: func(e *Evidence) bool { return e.windowsOfKind(Calm) != nil },
+	applies: func(e *Evidence) bool { return len(e.windowsOfKind(Calm)) > 0 },
 }
 
 var sessionsMoved = judgeRule{
@@ -15,16 +18,11 @@ var sessionsMoved = judgeRule{
 	promise: "No client loses its session in the move, if it comes back within its timeout.",
 	page:    "docs/moving-in.md#the-move",
 	judge:   judgeMoved,
-	applies: func(e *Evidence) bool { return e.windowsOfKind(Moved) != nil },
+	applies: func(e *Evidence) bool { return len(e.windowsOfKind(Moved)) > 0 },
 }
 
-func (e *Evidence) windowsOfKind(kind WindowKind) (all []Window) {
-	for _, w := range e.Windows {
-		if w.Kind == kind {
-			all = append(all, w)
-		}
-	}
-	return all
+func (e *Evidence) windowsOfKind(kind WindowKind) []Window {
+	return slices.DeleteFunc(slices.Clone(e.Windows), func(w Window) bool { return w.Kind != kind })
 }
 
 // judgeConnected judges the connections that were open when a window began. A client that leaves members by itself is
