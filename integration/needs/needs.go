@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 )
 
@@ -99,14 +100,7 @@ func isNightly() bool { return os.Getenv("ROLLCALL_TESTS") == "nightly" }
 func apt(packages string) string { return "apt-get install -y --no-install-recommends " + packages }
 
 func all(there ...func() bool) func() bool {
-	return func() bool {
-		for _, is := range there {
-			if !is() {
-				return false
-			}
-		}
-		return true
-	}
+	return func() bool { return !slices.ContainsFunc(there, func(is func() bool) bool { return !is() }) }
 }
 
 func program(name string) func() bool {

@@ -156,11 +156,5 @@ func Check(h History) []Violation {
 
 // eventsOf returns the events of some kinds, in order.
 func (h History) eventsOf(kinds ...Kind) []Event {
-	var found []Event
-	for _, e := range h.Events {
-		if slices.Contains(kinds, e.Kind) {
-			found = append(found, e)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(h.Events), func(e Event) bool { return !slices.Contains(kinds, e.Kind) })
 }

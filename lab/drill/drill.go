@@ -125,10 +125,8 @@ func Names() (names []string) {
 }
 
 func findDrill(name string) *Drill {
-	for _, d := range All() {
-		if d.Name == name {
-			return d
-		}
+	if i := slices.IndexFunc(All(), func(d *Drill) bool { return d.Name == name }); i >= 0 {
+		return All()[i]
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 
 	"rollcall/zk/jute"
 )
@@ -169,11 +170,9 @@ func (p *snapshotCheck) judgeUnexplained(n *Node) {
 	}
 	var fits []*Call
 	if path, ok := sequentialPrefix(n.Path); ok {
-		for _, c := range p.history.unansweredSequential[path] {
-			if c.Data == n.Data && c.Invoked.Seq < p.snapshot.Seq && !p.matchedCreates[c] {
-				fits = append(fits, c)
-			}
-		}
+		fits = slices.DeleteFunc(slices.Clone(p.history.unansweredSequential[path]), func(c *Call) bool {
+			return c.Data != n.Data || c.Invoked.Seq >= p.snapshot.Seq || p.matchedCreates[c]
+		})
 	}
 	if len(fits) == 0 {
 		v := p.snapshot.newViolation(writeTwice, 0, fmt.Sprintf("member %d has %s, data %q, which no write accounts for", p.snapshot.Member, n.Path, n.Data))

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 
 	"rollcall/lab/result"
 )
@@ -56,12 +57,7 @@ func judgeAfterExpiry(e *Evidence, _ Limits, f *findings) {
 // isConfirmedAfter reports whether the log confirmed after t that the session lived: by a handshake, or by a write that it
 // took.
 func (s *Session) isConfirmedAfter(t result.Millis) bool {
-	for _, a := range s.Answers {
-		if a.Sent > t && (a.Ask == Connect || a.Ask == Write) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Answers, func(a Answer) bool { return a.Sent > t && (a.Ask == Connect || a.Ask == Write) })
 }
 
 // connectedAfter returns for how long the client showed after t that it was connected, without the times in which the
