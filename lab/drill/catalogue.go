@@ -36,7 +36,8 @@ const (
 var catalogue = []*Drill{
 	{
 		Name: "leader-kill", Title: "The leader is killed",
-		Does: "Kills the leader with SIGKILL, and starts it again after one session timeout.", Needs: kills, lasts: 1, run: breaks((*stage).awaitLeader, 1, kills[0], "kill -9 of member %s, the leader"),
+		Does: "Kills the leader with SIGKILL, and starts it again after one session timeout.", Needs: kills, lasts: 1,
+		run: breaks((*stage).awaitLeader, 1, kills[0], "kill -9 of member %s, the leader"),
 	},
 	{
 		Name: "follower-kill", Title: "A follower is killed",
@@ -53,7 +54,8 @@ var catalogue = []*Drill{
 	},
 	{
 		Name: "leader-pause", Title: "The leader stands still for less than a session timeout",
-		Does: "Stops the leader with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: breaks((*stage).awaitLeader, 1.0/3, stops[0], stopLeaderText),
+		Does: "Stops the leader with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4,
+		run: breaks((*stage).awaitLeader, 1.0/3, stops[0], stopLeaderText),
 	},
 	{
 		Name: "leader-long-pause", Title: "The leader stands still for longer than the session timeout",
@@ -62,7 +64,8 @@ var catalogue = []*Drill{
 	},
 	{
 		Name: "follower-pause", Title: "A follower stands still for less than a session timeout",
-		Does: "Stops a follower with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4, run: breaks((*stage).pickFollower, 1.0/3, stops[0], stopText),
+		Does: "Stops a follower with SIGSTOP for a third of the session timeout.", Needs: stops, lasts: 0.4,
+		run: breaks((*stage).pickFollower, 1.0/3, stops[0], stopText),
 	},
 	{
 		Name: "follower-long-pause", Title: "A follower stands still for longer than the session timeout",
@@ -111,20 +114,24 @@ var catalogue = []*Drill{
 	},
 	{
 		Name: "slow-links", Title: "The links between members are slow",
-		Does: "Delays all that members send by 25 ms, for two session timeouts.", Needs: []target.Fault{slowLink}, lasts: 2.2, run: breaksEach(2, slowLink, "25 ms on the links of member %s"),
+		Does: "Delays all that members send by 25 ms, for two session timeouts.", Needs: []target.Fault{slowLink}, lasts: 2.2,
+		run: breaksEach(2, slowLink, "25 ms on the links of member %s"),
 	},
 	{
 		Name: "lossy-links", Title: "The links between members lose packets",
-		Does: "Loses 2 % of the packets of members, for two session timeouts.", Needs: []target.Fault{lossyLink}, lasts: 2.2, run: breaksEach(2, lossyLink, "2 %% loss on the links of member %s"),
+		Does: "Loses 2 % of the packets of members, for two session timeouts.", Needs: []target.Fault{lossyLink}, lasts: 2.2,
+		run: breaksEach(2, lossyLink, "2 %% loss on the links of member %s"),
 	},
 	{
 		Name: "forgotten-flows", Title: "The network forgets the connections between members",
 		Does:  "Loses all packets of the leader's present connections with other members, as a firewall does that was restarted. New connections work.",
-		Needs: []target.Fault{{Kind: target.Forget}}, lasts: 2.2, run: breaks((*stage).awaitLeader, 2, target.Fault{Kind: target.Forget}, "the connections of member %s, the leader, are forgotten"),
+		Needs: []target.Fault{{Kind: target.Forget}}, lasts: 2.2,
+		run: breaks((*stage).awaitLeader, 2, target.Fault{Kind: target.Forget}, "the connections of member %s, the leader, are forgotten"),
 	},
 	{
 		Name: "narrow-links", Title: "The links between members are narrow",
-		Does: "Leaves members 256 kB a second each, for two session timeouts.", Needs: []target.Fault{narrowLink}, lasts: 2.2, run: breaksEach(2, narrowLink, "256 kB a second on the links of member %s"),
+		Does: "Leaves members 256 kB a second each, for two session timeouts.", Needs: []target.Fault{narrowLink}, lasts: 2.2,
+		run: breaksEach(2, narrowLink, "256 kB a second on the links of member %s"),
 	},
 	{
 		Name: "disk-stall", Title: "The leader's disk stands still",
@@ -133,15 +140,18 @@ var catalogue = []*Drill{
 	},
 	{
 		Name: "disk-fail", Title: "The leader's disk fails",
-		Does: "Makes the leader's writes to disk fail for one session timeout.", Needs: []target.Fault{{Kind: target.Disk, Mode: "fail"}}, lasts: 1.2, run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Disk, Mode: "fail"}, "disk fail at member %s, the leader"),
+		Does: "Makes the leader's writes to disk fail for one session timeout.", Needs: []target.Fault{{Kind: target.Disk, Mode: "fail"}}, lasts: 1.2,
+		run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Disk, Mode: "fail"}, "disk fail at member %s, the leader"),
 	},
 	{
 		Name: "disk-full", Title: "The leader's disk is full",
-		Does: "Fills the leader's disk for one session timeout.", Needs: []target.Fault{{Kind: target.Fill}}, lasts: 1.2, run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Fill}, "the disk of member %s, the leader, is full"),
+		Does: "Fills the leader's disk for one session timeout.", Needs: []target.Fault{{Kind: target.Fill}}, lasts: 1.2,
+		run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Fill}, "the disk of member %s, the leader, is full"),
 	},
 	{
 		Name: "clock-step", Title: "The leader's clock jumps by an hour",
-		Does: "Moves the leader's clock one hour ahead, and back.", Needs: []target.Fault{{Kind: target.Clock, Delay: time.Hour}}, lasts: 2, run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Clock, Delay: time.Hour}, "the clock of member %s, the leader, is an hour ahead"),
+		Does: "Moves the leader's clock one hour ahead, and back.", Needs: []target.Fault{{Kind: target.Clock, Delay: time.Hour}}, lasts: 2,
+		run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Clock, Delay: time.Hour}, "the clock of member %s, the leader, is an hour ahead"),
 	},
 	{
 		Name: "upgrade", Title: "Members are upgraded, and rolled back",
@@ -156,7 +166,8 @@ var catalogue = []*Drill{
 	{
 		Name: "member-replaced", Title: "A member is replaced by another one",
 		Does: "Replaces a follower by a member with another number and no data, and that one by one with the former number and no data.", Needs: []target.Fault{{Kind: target.Replace}},
-		lasts: 1, extra: 15 * time.Second, run: bringsIn(target.Replace, "member %s is replaced by another one", "member %s comes back without its data, in place of the other one"),
+		lasts: 1, extra: 15 * time.Second,
+		run: bringsIn(target.Replace, "member %s is replaced by another one", "member %s comes back without its data, in place of the other one"),
 	},
 	{
 		Name: "backup-restored", Title: "A backup is made, and another ensemble begins with it",
