@@ -26,7 +26,7 @@ var (
 // in turn to resume the session. It counts what its user would notice. It is safe for concurrent
 // use.
 type Client struct {
-	record  *historyRecord // nil: no history is recorded
+	record  *historyRecord
 	dial    func(ctx context.Context, member uint32) (*wire.Conn, error)
 	members []uint32 // in the order in which to try them; the first is home
 	timeout time.Duration
@@ -75,7 +75,7 @@ func (c *Call) Wait() (wire.Reply, error) {
 // NewClient starts a client outside an Ensemble, which keeps a session until ctx ends. dial
 // connects to one of members, which are tried in order.
 func NewClient(ctx context.Context, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {
-	return newClient(ctx, nil, members, timeout, dial)
+	return newClient(ctx, &historyRecord{}, members, timeout, dial)
 }
 
 func newClient(ctx context.Context, record *historyRecord, members []uint32, timeout time.Duration, dial func(context.Context, uint32) (*wire.Conn, error)) *Client {

@@ -66,7 +66,7 @@ type Ensemble struct {
 	first      serverlist.List       // with which it begins
 	clients    []*Client
 	delays     delays
-	record     *historyRecord  // nil: no history is recorded
+	record     *historyRecord
 	exits      []string        // members that ended by themselves, with the reasons
 	endedStats member.Stats    // Resent and Dropped of runs that have ended
 	outruns    int             // see Outruns
@@ -90,7 +90,7 @@ type memberRun struct {
 	stop      context.CancelFunc
 	done      chan struct{} // closed when the run has ended; nil while the member is down
 	run       *processRun
-	seen      *memberWitness // of the current run; nil: no history is recorded
+	seen      *memberWitness // of the current run
 	booted    time.Time
 	boots     atomic.Int64 // how often it was started
 	again     bool         // its disk kept it from starting, and Restart tries again
@@ -112,7 +112,7 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	t.Helper()
 	opts.Tick = cmp.Or(opts.Tick, time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
-	e := &Ensemble{Network: simulated.NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*memberRun)}
+	e := &Ensemble{Network: simulated.NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*memberRun), record: &historyRecord{start: time.Now()}}
 	e.delays.drawn, e.delays.slowed = map[[2]uint32]time.Duration{}, map[[2]uint32]time.Duration{}
 	list := serverLines(uint32(n))
 	for _, s := range list {
@@ -220,9 +220,7 @@ func (e *Ensemble) tryBoot(id uint32) error {
 	if err != nil {
 		return fmt.Errorf("cluster: member %d: %w", id, err)
 	}
-	if witness != nil {
-		witness.state = m.State()
-	}
+	witness.state = m.State()
 	e.record.noteUp(id)
 	ctx, stop := context.WithCancel(context.Background()) // the end of the test crashes it
 	r.member, r.stop, r.done, r.run, r.seen, r.leaves, r.booted = m, stop, make(chan struct{}), new(processRun), witness, false, time.Now()
@@ -328,7 +326,7 @@ func (e *Ensemble) crashMember(id uint32, rng *rand.Rand) {
 		e.record.noteDown(id)
 	}
 	addStats(&e.endedStats, r.member)
-	r.seen.stopRecording()
+	r.seen.gone.Store(true)
 	if stop := r.stop; len(e.members) == 1 {
 		stop()
 	} else {

@@ -291,7 +291,7 @@ func (e *Ensemble) hasLeftConfiguration(id uint32) bool {
 // recordConfigurations records which members each leader pings, and when raft's configuration has become that of the
 // newest list.
 func (e *Ensemble) recordConfigurations() {
-	if e.record == nil {
+	if e.record.to == nil {
 		return
 	}
 	for _, id := range e.IDs() {

@@ -22,9 +22,9 @@ import (
 // other.
 const settling = 2 * time.Second
 
-// historyRecord records what clients and members do, for package history. A nil record records nothing.
+// historyRecord records what clients and members do, for package history.
 type historyRecord struct {
-	to    *history.Recorder
+	to    *history.Recorder // nil: nothing is recorded
 	start time.Time
 	tick  time.Duration
 	conns atomic.Uint64
@@ -90,7 +90,7 @@ func (r *historyRecord) sinceStart() time.Duration { return time.Since(r.start) 
 
 // noteRequest records a request.
 func (r *historyRecord) noteRequest(session jute.SessionID, conn uint64, xid int32, op jute.Op, rec wire.Record) history.CallID {
-	if r == nil || xid <= 0 {
+	if xid <= 0 {
 		return 0
 	}
 	q := history.Request{Session: session, Conn: conn, Xid: xid, Op: op}
@@ -113,7 +113,7 @@ func (r *historyRecord) noteRequest(session jute.SessionID, conn uint64, xid int
 
 // noteReply records a reply.
 func (r *historyRecord) noteReply(id history.CallID, op jute.Op, reply wire.Reply) {
-	if r == nil || id == 0 {
+	if id == 0 {
 		return
 	}
 	a := history.Reply{Code: reply.Err, Zxid: reply.Zxid}
@@ -137,16 +137,11 @@ func (r *historyRecord) noteReply(id history.CallID, op jute.Op, reply wire.Repl
 }
 
 func (r *historyRecord) noteEvent(session jute.SessionID, conn uint64, e jute.WatcherEvent) {
-	if r != nil {
-		r.to.Event(r.sinceStart(), session, conn, e.Type, string(e.Path))
-	}
+	r.to.Event(r.sinceStart(), session, conn, e.Type, string(e.Path))
 }
 
 // noteConnection records an event of a client's connection, and returns the connection's number.
 func (r *historyRecord) noteConnection(kind history.ConnectionKind, session jute.SessionID, conn uint64, member uint32) uint64 {
-	if r == nil {
-		return 0
-	}
 	if kind == history.Connected {
 		conn = r.conns.Add(1)
 	}
@@ -154,24 +149,12 @@ func (r *historyRecord) noteConnection(kind history.ConnectionKind, session jute
 	return conn
 }
 
-// noteDown and up record when a member's process is not running.
-func (r *historyRecord) noteDown(id uint32) {
-	if r != nil {
-		r.to.Cut(r.sinceStart(), id, id)
-	}
-}
-
-func (r *historyRecord) noteUp(id uint32) {
-	if r != nil {
-		r.to.Healed(r.sinceStart(), id, id)
-	}
-}
+// noteDown and noteUp record when a member's process is not running.
+func (r *historyRecord) noteDown(id uint32) { r.to.Cut(r.sinceStart(), id, id) }
+func (r *historyRecord) noteUp(id uint32)   { r.to.Healed(r.sinceStart(), id, id) }
 
 // noteFault records which pairs of members cannot communicate while a fault lasts.
 func (r *historyRecord) noteFault(p Played, ids []uint32) {
-	if r == nil || p.Hit == 0 {
-		return
-	}
 	end := r.sinceStart() + p.For + p.By
 	pairs := func(a uint32, others ...uint32) {
 		for _, b := range others {
@@ -200,9 +183,6 @@ func (r *historyRecord) noteFault(p Played, ids []uint32) {
 
 // noteHampered records that, since from, a member may not have heard the others, nor they it.
 func (r *historyRecord) noteHampered(from time.Duration, id uint32, ids []uint32) {
-	if r == nil {
-		return
-	}
 	for _, other := range ids {
 		if other != id {
 			r.to.Hampered(from, r.sinceStart()+settling, id, other)
@@ -298,14 +278,13 @@ func (r *historyRecord) noteUnpinged(pair [2]uint32, since time.Duration) {
 	}
 }
 
-// installHooks sets the hooks of a member's configuration.
+// installHooks sets the hooks of a member's configuration, unless nothing is recorded.
 func (r *historyRecord) installHooks(cfg *member.Config) *memberWitness {
-	if r == nil {
-		return nil
-	}
 	w := &memberWitness{historyRecord: r, id: cfg.ID}
-	cfg.Hooks = w
-	cfg.WrapMember = func(m server.Member) server.Member { return listeningMember{m, w} }
+	if r.to != nil {
+		cfg.Hooks = w
+		cfg.WrapMember = func(m server.Member) server.Member { return listeningMember{m, w} }
+	}
 	return w
 }
 
@@ -315,13 +294,6 @@ type memberWitness struct {
 	id    uint32
 	state *znode.State // set before the member runs
 	gone  atomic.Bool  // the member has crashed: a single voter still commits entries that no client will ever see
-}
-
-// stopRecording ends the recording of what a member applies. A nil witness records nothing.
-func (w *memberWitness) stopRecording() {
-	if w != nil {
-		w.gone.Store(true)
-	}
 }
 
 func (w *memberWitness) SessionOpened(s znode.Session) {
