@@ -377,20 +377,15 @@ func (e *Ensemble) Insist(c serverlist.Change, limit time.Duration, members ...u
 		defer close(r.done)
 		defer cancel()
 		for i := 0; ctx.Err() == nil; i++ {
-			if r.err = e.askOnce(ctx, members[i%len(members)], c); r.err == nil || isRejected(r.err) {
+			attempt, stop := context.WithTimeout(ctx, 3*e.opts.Tick)
+			_, r.err = e.Reconfigure(attempt, members[i%len(members)], c)
+			if stop(); r.err == nil || isRejected(r.err) {
 				return
 			}
 			pauseFor(ctx, e.opts.Tick/10)
 		}
 	}()
 	return r
-}
-
-func (e *Ensemble) askOnce(ctx context.Context, via uint32, c serverlist.Change) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*e.opts.Tick)
-	defer cancel()
-	_, err := e.Reconfigure(ctx, via, c)
-	return err
 }
 
 // isRejected reports whether err rejects the change itself, so that a retry would fail, too.

@@ -106,9 +106,6 @@ func (c Create) toLine() historyLine {
 	return lineAt(c.At, "session %s: create of %s, sent at %s, is acknowledged as %s", c.Session, c.ID, formatTime(c.Sent), c.Name)
 }
 
-// idOf returns the Create.ID that a name begins with.
-func idOf(name string) string { return name[:max(0, len(name)-sequenceDigits)] }
-
 // sequenceDigits is the length of the number that servers append to the name of a sequential node.
 const sequenceDigits = 10
 
@@ -116,7 +113,7 @@ const sequenceDigits = 10
 func (l Listing) countByID() map[string]int {
 	ids := make(map[string]int, len(l.Names))
 	for _, name := range l.Names {
-		ids[idOf(name)]++
+		ids[name[:max(0, len(name)-sequenceDigits)]]++ // a name begins with the ID of its Create
 	}
 	return ids
 }

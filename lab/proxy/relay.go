@@ -103,7 +103,9 @@ func newRelay(l net.Listener, servers Servers, first int, t *Point, program func
 		record: runRecord{counts: map[Key]int{}},
 	}
 	if t != nil { // however late its request comes, it is counted
-		r.record.counts[t.Key.withoutNumber()] = 0
+		kind := t.Key
+		kind.Occurrence = 0
+		r.record.counts[kind] = 0
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.links.Go(func() { tap.AcceptAll(r.ctx, l, r.serveConn) })

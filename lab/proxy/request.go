@@ -52,12 +52,6 @@ func (k Key) matchesRequest(r Request) bool {
 	return k == r.Key()
 }
 
-// withoutNumber returns the key without the number of such requests before it.
-func (k Key) withoutNumber() Key {
-	k.Occurrence = 0
-	return k
-}
-
 // String returns the key as ParseKey reads it, such as "s1 create2 /lock/* #2".
 func (k Key) String() string {
 	session := "any"

@@ -373,7 +373,8 @@ func (a *timeAxis) addSteps(name string, counts []result.SessionCount, of func(r
 	for _, c := range counts {
 		s.addStep(a.xOf(c.At), height(of(c)))
 	}
-	l.Line = s.finishPath(plotRight)
+	s.flushStep()
+	l.Line = fmt.Sprintf("%sH%s", s.path.String(), px(plotRight))
 	l.Area = fmt.Sprintf("%sV%sH%sZ", l.Line, bottom, s.first)
 	a.addLane(l, stepsHeight)
 }
@@ -417,13 +418,6 @@ func (s *stepPath) flushStep() {
 			s.y = y
 		}
 	}
-}
-
-// finishPath returns the path, as far as x.
-func (s *stepPath) finishPath(x px) string {
-	s.flushStep()
-	fmt.Fprintf(&s.path, "H%s", x)
-	return s.path.String()
 }
 
 // addViolations marks when promises were broken.
