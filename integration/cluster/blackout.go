@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"rollcall/lab/simulated"
 	quorumwire "rollcall/quorum/wire"
 )
 
@@ -21,120 +20,115 @@ const (
 	blackoutLimit = 30 * time.Second
 )
 
-// blackout is a power failure of all members, some of which stay away for longer.
-type blackout struct {
-	*planPlayer
-	played  Played
-	away    []uint32
-	changes int               // of the configuration that are still to come
-	last    []quorumwire.Peer // the configuration of the leader's disk at the last check
-	from    time.Duration     // when the power failed
-	over    time.Time         // when those that are away may come back
-	enough  time.Time         // since when the others are enough, and have no leader; zero: they are not
-	hanging *simulated.Disk   // of a server that the configuration is about
-	rng     *rand.Rand
-}
-
-// beginBlackout waits for N changes of the configuration, and makes all members crash By after the last one. Before the last change, the disk
-// of a server hangs: of one that has no vote, if there is one.
-func (pl *planPlayer) beginBlackout(p Played) {
-	b := &blackout{planPlayer: pl, played: p, away: []uint32{p.Hit}, changes: p.N, rng: rand.New(rand.NewPCG(p.Seed, 2))}
-	if p.Far != 0 && p.Far != p.Hit && 2*(len(pl.e.Members())-2) > len(pl.e.Members()) {
-		b.away = append(b.away, p.Far)
+// blackout makes the power of all members fail, By after N changes of the configuration. Before the last change, the disk
+// of a server hangs: of one that has no vote, if there is one. Who and Far stay away for longer, until the others have a
+// leader.
+func (pl *planPlayer) blackout(p Played, wait func(time.Duration)) {
+	e, rng := pl.e, rand.New(rand.NewPCG(p.Seed, 2))
+	away := []uint32{p.Hit}
+	if p.Far != 0 && p.Far != p.Hit && 2*(len(e.Members())-2) > len(e.Members()) {
+		away = append(away, p.Far)
 	}
-	b.countChanges(time.Now().Add(blackoutPatience))
-}
-
-// countChanges counts changes of the configuration on the leader's disk, until the power fails.
-func (b *blackout) countChanges(giveUp time.Time) {
-	b.planPlayer.noteLeader()
-	if b.changes > 0 && b.e.members[b.leader] != nil {
-		now := b.e.Disk(b.leader).Configuration()
-		if b.last != nil && len(now) > 0 && !slices.Equal(now, b.last) {
-			b.changes--
-		}
-		if len(now) > 0 {
-			b.last = now
+	pl.awaitChanges(p.N, rng, wait)
+	wait(p.By)
+	from, over := e.record.sinceStart(), time.Now().Add(p.For)
+	pl.crashAll(away, rng)
+	e.blackouts++
+	wait(blackoutBoot)
+	pl.awaitElection(away, over, wait)
+	for _, id := range away {
+		if e.members[id].away {
+			e.members[id].away = false
+			e.startMember(id)
 		}
 	}
-	if b.changes == 1 && b.hanging == nil && b.last != nil {
-		b.hangDisk()
-	}
-	switch {
-	case b.changes == 0 || time.Now().After(giveUp):
-		b.schedule(time.Now().Add(b.played.By), func() { b.crashAll() })
-	default:
-		b.schedule(time.Now().Add(blackoutStep), func() { b.countChanges(giveUp) })
+	for _, id := range e.IDs() {
+		e.record.noteHampered(from, id, e.IDs())
 	}
 }
 
-// hangDisk makes the disk of a server hang. A crash ends that.
-func (b *blackout) hangDisk() {
-	who := b.last[b.rng.IntN(len(b.last))].ID
-	for _, p := range b.last {
+// awaitChanges counts changes of the configuration on the leader's disk until there have been n, and makes the disk of a
+// server hang before the last one. A crash ends that.
+func (pl *planPlayer) awaitChanges(n int, rng *rand.Rand, wait func(time.Duration)) {
+	var last []quorumwire.Peer // the configuration of the leader's disk at the last check
+	hangs := false
+	for giveUp := time.Now().Add(blackoutPatience); ; wait(blackoutStep) {
+		pl.noteLeader()
+		if n > 0 && pl.e.members[pl.leader] != nil {
+			now := pl.e.Disk(pl.leader).Configuration()
+			if last != nil && len(now) > 0 && !slices.Equal(now, last) {
+				n--
+			}
+			if len(now) > 0 {
+				last = now
+			}
+		}
+		if n == 1 && !hangs && last != nil {
+			hangs = pl.hangDisk(last, rng)
+		}
+		if n == 0 || time.Now().After(giveUp) {
+			return
+		}
+	}
+}
+
+// hangDisk makes the disk of a server of a configuration hang. It reports whether one hangs: that of the leader does not.
+func (pl *planPlayer) hangDisk(configuration []quorumwire.Peer, rng *rand.Rand) bool {
+	who := configuration[rng.IntN(len(configuration))].ID
+	for _, p := range configuration {
 		if p.Observer {
 			who = p.ID
 		}
 	}
-	if m := b.e.members[who]; m != nil && who != b.leader {
-		b.hanging = m.disk
-		b.hanging.Stall()
+	m := pl.e.members[who]
+	if m == nil || who == pl.leader {
+		return false
 	}
+	m.disk.Stall()
+	return true
 }
 
 // crashAll ends all members. Those that do not stay away come back one by one.
-func (b *blackout) crashAll() {
-	b.from, b.over = b.e.record.sinceStart(), time.Now().Add(b.played.For)
-	for _, id := range b.e.IDs() {
-		m := b.e.members[id]
+func (pl *planPlayer) crashAll(away []uint32, rng *rand.Rand) {
+	for _, id := range pl.e.IDs() {
+		m := pl.e.members[id]
 		if m.done == nil { // it was down already, and a disk without a process is not released by a crash
 			m.disk.Release()
 			continue
 		}
 		var torn *rand.Rand // draws what is left of writes in progress; nil: nothing
-		if b.rng.IntN(2) > 0 {
-			torn = b.rng
+		if rng.IntN(2) > 0 {
+			torn = rng
 		}
-		b.e.crashMember(id, torn)
-		if slices.Contains(b.away, id) {
+		pl.e.crashMember(id, torn)
+		if slices.Contains(away, id) {
 			m.away = true
 			continue
 		}
-		b.schedule(time.Now().Add(time.Duration(b.rng.Int64N(int64(blackoutBoot)))), func() { b.e.startMember(id) })
+		pl.schedule(time.Now().Add(time.Duration(rng.Int64N(int64(blackoutBoot)))), func() { pl.e.startMember(id) })
 	}
-	b.e.blackouts++
-	b.awaitLeader(time.Now().Add(blackoutBoot))
 }
 
-// awaitLeader lets those that are away come back when the others have a leader, or cannot have one.
-func (b *blackout) awaitLeader(from time.Time) {
-	leads := slices.ContainsFunc(b.e.IDs(), func(id uint32) bool {
-		return b.e.Running(id) && slices.Contains([]string{"leader", "standalone"}, b.e.Member(id).Role())
-	})
-	switch {
-	case leads || !b.e.mustElect():
-		b.enough = time.Time{}
-	case b.enough.IsZero():
-		b.enough = time.Now()
-	}
-	waits := time.Now().Before(b.over) || time.Now().Before(from) || !b.enough.IsZero()
-	if waits && !b.enough.IsZero() && time.Since(b.enough) > blackoutLimit {
-		b.e.report()
-		b.e.t.Errorf("cluster: after a blackout members are enough without %v, and nobody leads for %v", b.away, blackoutLimit)
-		waits = false
-	}
-	if waits {
-		b.schedule(time.Now().Add(b.e.opts.Tick/20), func() { b.awaitLeader(from) })
-		return
-	}
-	for _, id := range b.away {
-		if b.e.members[id].away {
-			b.e.members[id].away = false
-			b.e.startMember(id)
+// awaitElection waits until the members that are not away have a leader, or cannot have one, and until over.
+func (pl *planPlayer) awaitElection(away []uint32, over time.Time, wait func(time.Duration)) {
+	var enough time.Time // since when the others are enough, and have no leader; zero: they are not
+	for ; ; wait(pl.step()) {
+		leads := slices.ContainsFunc(pl.e.IDs(), func(id uint32) bool {
+			return pl.e.Running(id) && slices.Contains([]string{"leader", "standalone"}, pl.e.Member(id).Role())
+		})
+		switch {
+		case leads || !pl.e.mustElect():
+			enough = time.Time{}
+		case enough.IsZero():
+			enough = time.Now()
+		case time.Since(enough) > blackoutLimit:
+			pl.e.report()
+			pl.e.t.Errorf("cluster: after a blackout members are enough without %v, and nobody leads for %v", away, blackoutLimit)
+			return
 		}
-	}
-	for _, id := range b.e.IDs() {
-		b.e.record.noteHampered(b.from, id, b.e.IDs())
+		if enough.IsZero() && !time.Now().Before(over) {
+			return
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"iter"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,6 +85,26 @@ func (pl *planPlayer) schedule(t time.Time, do func()) {
 func (pl *planPlayer) poll(interval time.Duration, look func() (done bool)) {
 	if !look() {
 		pl.schedule(time.Now().Add(interval), func() { pl.poll(interval, look) })
+	}
+}
+
+// playSteps plays a fault of several steps. It calls wait to let the plan go on for a time. The steps are a coroutine of the
+// plan, so nothing else of it runs meanwhile.
+func (pl *planPlayer) playSteps(steps func(wait func(time.Duration))) {
+	next, stop := iter.Pull(func(yield func(time.Duration) bool) {
+		steps(func(d time.Duration) {
+			if !yield(d) {
+				runtime.Goexit() // the test has failed meanwhile
+			}
+		})
+	})
+	pl.e.t.Cleanup(stop)
+	pl.resumeSteps(next)
+}
+
+func (pl *planPlayer) resumeSteps(next func() (time.Duration, bool)) {
+	if d, more := next(); more {
+		pl.schedule(time.Now().Add(d), func() { pl.resumeSteps(next) })
 	}
 }
 
@@ -235,11 +257,11 @@ func (pl *planPlayer) doFault(p Played) (end func()) {
 		e.Disk(id).Stall()
 		return func() { e.Disk(id).Release() }
 	case Outrun:
-		pl.beginOutrun(p)
+		pl.playSteps(func(wait func(time.Duration)) { pl.outrun(p, wait) })
 	case Blackout:
-		pl.beginBlackout(p)
+		pl.playSteps(func(wait func(time.Duration)) { pl.blackout(p, wait) })
 	case Stray:
-		pl.beginStray(p)
+		pl.playSteps(func(wait func(time.Duration)) { pl.stray(p, wait) })
 	case Snap:
 		e.Disk(id).KeepLog(uint64(p.N))
 		go func() { _ = e.takeSnapshotOf(id) }() // the member may end meanwhile

@@ -18,122 +18,80 @@ const (
 	strayPatience = 4 * time.Second
 )
 
-// strayFault makes the log of a member begin, after a snapshot, with an entry that is lost on all other disks.
-type strayFault struct {
-	*planPlayer
-	played Played
-	lead   uint32
-	held   time.Duration // when the leader's entries were held, since the record began; 0: they are not held
-	done   chan struct{} // closed when a goroutine of the present step has ended
-}
-
 // StrayCount returns the number of Strays that have made all members crash.
 func (e *Ensemble) StrayCount() int { return e.strays }
 
-// beginStray makes a member miss entries.
-func (pl *planPlayer) beginStray(p Played) {
-	s := &strayFault{planPlayer: pl, played: p, lead: pl.leader}
-	if p.Hit == s.lead || !pl.e.Running(s.lead) {
-		s.tryAgain()
+// stray makes the log of a member begin, after a snapshot, with an entry that is lost on all other disks. If that does not
+// succeed, it tries again a little later, N times in all.
+func (pl *planPlayer) stray(p Played, wait func(time.Duration)) {
+	if pl.strandEntry(p, wait) {
+		pl.e.strays++
+		pl.blackout(Played{Fault: Fault{For: p.For, Seed: p.Seed}, Hit: p.Hit}, wait)
 		return
 	}
-	pl.e.crashMember(p.Hit, rand.New(rand.NewPCG(p.Seed, 2)))
-	s.startTask(func() { pl.e.sendWrites(s.lead, strayEntries) })
-	s.awaitThen(s.taskEnded, s.snapLeader)
+	if p.N--; p.N > 0 {
+		pl.schedule(time.Now().Add(pl.e.opts.Tick), func() { pl.beginFault(p.Fault, time.Now().Add(patience)) })
+	}
 }
 
-// startTask runs a part of a step beside the plan.
-func (s *strayFault) startTask(f func()) {
-	s.done = make(chan struct{})
+// strandEntry makes a member get a snapshot and then an entry that only it stores, while all other disks hang. It returns
+// false if the leader is lost or a step takes too long.
+func (pl *planPlayer) strandEntry(p Played, wait func(time.Duration)) bool {
+	e, lead := pl.e, pl.leader
+	if p.Hit == lead || !e.Running(lead) {
+		return false
+	}
+	awaits := func(ok func() bool) bool {
+		for giveUp := time.Now().Add(strayPatience); e.Running(lead) && e.Member(lead).Role() == "leader" && time.Now().Before(giveUp); wait(blackoutStep) {
+			if ok() {
+				return true
+			}
+		}
+		return false
+	}
+	defer e.startMember(p.Hit)
+	e.crashMember(p.Hit, rand.New(rand.NewPCG(p.Seed, 2)))
+	if !awaits(beside(func() { e.sendWrites(lead, strayEntries) })) {
+		return false
+	}
+	held := e.record.sinceStart()
+	e.Gate(lead).Hold()
+	defer e.record.noteHampered(held, lead, e.IDs()) // none of its entries could take effect meanwhile
+	defer e.Gate(lead).Release()
+	wait(e.opts.Tick / 10)
+	e.Disk(lead).KeepLog(1) // the leader forgets the log before its snapshot
+	if !awaits(beside(func() { _ = e.takeSnapshotOf(lead) })) {
+		return false
+	}
+	installs := e.Disk(p.Hit).Installs()
+	e.startMember(p.Hit)
+	if !awaits(func() bool { return e.Disk(p.Hit).Installs() > installs && e.Disk(p.Hit).LastIndex() == 0 }) {
+		return false
+	}
+	others := slices.DeleteFunc(e.IDs(), func(id uint32) bool { return id == p.Hit })
+	for _, id := range others {
+		e.Disk(id).Stall()
+	}
+	e.Gate(lead).Release()
+	for giveUp := time.Now().Add(strayPatience / 8); e.Disk(p.Hit).LastIndex() == 0; wait(blackoutStep) {
+		if time.Now().After(giveUp) {
+			for _, id := range others {
+				e.Disk(id).Release()
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// beside starts f beside the plan, and returns a function that reports whether it has ended.
+func beside(f func()) (ended func() bool) {
+	done := make(chan struct{})
 	go func() {
-		defer close(s.done)
+		defer close(done)
 		f()
 	}()
-}
-
-func (s *strayFault) taskEnded() bool { return isClosed(s.done) }
-
-// awaitThen waits for a condition, and then does what comes next. If the leader is lost or the condition takes too long, the stray ends.
-func (s *strayFault) awaitThen(ok func() bool, next func()) {
-	giveUp := time.Now().Add(strayPatience)
-	s.poll(blackoutStep, func() bool {
-		switch e := s.e; {
-		case !e.Running(s.lead) || e.Member(s.lead).Role() != "leader" || time.Now().After(giveUp):
-			s.releaseLeader()
-			e.startMember(s.played.Hit)
-			s.tryAgain()
-		case ok():
-			next()
-		default:
-			return false
-		}
-		return true
-	})
-}
-
-// tryAgain tries again a little later, N times in all.
-func (s *strayFault) tryAgain() {
-	f := s.played.Fault
-	if f.N--; f.N > 0 {
-		s.schedule(time.Now().Add(s.e.opts.Tick), func() { s.planPlayer.beginFault(f, time.Now().Add(patience)) })
-	}
-}
-
-// snapLeader makes the leader take a snapshot that ends with its log, and forget the log before that.
-func (s *strayFault) snapLeader() {
-	s.held = s.e.record.sinceStart()
-	s.e.Gate(s.lead).Hold()
-	s.schedule(time.Now().Add(s.e.opts.Tick/10), func() {
-		s.e.Disk(s.lead).KeepLog(1)
-		s.startTask(func() { _ = s.e.takeSnapshotOf(s.lead) })
-		s.awaitThen(s.taskEnded, s.awaitInstall)
-	})
-}
-
-// releaseLeader lets the leader's entries pass, and records that none could take effect meanwhile.
-func (s *strayFault) releaseLeader() {
-	s.e.Gate(s.lead).Release()
-	if s.held > 0 {
-		s.e.record.noteHampered(s.held, s.lead, s.e.IDs())
-	}
-}
-
-// awaitInstall lets the member come back and waits until the snapshot has taken the place of its log.
-func (s *strayFault) awaitInstall() {
-	installs := s.e.Disk(s.played.Hit).Installs()
-	s.e.startMember(s.played.Hit)
-	s.awaitThen(func() bool {
-		return s.e.Disk(s.played.Hit).Installs() > installs && s.e.Disk(s.played.Hit).LastIndex() == 0
-	}, s.divergeLogs)
-}
-
-// divergeLogs makes all other disks hang, lets an entry pass, and cuts the power when the member has stored it.
-func (s *strayFault) divergeLogs() {
-	for _, id := range s.otherMembers() {
-		s.e.Disk(id).Stall()
-	}
-	s.releaseLeader()
-	giveUp := time.Now().Add(strayPatience / 8)
-	s.poll(blackoutStep, func() bool {
-		switch stored := s.e.Disk(s.played.Hit).LastIndex() > 0; {
-		case stored:
-			s.e.strays++
-			s.beginBlackout(Played{Fault: Fault{For: s.played.For, Seed: s.played.Seed}, Hit: s.played.Hit})
-		case time.Now().After(giveUp):
-			for _, id := range s.otherMembers() {
-				s.e.Disk(id).Release()
-			}
-			s.releaseLeader()
-			s.tryAgain()
-		default:
-			return false
-		}
-		return true
-	})
-}
-
-func (s *strayFault) otherMembers() []uint32 {
-	return slices.DeleteFunc(s.e.IDs(), func(id uint32) bool { return id == s.played.Hit })
+	return func() bool { return isClosed(done) }
 }
 
 // sendWrites sends a member so many writes, one after the other.
