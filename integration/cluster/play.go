@@ -48,7 +48,9 @@ func (e *Ensemble) Play(p Plan, began func(Played), done func() bool) {
 	pl := &planPlayer{e: e, began: began, changing: p.Changes() > 0}
 	start := time.Now()
 	for _, f := range p {
-		pl.schedule(start.Add(f.At), func() { pl.beginFault(f, start.Add(f.At+patience)) })
+		pl.schedule(start.Add(f.At), func() {
+			pl.playSteps(func(wait func(time.Duration)) { pl.playFault(f, start.Add(f.At+patience), wait) })
+		})
 	}
 	for len(pl.due) > 0 || !done() {
 		wait := e.opts.Tick / 20
@@ -81,15 +83,8 @@ func (pl *planPlayer) schedule(t time.Time, do func()) {
 	pl.due = slices.Insert(pl.due, i, dueAction{t, do})
 }
 
-// poll calls look now, and then after each interval until it returns true.
-func (pl *planPlayer) poll(interval time.Duration, look func() (done bool)) {
-	if !look() {
-		pl.schedule(time.Now().Add(interval), func() { pl.poll(interval, look) })
-	}
-}
-
-// playSteps plays a fault of several steps. It calls wait to let the plan go on for a time. The steps are a coroutine of the
-// plan, so nothing else of it runs meanwhile.
+// playSteps plays a part of a plan that calls wait to let the others go on for a time. It is a coroutine, so none of them
+// runs meanwhile.
 func (pl *planPlayer) playSteps(steps func(wait func(time.Duration))) {
 	next, stop := iter.Pull(func(yield func(time.Duration) bool) {
 		steps(func(d time.Duration) {
@@ -146,16 +141,17 @@ func (pl *planPlayer) resolveTarget(t Target) uint32 {
 	return followers[n-1]
 }
 
-// beginFault does a fault to its target and schedules its end. If there is no target it tries again
-// after a moment, until giveUp.
-func (pl *planPlayer) beginFault(f Fault, giveUp time.Time) {
-	pl.noteLeader()
-	p := Played{Fault: f, Hit: pl.resolveTarget(f.Who), Far: pl.resolveTarget(f.Far)}
-	if !pl.hasTargets(p) {
+// playFault does a fault to its target, and ends it. If there is no target, it tries again after a moment, until giveUp.
+func (pl *planPlayer) playFault(f Fault, giveUp time.Time, wait func(time.Duration)) {
+	p := Played{Fault: f}
+	for ; ; wait(pl.step()) {
+		pl.noteLeader()
+		if p.Hit, p.Far = pl.resolveTarget(f.Who), pl.resolveTarget(f.Far); pl.hasTargets(p) {
+			break
+		}
 		p.Hit = 0
-		if again := time.Now().Add(pl.step()); again.Before(giveUp) {
-			pl.schedule(again, func() { pl.beginFault(f, giveUp) })
-			return
+		if !time.Now().Add(pl.step()).Before(giveUp) {
+			break
 		}
 	}
 	if pl.began != nil {
@@ -165,8 +161,9 @@ func (pl *planPlayer) beginFault(f Fault, giveUp time.Time) {
 		return
 	}
 	pl.e.record.noteFault(p, pl.e.IDs())
-	if end := pl.doFault(p); end != nil {
-		pl.schedule(time.Now().Add(f.For), end)
+	if end := pl.doFault(p, wait); end != nil {
+		wait(f.For)
+		end()
 	}
 }
 
@@ -183,20 +180,9 @@ func (pl *planPlayer) hasTargets(p Played) bool {
 	return p.Kind != Wipe || pl.e.survivesDiskLoss(p.Hit)
 }
 
-// comeBack starts a member that has crashed. An empty disk gets an id first. If the disk hangs, that has to wait, because the player ends
-// the stall.
-func (pl *planPlayer) comeBack(id uint32, empty bool) {
-	pl.poll(pl.step(), func() bool {
-		if empty && pl.e.Disk(id).IsStalled() {
-			return false
-		}
-		pl.e.startMember(id)
-		return true
-	})
-}
-
-// doFault does a fault, and returns the function that ends it.
-func (pl *planPlayer) doFault(p Played) (end func()) {
+// doFault does a fault, and returns the function that ends it after its time. It returns nil for a fault that happens once,
+// or has ended.
+func (pl *planPlayer) doFault(p Played, wait func(time.Duration)) (end func()) {
 	e, n, id := pl.e, pl.e.Network, p.Hit
 	switch p.Kind {
 	case Kill, Wipe:
@@ -208,7 +194,12 @@ func (pl *planPlayer) doFault(p Played) (end func()) {
 			}
 			pl.awaitJoined(id, e.record.sinceStart(), time.Now().Add(p.For+joinPatience))
 		}
-		return func() { pl.comeBack(id, p.Kind == Wipe) }
+		return func() {
+			for p.Kind == Wipe && e.Disk(id).IsStalled() { // an empty disk gets an id first, and the player ends the stall
+				wait(pl.step())
+			}
+			e.startMember(id)
+		}
 	case Stop:
 		if e.Disk(id).IsStalled() { // a member with a stalled disk would not stop, and Stop would give up
 			e.crashMember(id, nil)
@@ -257,11 +248,11 @@ func (pl *planPlayer) doFault(p Played) (end func()) {
 		e.Disk(id).Stall()
 		return func() { e.Disk(id).Release() }
 	case Outrun:
-		pl.playSteps(func(wait func(time.Duration)) { pl.outrun(p, wait) })
+		pl.outrun(p, wait)
 	case Blackout:
-		pl.playSteps(func(wait func(time.Duration)) { pl.blackout(p, wait) })
+		pl.blackout(p, wait)
 	case Stray:
-		pl.playSteps(func(wait func(time.Duration)) { pl.stray(p, wait) })
+		pl.stray(p, wait)
 	case Snap:
 		e.Disk(id).KeepLog(uint64(p.N))
 		go func() { _ = e.takeSnapshotOf(id) }() // the member may end meanwhile
@@ -289,7 +280,7 @@ func (pl *planPlayer) doFault(p Played) (end func()) {
 		n.Cut(0, id)
 		return func() { n.Heal(0, id) }
 	case Add, Remove, Replace, Demote, Promote, Move:
-		return pl.changeList(p)
+		pl.changeList(p, wait)
 	default:
 		e.t.Errorf("cluster: fault %s is not played", p.Kind)
 	}
@@ -339,21 +330,19 @@ func (pl *planPlayer) awaitJoined(id uint32, from time.Duration, giveUp time.Tim
 	})
 }
 
-// changeList requests a change of the list, and starts and stops processes as an operator would.
-func (pl *planPlayer) changeList(p Played) (end func()) {
-	e, id := pl.e, p.Hit
-	c, done := serverlist.Change{}, func() {}
+// changeList requests a change of the list, and starts and stops processes as an operator would. It waits until the change
+// has been made, or the retries end.
+func (pl *planPlayer) changeList(p Played, wait func(time.Duration)) {
+	e, id, odd := pl.e, p.Hit, p.Seed%2 == 1
+	c := serverlist.Change{}
 	switch p.Kind {
 	case Add:
-		e.startJoining(id, p.Seed%2 == 1)
+		e.startJoining(id, odd)
 		c.Joining = e.ServerLine(id, false)
 	case Remove, Replace:
 		c.Leaving = strconv.Itoa(int(id))
-		if p.Seed%2 == 1 {
-			done = func() { pl.stopRemoved(id, time.Now().Add(joinPatience)) }
-		}
 		if p.Kind == Replace {
-			e.startJoining(p.Far, p.Seed%2 == 1)
+			e.startJoining(p.Far, odd)
 			c.Joining = e.ServerLine(p.Far, false)
 		}
 	case Demote, Promote:
@@ -362,46 +351,36 @@ func (pl *planPlayer) changeList(p Played) (end func()) {
 		e.crashMember(id, rand.New(rand.NewPCG(p.Seed, 2)))
 		e.Move(id)
 		c.Joining = e.ServerLine(id, e.isObserver(id))
-		ask := func() { pl.requestChange(c, p.By, done) }
-		if p.Seed%2 == 0 {
-			ask()
-			ask = func() {}
-		}
-		return func() {
+		if odd {
+			wait(p.For)
 			e.startMember(id)
-			ask()
 		}
 	}
-	pl.requestChange(c, p.By, done)
-	return nil
-}
-
-// requestChange requests a change, and calls done when it has been made. Until then, or until the retries end, the
-// plan is not over.
-func (pl *planPlayer) requestChange(c serverlist.Change, limit time.Duration, done func()) {
-	r := pl.e.Insist(c, limit)
-	pl.poll(pl.step(), func() bool {
-		if r.Done() && r.Wait() == nil {
-			done()
-		}
-		return r.Done()
-	})
+	request := e.Insist(c, p.By)
+	if p.Kind == Move && !odd {
+		wait(p.For)
+		e.startMember(id)
+	}
+	for !request.Done() {
+		wait(pl.step())
+	}
+	if request.Wait() == nil && odd && (p.Kind == Remove || p.Kind == Replace) {
+		pl.stopRemoved(id, wait)
+	}
 }
 
 // stopRemoved stops a member that has been removed once raft's configuration has followed: it may need that vote until
 // then. If it comes back before, it stays.
-func (pl *planPlayer) stopRemoved(id uint32, giveUp time.Time) {
-	pl.poll(pl.step(), func() bool {
-		if !pl.e.Running(id) || time.Now().After(giveUp) || slices.Contains(pl.e.Members(), id) {
-			return true
+func (pl *planPlayer) stopRemoved(id uint32, wait func(time.Duration)) {
+	e := pl.e
+	for giveUp := time.Now().Add(joinPatience); e.Running(id) && time.Now().Before(giveUp) && !slices.Contains(e.Members(), id); wait(pl.step()) {
+		if e.hasLeftConfiguration(id) {
+			e.stopSoon(id)
+			wait(e.opts.Tick)
+			e.awaitStopped(id)
+			return
 		}
-		if !pl.e.hasLeftConfiguration(id) {
-			return false
-		}
-		pl.e.stopSoon(id)
-		pl.schedule(time.Now().Add(pl.e.opts.Tick), func() { pl.e.awaitStopped(id) })
-		return true
-	})
+	}
 }
 
 // awaitStopped waits until a member has stopped after stopSoon. One whose disk is stalled would not stop, and would

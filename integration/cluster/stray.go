@@ -30,7 +30,8 @@ func (pl *planPlayer) stray(p Played, wait func(time.Duration)) {
 		return
 	}
 	if p.N--; p.N > 0 {
-		pl.schedule(time.Now().Add(pl.e.opts.Tick), func() { pl.beginFault(p.Fault, time.Now().Add(patience)) })
+		wait(pl.e.opts.Tick)
+		pl.playFault(p.Fault, time.Now().Add(patience), wait)
 	}
 }
 
