@@ -25,23 +25,23 @@ func (t *Processes) writeFiles(m *member) error {
 		b.WriteString("admin.enableServer=false\n")
 	}
 	lines, err := prover{operators{t}}.proofLines(m)
-	b.WriteString(lines + t.serverLines(m))
+	b.WriteString(lines + serverLines(t.members, m))
 	return errors.Join(err, os.WriteFile(m.config, []byte(b.String()), 0o600), m.writeID())
 }
 
 // serverLines returns the lines of a member's zoo.cfg about the ensemble. A member alone has none.
-func (t *Processes) serverLines(m *member) string {
+func serverLines(members []*member, m *member) string {
 	var b strings.Builder
-	if len(t.members) == 1 {
+	if len(members) == 1 {
 		return ""
 	}
-	if t.cfg.Size == 1 {
-		b.WriteString("standaloneEnabled=false\n") // a standalone server has no observers
+	if members[1].observer { // there is one voter
+		b.WriteString("standaloneEnabled=false\n") // a standalone server takes no observers
 	}
 	if m.observer {
 		b.WriteString("peerType=observer\n")
 	}
-	for _, other := range t.members {
+	for _, other := range members {
 		role := ""
 		if other.observer {
 			role = ":observer"

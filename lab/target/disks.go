@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -140,4 +141,15 @@ func (t diskFaults) planFill(f Fault, _ int) (faultPlan, error) {
 		make:  func(context.Context) error { return fillDisk(path) },
 		after: func(ctx context.Context) error { return t.processes.reviveMember(ctx, m) },
 	}, nil
+}
+
+// undoAll ends the faults of disks.
+func (t diskFaults) undoAll(ctx context.Context) error {
+	var failed []error
+	for _, b := range slices.Backward(t.processes.broken) {
+		if b.fault.Kind == Disk {
+			failed = append(failed, runSteps(ctx, b.plan.undo))
+		}
+	}
+	return errors.Join(failed...)
 }

@@ -43,7 +43,7 @@ func standInsFor(t *testing.T, cfg ProcessConfig) *Processes {
 	p := &Processes{cfg: cfg, launcher: launcher{argv: rollcallLauncher.argv, rollcall: cfg.Program == Rollcall}}
 	p.journal, p.methods = cfg.Journal, map[Kind]faultMethod{MoveIn: {operators{p}.canMoveIn, operators{p}.planMoveIn}}
 	t.Cleanup(func() { _ = p.Close(context.WithoutCancel(t.Context())) })
-	if err := p.prepareAndStart(t.Context(), func(context.Context) error { return p.useLoopback() }); err != nil {
+	if err := p.prepareAndStart(t.Context(), func(context.Context) error { return useLoopback(p.members) }); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -95,7 +95,7 @@ func TestFloorMembers(t *testing.T) {
 	p := &Processes{cfg: ProcessConfig{Journal: openJournal(t, dir), Binary: "/the/floor", Program: Floor, Size: 2, Dir: dir}, launcher: floorLauncher}
 	p.journal = p.cfg.Journal
 	t.Cleanup(func() { _ = p.Close(context.WithoutCancel(t.Context())) })
-	err := p.prepareAndStart(t.Context(), func(context.Context) error { return p.useLoopback() })
+	err := p.prepareAndStart(t.Context(), func(context.Context) error { return useLoopback(p.members) })
 	if err == nil || !strings.Contains(err.Error(), "/the/floor") {
 		t.Errorf("a binary that is not there: %v", err)
 	}

@@ -43,9 +43,9 @@ var fixedPorts = ports{clients: 2181, secure: 2281, quorum: 2888, election: 3888
 
 // useLoopback gives each member an address of loopback. On Linux each has one of its own, with fixed ports: members must
 // find them free when they start again, and the kernel gives others of 127.0.0.1 to any program that connects.
-func (t *Processes) useLoopback() error {
+func useLoopback(members []*member) error {
 	if runtime.GOOS != "linux" {
-		for _, m := range t.members {
+		for _, m := range members {
 			if err := m.atFreePorts(); err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ func (t *Processes) useLoopback() error {
 	for try := range networks {
 		n := (first + try) % networks
 		free := true
-		for _, m := range t.members {
+		for _, m := range members {
 			m.setAddresses(net.IPv4(127, byte(64+n>>8), byte(n), byte(m.id)), fixedPorts)
 			free = free && m.portsFree()
 		}

@@ -104,7 +104,7 @@ const endLimit = time.Minute
 // NewProcesses starts members on loopback, and returns when all serve.
 func NewProcesses(ctx context.Context, cfg ProcessConfig) (*Processes, error) {
 	t := &Processes{cfg: cfg}
-	return t.startEnsemble(ctx, func(context.Context) error { return t.useLoopback() })
+	return t.startEnsemble(ctx, func(context.Context) error { return useLoopback(t.members) })
 }
 
 // NewNamespaces starts members, each of which has a network namespace of its own, and returns when all serve. A bridge
@@ -120,7 +120,8 @@ func NewNamespaces(ctx context.Context, cfg ProcessConfig) (*Processes, error) {
 // startEnsemble prepares an ensemble and starts it. place gives the members their addresses. If something fails, everything is
 // undone.
 func (t *Processes) startEnsemble(ctx context.Context, place func(context.Context) error) (*Processes, error) {
-	if err := t.validateConfig(); err != nil {
+	var err error
+	if t.launcher, err = t.cfg.complete(); err != nil {
 		return nil, err
 	}
 	t.journal = t.cfg.Journal
@@ -150,33 +151,31 @@ func (t *Processes) startEnsemble(ctx context.Context, place func(context.Contex
 	return t, nil
 }
 
-// validateConfig returns an error about the configuration, and sets defaults.
-func (t *Processes) validateConfig() error {
-	c := &t.cfg
+// complete sets defaults, and returns what starts the members, or an error about the configuration.
+func (c *ProcessConfig) complete() (launcher, error) {
 	c.Size, c.Tick, c.Patience = cmp.Or(c.Size, 3), cmp.Or(c.Tick, DefaultTick), cmp.Or(c.Patience, DefaultPatience)
 	switch {
 	case c.Journal == nil:
-		return errors.New("target: Journal is required")
+		return launcher{}, errors.New("target: Journal is required")
 	case c.Size < 1 || c.Size > MaxSize:
-		return fmt.Errorf("%d members: must be 1 to %d", c.Size, MaxSize)
+		return launcher{}, fmt.Errorf("%d members: must be 1 to %d", c.Size, MaxSize)
 	case c.Observers < 0 || c.Observers > MaxSize:
-		return fmt.Errorf("%d observers: must be 0 to %d", c.Observers, MaxSize)
+		return launcher{}, fmt.Errorf("%d observers: must be 0 to %d", c.Observers, MaxSize)
 	case c.Program == Floor && (c.Secure || c.Observers > 0):
-		return errors.New("the floor has neither TLS nor observers")
+		return launcher{}, errors.New("the floor has neither TLS nor observers")
 	case c.Tick < time.Millisecond:
-		return fmt.Errorf("a tick of %v: must be at least 1ms", c.Tick)
+		return launcher{}, fmt.Errorf("a tick of %v: must be at least 1ms", c.Tick)
 	}
 	if c.Disks {
 		if err := CheckDisks(); err != nil {
-			return err
+			return launcher{}, err
 		}
 	}
-	var err error
-	t.launcher, err = c.selectLauncher()
+	l, err := c.selectLauncher()
 	if !c.Beside {
 		err = errors.Join(err, c.Journal.CheckClean())
 	}
-	return err
+	return l, err
 }
 
 func (t *Processes) prepareAndStart(ctx context.Context, place func(context.Context) error) error {
@@ -478,7 +477,7 @@ func (t *Processes) findMember(name string) *member {
 
 // Close implements Target. The directory of the ensemble is removed.
 func (t *Processes) Close(ctx context.Context) error {
-	failed := []error{t.undoDisks(ctx)} // a process on a frozen disk cannot end
+	failed := []error{diskFaults{t}.undoAll(ctx)} // a process on a frozen disk cannot end
 	for _, m := range t.members {
 		failed = append(failed, t.endMember(ctx, m, syscall.SIGKILL))
 	}
@@ -507,15 +506,4 @@ func (t *Processes) undoSetup(ctx context.Context, id int) error {
 		}
 	}
 	return nil
-}
-
-// undoDisks ends faults of disks.
-func (t *Processes) undoDisks(ctx context.Context) error {
-	var failed []error
-	for _, b := range slices.Backward(t.broken) {
-		if b.fault.Kind == Disk {
-			failed = append(failed, runSteps(ctx, b.plan.undo))
-		}
-	}
-	return errors.Join(failed...)
 }
