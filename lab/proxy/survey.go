@@ -154,13 +154,12 @@ func (r Result) Broken() []Run {
 // surveyRun is a survey that runs.
 type surveyRun struct {
 	Config
-	result   Result
-	timeout  time.Duration // the longest session timeout
-	servers  int
-	ready    chan freshServers
-	starting sync.WaitGroup // the goroutines of startAhead
-	closing  sync.WaitGroup // the servers of runs that have ended; each takes closeTimeout at most
-	closers  chan struct{}  // one for each that is being closed: a run waits if they are more than the runs
+	result  Result
+	timeout time.Duration // the longest session timeout
+	servers int
+	ready   chan freshServers
+	closing sync.WaitGroup // the servers of runs that have ended; each takes closeTimeout at most
+	closers chan struct{}  // one for each that is being closed: a run waits if they are more than the runs
 
 	mu        sync.Mutex // guards what follows, and makes calls of Progress come one at a time
 	runs      map[Point]Run
@@ -182,12 +181,13 @@ func Survey(ctx context.Context, cfg Config) (Result, error) {
 		Counts: map[Outcome]int{},
 	}
 	startCtx, cancel := context.WithCancel(ctx)
+	var starting sync.WaitGroup
 	for range s.Jobs {
-		s.starting.Go(func() { s.startAhead(startCtx) })
+		starting.Go(func() { s.startAhead(startCtx) })
 	}
 	err := s.runSurvey(ctx)
 	cancel()
-	s.starting.Wait()
+	starting.Wait()
 	s.closing.Wait()
 	s.result.TookMS = time.Since(s.result.Began).Milliseconds()
 	if s.result.Unended = s.unended.sessions; s.result.Unended > 0 {
