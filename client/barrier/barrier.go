@@ -64,10 +64,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 // watchNode returns a watch that fires when a node is set or deleted, or nil if there is no node. Unlike an exists, it
 // leaves no watch if there is none.
 func watchNode(ctx context.Context, c *client.Client, path string) (watch *client.OnceWatch, err error) {
-	err = reconnect.Retry(ctx, c, func() (err error) {
-		_, _, watch, err = c.GetWatch(ctx, path)
-		return err
-	})
+	_, _, watch, err = reconnect.Watch(ctx, c, path, (*client.Client).GetWatch)
 	if errors.Is(err, client.ErrNoNode) {
 		return nil, nil
 	}

@@ -113,22 +113,12 @@ func newName() string {
 
 // readyStat returns the Stat of the node ready. exists is false if there is none.
 func (b *DoubleBarrier) readyStat(ctx context.Context) (stat client.Stat, exists bool, err error) {
-	err = reconnect.Retry(ctx, b.c, func() (err error) {
-		stat, exists, err = b.c.Exists(ctx, b.pathOf(readyName))
-		return err
-	})
-	return stat, exists, err
+	return reconnect.Read(ctx, b.c, b.pathOf(readyName), (*client.Client).Exists)
 }
 
 // listMembers returns the sorted names of the members, or none if the parent does not exist.
-func (b *DoubleBarrier) listMembers(ctx context.Context) (names []string, err error) {
-	err = reconnect.Retry(ctx, b.c, func() (err error) {
-		names, _, err = b.c.Children(ctx, b.parent)
-		return err
-	})
-	if errors.Is(err, client.ErrNoNode) {
-		return nil, nil
-	}
+func (b *DoubleBarrier) listMembers(ctx context.Context) ([]string, error) {
+	names, err := reconnect.Children(ctx, b.c, b.parent)
 	names = slices.DeleteFunc(names, func(name string) bool { return name == readyName })
 	slices.Sort(names)
 	return names, err
@@ -230,7 +220,7 @@ func (b *DoubleBarrier) awaitRound(ctx context.Context, own client.Zxid) (client
 		case exists:
 			return 0, errLate
 		}
-		_, exists, watch, err := reconnect.ExistsWatch(ctx, b.c, b.pathOf(readyName))
+		_, exists, watch, err := reconnect.Watch(ctx, b.c, b.pathOf(readyName), (*client.Client).ExistsWatch)
 		switch {
 		case err != nil:
 			return 0, err

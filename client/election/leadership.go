@@ -147,11 +147,7 @@ func (l *Leadership) isNodeDeleted(ctx context.Context) (bool, error) {
 	if err := reconnect.Settle(ctx, c); err != nil {
 		return false, err
 	}
-	var exists bool
-	err := reconnect.Retry(ctx, c, func() (err error) {
-		_, exists, err = c.Exists(ctx, l.Path())
-		return err
-	})
+	_, exists, err := reconnect.Read(ctx, c, l.Path(), (*client.Client).Exists)
 	return err == nil && !exists, err
 }
 

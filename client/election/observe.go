@@ -55,15 +55,9 @@ func (e *Election) leaderWatch(ctx context.Context) (leader Candidate, watch *cl
 			continue
 		}
 		path := e.pathOf(names[0])
-		err = reconnect.Retry(ctx, e.c, func() (err error) {
-			var stat client.Stat
-			var data []byte
-			data, stat, watch, err = e.c.GetWatch(ctx, path)
-			leader = newCandidate(path, data, stat)
-			return err
-		})
+		data, stat, watch, err := reconnect.Watch(ctx, e.c, path, (*client.Client).GetWatch)
 		if !errors.Is(err, client.ErrNoNode) { // the candidate has left since: list again
-			return leader, watch, err
+			return newCandidate(path, data, stat), watch, err
 		}
 	}
 }
@@ -71,18 +65,10 @@ func (e *Election) leaderWatch(ctx context.Context) (leader Candidate, watch *cl
 // watchEmpty returns a watch that fires when the parent gets a candidate, or when the parent is created or deleted. It
 // returns nil if there is a candidate already, or if the parent was created meanwhile.
 func (e *Election) watchEmpty(ctx context.Context) (watch *client.OnceWatch, err error) {
-	occupied := false
-	err = reconnect.Retry(ctx, e.c, func() (err error) {
-		var names []string
-		names, _, watch, err = e.c.ChildrenWatch(ctx, e.parent)
-		occupied = len(names) > 0
-		return err
-	})
+	names, _, watch, err := reconnect.Watch(ctx, e.c, e.parent, (*client.Client).ChildrenWatch)
+	occupied := len(names) > 0
 	if errors.Is(err, client.ErrNoNode) {
-		err = reconnect.Retry(ctx, e.c, func() (err error) {
-			_, occupied, watch, err = e.c.ExistsWatch(ctx, e.parent)
-			return err
-		})
+		_, occupied, watch, err = reconnect.Watch(ctx, e.c, e.parent, (*client.Client).ExistsWatch)
 	}
 	if err == nil && occupied {
 		watch.Stop()

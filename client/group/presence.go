@@ -150,7 +150,7 @@ func (p *Presence) keepNode(ctx context.Context) {
 // awaitDeletion waits until the Client has no node at path.
 func (p *Presence) awaitDeletion(ctx context.Context, path string) error {
 	for {
-		stat, exists, watch, err := reconnect.ExistsWatch(ctx, p.c, path)
+		stat, exists, watch, err := reconnect.Watch(ctx, p.c, path, (*client.Client).ExistsWatch)
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func (p *Presence) findByID(ctx context.Context) (path string, err error) {
 
 // awaitOtherSession waits until another session's node at the path is gone.
 func (p *Presence) awaitOtherSession(ctx context.Context) error {
-	stat, exists, watch, err := reconnect.ExistsWatch(ctx, p.c, p.prefix)
+	stat, exists, watch, err := reconnect.Watch(ctx, p.c, p.prefix, (*client.Client).ExistsWatch)
 	switch {
 	case err != nil:
 		return err

@@ -76,12 +76,7 @@ func (p *Presence) takeInherited(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		var data []byte
-		var stat client.Stat
-		err := reconnect.Retry(ctx, p.c, func() (err error) {
-			data, stat, err = p.c.Get(ctx, path)
-			return err
-		})
+		data, stat, err := reconnect.Read(ctx, p.c, path, (*client.Client).Get)
 		switch {
 		case errors.Is(err, client.ErrNoNode):
 			continue

@@ -158,12 +158,7 @@ func (s *Semaphore) readPermits(ctx context.Context) (int, error) {
 
 // watchPermits returns the number of permits that the node at path has, and watches the node.
 func (s *Semaphore) watchPermits(ctx context.Context) (int, *client.OnceWatch, error) {
-	var data []byte
-	var watch *client.OnceWatch
-	err := reconnect.Retry(ctx, s.c, func() (err error) {
-		data, _, watch, err = s.c.GetWatch(ctx, s.permitsPath)
-		return err
-	})
+	data, _, watch, err := reconnect.Watch(ctx, s.c, s.permitsPath, (*client.Client).GetWatch)
 	switch {
 	case errors.Is(err, client.ErrNoNode):
 		return 0, nil, fmt.Errorf("%w. Create it with the number of permits as four bytes, big endian", err)

@@ -60,7 +60,7 @@ type numberedName struct {
 // findCreated returns the path of the element that was created at zxid, or "" if it does not exist any more. prefix is its
 // name without the number. The numbers grow with the zxid, so findCreated reads about 20 of a million elements.
 func (q *Queue) findCreated(ctx context.Context, prefix string, zxid client.Zxid) (path string, err error) {
-	names, err := q.childrenOf(ctx, q.parent)
+	names, err := reconnect.Children(ctx, q.c, q.parent)
 	if err != nil {
 		return "", err
 	}
@@ -78,12 +78,7 @@ func (q *Queue) findCreated(ctx context.Context, prefix string, zxid client.Zxid
 	for len(elements) > 0 {
 		middle := len(elements) / 2
 		path := q.pathOf(elements[middle].name)
-		var stat client.Stat
-		var exists bool
-		err := reconnect.Retry(ctx, q.c, func() (err error) {
-			stat, exists, err = q.c.Exists(ctx, path)
-			return err
-		})
+		stat, exists, err := reconnect.Read(ctx, q.c, path, (*client.Client).Exists)
 		switch {
 		case err != nil:
 			return "", err

@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,24 +85,12 @@ func (q *Queue) nextName(ctx context.Context) (name string, err error) {
 
 // listFree lists the elements and returns the first names that are not taken, in order.
 func (q *Queue) listFree(ctx context.Context) ([]string, error) {
-	elements, err := q.childrenOf(ctx, q.parent)
+	elements, err := reconnect.Children(ctx, q.c, q.parent)
 	if err != nil || len(elements) == 0 {
 		return nil, err
 	}
-	taken, err := q.childrenOf(ctx, q.locks)
+	taken, err := reconnect.Children(ctx, q.c, q.locks)
 	return q.selectFirst(elements, taken), err
-}
-
-// childrenOf returns the names of the children of parent, or none if it does not exist.
-func (q *Queue) childrenOf(ctx context.Context, parent string) (names []string, err error) {
-	err = reconnect.Retry(ctx, q.c, func() (err error) {
-		names, _, err = q.c.Children(ctx, parent)
-		return err
-	})
-	if errors.Is(err, client.ErrNoNode) {
-		return nil, nil
-	}
-	return names, err
 }
 
 // selectFirst returns the first names of the elements that are not taken, in order, at most Config.Batch of them. It

@@ -56,12 +56,7 @@ var errTakenOrDone = errors.New("the element is taken or done")
 // element then belongs to this attempt. It returns nil if the element is taken or done.
 func (q *Queue) lockElement(ctx context.Context, name string) (*Element, error) {
 	id := rand.Text()
-	var data []byte
-	var stat client.Stat
-	err := reconnect.Retry(ctx, q.c, func() (err error) {
-		data, stat, err = q.c.Get(ctx, q.pathOf(name))
-		return err
-	})
+	data, stat, err := reconnect.Read(ctx, q.c, q.pathOf(name), (*client.Client).Get)
 	if errors.Is(err, client.ErrNoNode) {
 		return nil, nil
 	}
@@ -118,16 +113,11 @@ func (q *Queue) tryLock(ctx context.Context, name, id string, data []byte, versi
 // findOwnLock returns the Stat of an element's lock, and reports whether that lock has this id. ours is false if there
 // is no lock.
 func (q *Queue) findOwnLock(ctx context.Context, name, id string) (lock client.Stat, ours bool, err error) {
-	err = reconnect.Retry(ctx, q.c, func() (err error) {
-		var data []byte
-		data, lock, err = q.c.Get(ctx, q.lockPathOf(name))
-		ours = err == nil && string(data) == id
-		return err
-	})
+	data, lock, err := reconnect.Read(ctx, q.c, q.lockPathOf(name), (*client.Client).Get)
 	if errors.Is(err, client.ErrNoNode) {
-		err = nil
+		return client.Stat{}, false, nil
 	}
-	return lock, ours, err
+	return lock, err == nil && string(data) == id, err
 }
 
 // unlockElement deletes the lock with this id, if there is one. It tries until the lock is deleted or the session has

@@ -185,12 +185,8 @@ func newID() string {
 // Names returns the names of the services under base, sorted. A service without instances may still be there for a
 // minute.
 func Names(ctx context.Context, c *client.Client, base string) ([]string, error) {
-	var names []string
-	err := reconnect.Retry(ctx, c, func() (err error) {
-		names, _, err = c.Children(ctx, base)
-		return err
-	})
-	if err != nil && !errors.Is(err, client.ErrNoNode) {
+	names, err := reconnect.Children(ctx, c, base)
+	if err != nil {
 		return nil, fmt.Errorf("registry: names in %s: %w", base, err)
 	}
 	slices.Sort(names)

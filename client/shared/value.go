@@ -77,19 +77,14 @@ func (r Revision) isSame(other Revision) bool {
 
 // Get returns the present revision.
 func (v *Value) Get(ctx context.Context) (Revision, error) {
-	var r Revision
-	err := reconnect.Retry(ctx, v.c, func() (err error) {
-		r.Data, r.Stat, err = v.c.Get(ctx, v.path)
-		return err
-	})
+	data, stat, err := reconnect.Read(ctx, v.c, v.path, (*client.Client).Get)
 	switch {
 	case errors.Is(err, client.ErrNoNode):
 		return v.initialRevision(), nil
 	case err != nil:
 		return Revision{}, v.wrapError("get", err)
 	}
-	r.Exists = true
-	return r, nil
+	return Revision{Data: data, Exists: true, Stat: stat}, nil
 }
 
 func (v *Value) initialRevision() Revision { return Revision{Data: bytes.Clone(v.cfg.Initial)} }
@@ -177,19 +172,12 @@ func (v *Value) Watch(ctx context.Context) iter.Seq2[Revision, error] {
 // getWatch is Get, and watches the node.
 func (v *Value) getWatch(ctx context.Context) (r Revision, watch *client.OnceWatch, err error) {
 	for {
-		err = reconnect.Retry(ctx, v.c, func() (err error) {
-			r.Data, r.Stat, watch, err = v.c.GetWatch(ctx, v.path)
-			return err
-		})
+		data, stat, watch, err := reconnect.Watch(ctx, v.c, v.path, (*client.Client).GetWatch)
 		if !errors.Is(err, client.ErrNoNode) {
-			r.Exists = true
-			return r, watch, err
+			return Revision{Data: data, Exists: true, Stat: stat}, watch, err
 		}
-		err = reconnect.Retry(ctx, v.c, func() (err error) {
-			_, r.Exists, watch, err = v.c.ExistsWatch(ctx, v.path)
-			return err
-		})
-		if err != nil || !r.Exists {
+		_, exists, watch, err := reconnect.Watch(ctx, v.c, v.path, (*client.Client).ExistsWatch)
+		if err != nil || !exists {
 			return v.initialRevision(), watch, err
 		}
 		watch.Stop() // the node was created between the two reads

@@ -126,11 +126,7 @@ func (x *Contender) findCreated(ctx context.Context) (found bool, err error) {
 	if err != nil || len(names) == 0 {
 		return false, err
 	}
-	var stat client.Stat
-	err = reconnect.Retry(ctx, x.c, func() (err error) {
-		stat, found, err = x.c.Exists(ctx, x.cfg.PathOf(names[0].Text))
-		return err
-	})
+	stat, found, err := reconnect.Read(ctx, x.c, x.cfg.PathOf(names[0].Text), (*client.Client).Exists)
 	if err != nil || !found {
 		return false, err
 	}

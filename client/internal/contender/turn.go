@@ -59,12 +59,7 @@ func (x *Contender) CountAhead(ctx context.Context) (int, error) {
 // CountAheadWatch is CountAhead with a watch on the parent's children, which fires at the first change after the count.
 // If it returns an error, the contender has left, and there is no watch.
 func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch, error) {
-	var children []string
-	var watch *client.OnceWatch
-	err := reconnect.Retry(ctx, x.c, func() (err error) {
-		children, _, watch, err = x.c.ChildrenWatch(ctx, x.cfg.Parent)
-		return err
-	})
+	children, _, watch, err := reconnect.Watch(ctx, x.c, x.cfg.Parent, (*client.Client).ChildrenWatch)
 	if errors.Is(err, client.ErrNoNode) { // another client deleted the last node, and the servers the parent
 		err = fmt.Errorf("%s: %w", x.Path(), ErrRemoved)
 	}
@@ -84,7 +79,7 @@ func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch
 // readPosition lists the parent's children and returns the contender's position. The server has applied the create of
 // the contender's node, so it knows all nodes with smaller numbers.
 func (x *Contender) readPosition(ctx context.Context, waitsFor WaitsFor) (position, error) {
-	children, err := listChildren(ctx, x.c, x.cfg.Parent)
+	children, err := reconnect.Children(ctx, x.c, x.cfg.Parent)
 	if err != nil {
 		return position{}, err
 	}
@@ -152,7 +147,7 @@ func (p *position) addChild(child string, x *Contender, waitsFor WaitsFor) {
 // List returns the contenders under a parent, in order. It returns none if the parent does not exist. The error is a
 // *ForeignError if the parent has other children.
 func List(ctx context.Context, c *client.Client, parent string, layout Layout) ([]Name, error) {
-	children, err := listChildren(ctx, c, parent)
+	children, err := reconnect.Children(ctx, c, parent)
 	if err != nil {
 		return nil, err
 	}
@@ -164,19 +159,6 @@ func List(ctx context.Context, c *client.Client, parent string, layout Layout) (
 		return nil, numbersUsedUp(parent)
 	}
 	return names, nil
-}
-
-// listChildren returns the names of the children of parent, or none if it does not exist.
-func listChildren(ctx context.Context, c *client.Client, parent string) ([]string, error) {
-	var children []string
-	err := reconnect.Retry(ctx, c, func() (err error) {
-		children, _, err = c.Children(ctx, parent)
-		return err
-	})
-	if errors.Is(err, client.ErrNoNode) {
-		return nil, nil
-	}
-	return children, err
 }
 
 // AwaitChange waits until a node is set or deleted, or does not exist. It also returns nil after the connection was lost

@@ -188,12 +188,7 @@ func (b *Book) removeInherited() {
 		if !strings.HasPrefix(path, b.parent+"/"+nodePrefix) {
 			continue
 		}
-		var stat client.Stat
-		var exists bool
-		err := reconnect.Retry(ctx, b.c, func() (err error) {
-			stat, exists, err = b.c.Exists(ctx, path)
-			return err
-		})
+		stat, exists, err := reconnect.Read(ctx, b.c, path, (*client.Client).Exists)
 		if err == nil && exists && recipe.Inherited(b.c, stat) {
 			_ = reconnect.Delete(ctx, b.c, path)
 		}
@@ -255,12 +250,7 @@ func (b *Book) readOutcome(ctx context.Context, node *receiptNode) (client.Zxid,
 	if err := reconnect.Settle(ctx, b.c); err != nil {
 		return 0, err
 	}
-	var stat client.Stat
-	var exists bool
-	err := reconnect.Retry(ctx, b.c, func() (err error) {
-		stat, exists, err = b.c.Exists(ctx, node.path)
-		return err
-	})
+	stat, exists, err := reconnect.Read(ctx, b.c, node.path, (*client.Client).Exists)
 	switch {
 	case err != nil:
 		return 0, err

@@ -36,15 +36,35 @@ func retry(do, await func() error) error {
 	}
 }
 
-// ExistsWatch is Client.ExistsWatch, repeated.
-func ExistsWatch(ctx context.Context, c *client.Client, path string) (
-	stat client.Stat, exists bool, watch *client.OnceWatch, err error,
-) {
+// Read calls a read of a node, such as (*client.Client).Get, as Retry does.
+func Read[A, B any](ctx context.Context, c *client.Client, path string,
+	read func(*client.Client, context.Context, string) (A, B, error),
+) (a A, b B, err error) {
 	err = Retry(ctx, c, func() (err error) {
-		stat, exists, watch, err = c.ExistsWatch(ctx, path)
+		a, b, err = read(c, ctx, path)
 		return err
 	})
-	return stat, exists, watch, err
+	return a, b, err
+}
+
+// Watch calls a read of a node that sets a watch, such as (*client.Client).GetWatch, as Retry does.
+func Watch[A, B any](ctx context.Context, c *client.Client, path string,
+	read func(*client.Client, context.Context, string) (A, B, *client.OnceWatch, error),
+) (a A, b B, watch *client.OnceWatch, err error) {
+	err = Retry(ctx, c, func() (err error) {
+		a, b, watch, err = read(c, ctx, path)
+		return err
+	})
+	return a, b, watch, err
+}
+
+// Children returns the names of the children of parent, or none if it does not exist.
+func Children(ctx context.Context, c *client.Client, parent string) ([]string, error) {
+	names, _, err := Read(ctx, c, parent, (*client.Client).Children)
+	if errors.Is(err, client.ErrNoNode) {
+		return nil, nil
+	}
+	return names, err
 }
 
 // Settle waits until the outcome of every earlier write of the Client is decided: a read then sees the write, or the
@@ -97,11 +117,8 @@ func CreateOwn(ctx context.Context, c *client.Client, parent, name string, data 
 		return err
 	})
 	if errors.Is(err, client.ErrNodeExists) { // an earlier try created it
-		exists := false
-		err = Retry(ctx, c, func() (err error) {
-			stat, exists, err = c.Exists(ctx, path)
-			return err
-		})
+		var exists bool
+		stat, exists, err = Read(ctx, c, path, (*client.Client).Exists)
 		if err == nil && !exists {
 			err = client.ErrNoNode
 		}

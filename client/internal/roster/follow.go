@@ -143,14 +143,11 @@ func (f *follower) readOmitted(ctx context.Context) error {
 func (f *follower) readNames(ctx context.Context) (names []string, err error) {
 	f.watch = nil
 	for f.watch == nil {
-		err = reconnect.Retry(ctx, f.c, func() (err error) {
-			names, _, f.watch, err = f.c.ChildrenWatch(ctx, f.parent)
-			return err
-		})
+		names, _, f.watch, err = reconnect.Watch(ctx, f.c, f.parent, (*client.Client).ChildrenWatch)
 		if !errors.Is(err, client.ErrNoNode) {
 			return names, err
 		}
-		_, exists, watch, err := reconnect.ExistsWatch(ctx, f.c, f.parent)
+		_, exists, watch, err := reconnect.Watch(ctx, f.c, f.parent, (*client.Client).ExistsWatch)
 		if err != nil {
 			return nil, err
 		}
@@ -167,12 +164,8 @@ func (f *follower) readNames(ctx context.Context) (names []string, err error) {
 // fired.
 func (f *follower) addChildren(ctx context.Context, names []string) error {
 	return readEach(names, func(name string) (*followed, error) {
-		child := &followed{Child: newChild(name)}
-		err := reconnect.Retry(ctx, f.c, func() (err error) {
-			child.Data, child.Stat, child.watch, err = f.c.GetWatch(ctx, PathOf(f.parent, name))
-			return err
-		})
-		return child, err
+		data, stat, watch, err := reconnect.Watch(ctx, f.c, PathOf(f.parent, name), (*client.Client).GetWatch)
+		return &followed{Child: *newChild(name, data, stat), watch: watch}, err
 	}, func(child *followed) {
 		f.space.keepData(&child.Child)
 		f.children[child.Name] = child

@@ -58,8 +58,10 @@ func (r *byteBudget) keepData(child *Child) {
 // releaseData gives the bytes of a child back to the budget.
 func (r *byteBudget) releaseData(child Child) { *r += byteBudget(len(child.Data)) }
 
-// newChild returns a child without its data. A name of a list shares memory with all others, so the child has a copy.
-func newChild(name string) Child { return Child{Name: strings.Clone(name)} }
+// newChild returns a child. A name of a list shares memory with all others, so the child has a copy.
+func newChild(name string, data []byte, stat client.Stat) *Child {
+	return &Child{Name: strings.Clone(name), Data: data, Stat: stat}
+}
 
 // Read returns the children of parent, sorted by name. A parent that does not exist has none. Each child is read by
 // itself, so the children need not have existed at the same time. If their data have more than MaxBytes, some data are
@@ -69,14 +71,7 @@ func Read(ctx context.Context, c *client.Client, parent string) ([]Child, error)
 }
 
 func readChildren(ctx context.Context, c *client.Client, parent string, space byteBudget) ([]Child, error) {
-	var names []string
-	err := reconnect.Retry(ctx, c, func() (err error) {
-		names, _, err = c.Children(ctx, parent)
-		return err
-	})
-	if errors.Is(err, client.ErrNoNode) {
-		return nil, nil
-	}
+	names, err := reconnect.Children(ctx, c, parent)
 	if err == nil && len(names) > MaxChildren {
 		err = fmt.Errorf("read %s: %w", parent, ErrTooMany)
 	}
@@ -85,12 +80,8 @@ func readChildren(ctx context.Context, c *client.Client, parent string, space by
 	}
 	children := make(map[string]Child, len(names))
 	err = readEach(names, func(name string) (*Child, error) {
-		child := newChild(name)
-		err := reconnect.Retry(ctx, c, func() (err error) {
-			child.Data, child.Stat, err = c.Get(ctx, PathOf(parent, name))
-			return err
-		})
-		return &child, err
+		data, stat, err := reconnect.Read(ctx, c, PathOf(parent, name), (*client.Client).Get)
+		return newChild(name, data, stat), err
 	}, func(child *Child) {
 		space.keepData(child)
 		children[child.Name] = *child
