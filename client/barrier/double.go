@@ -68,7 +68,7 @@ func (b *DoubleBarrier) tryEnter(ctx context.Context) (*Member, error) {
 		return nil, err
 	}
 	m := &Member{barrier: b, name: newName()}
-	stat, err := reconnect.CreateOwn(ctx, b.c, b.parent, m.name, b.cfg.Data, b.createMode(client.Ephemeral))
+	stat, err := reconnect.CreateOwn(ctx, b.c, b.parent, m.name, b.cfg.Data, client.Ephemeral.WithACL(b.cfg.ACL...))
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +91,6 @@ func (b *DoubleBarrier) tryEnter(ctx context.Context) (*Member, error) {
 	}
 	m.leaveInBackground()
 	return nil, err
-}
-
-func (b *DoubleBarrier) createMode(m client.Mode) client.Mode {
-	if b.cfg.ACL != nil {
-		return m.WithACL(b.cfg.ACL...)
-	}
-	return m
 }
 
 func (b *DoubleBarrier) pathOf(name string) string { return recipe.PathOf(b.parent, name) }
@@ -174,7 +167,7 @@ func (b *DoubleBarrier) clearRound(ctx context.Context) error {
 
 // beginRound creates ready if the barrier is full.
 func (b *DoubleBarrier) beginRound(ctx context.Context) error {
-	change := client.CreateOp(b.pathOf(readyName), b.cfg.Data, b.createMode(client.Persistent))
+	change := client.CreateOp(b.pathOf(readyName), b.cfg.Data, client.Persistent.WithACL(b.cfg.ACL...))
 	return b.changeRound(ctx, change, func(members int) bool { return members >= b.cfg.Count })
 }
 

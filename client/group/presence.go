@@ -56,10 +56,7 @@ func Announce(ctx context.Context, c *client.Client, path string, cfg PresenceCo
 	if cfg.Sequential {
 		mode = client.EphemeralSequential
 	}
-	if cfg.ACL != nil {
-		mode = mode.WithACL(cfg.ACL...)
-	}
-	p := &Presence{c: c, prefix: path, mode: mode, data: cfg.Data, done: make(chan struct{})}
+	p := &Presence{c: c, prefix: path, mode: mode.WithACL(cfg.ACL...), data: cfg.Data, done: make(chan struct{})}
 	err := p.chooseID(ctx)
 	if err == nil {
 		err = p.createNode(ctx)

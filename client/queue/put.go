@@ -30,10 +30,7 @@ func (q *Queue) PutWithPriority(ctx context.Context, data []byte, priority int32
 	if err := client.CheckPath(q.parent); err != nil { // the first request is about the receipts
 		return "", wrapError("put into", q.parent, err)
 	}
-	mode := client.PersistentSequential
-	if q.cfg.ACL != nil {
-		mode = mode.WithACL(q.cfg.ACL...)
-	}
+	mode := client.PersistentSequential.WithACL(q.cfg.ACL...)
 	prefix := namePrefixOf(priority, q.cfg.Priorities)
 	create := client.CreateOp(q.pathOf(prefix), encodeItem(data), mode)
 	err = reconnect.RetryWithParent(ctx, q.c, q.parent, func() error {

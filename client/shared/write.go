@@ -54,10 +54,7 @@ func newRevision(data []byte, stat client.Stat) Revision {
 // createNode creates the node with the initial value. The error is errChanged if another client has created it with
 // other data, or has set it since.
 func (v *Value) createNode(ctx context.Context) (Revision, error) {
-	mode := client.Persistent
-	if v.cfg.ACL != nil {
-		mode = mode.WithACL(v.cfg.ACL...)
-	}
+	mode := client.Persistent.WithACL(v.cfg.ACL...)
 	err := reconnect.RetryCreate(ctx, v.c, v.path, func() error {
 		_, _, err := v.c.Create(ctx, v.path, v.cfg.Initial, mode)
 		return err

@@ -18,7 +18,7 @@ const maxParentTries = 10
 // Enter waits for a connection if there is none, whatever WhileSuspended of client.Config is.
 func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error) {
 	x := &Contender{c: c, cfg: cfg, id: cfg.Layout.newID()}
-	path, mode := cfg.PathOf(cfg.Layout.namePrefix(x.id, cfg.Kind)), cfg.withACL(client.EphemeralSequential)
+	path, mode := cfg.PathOf(cfg.Layout.namePrefix(x.id, cfg.Kind)), client.EphemeralSequential.WithACL(cfg.ACL...)
 	err := x.createNode(ctx, func() (string, client.Stat, error) { return c.Create(ctx, path, cfg.Data, mode) })
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func EnterBeside(ctx context.Context, holder *Contender, right *client.Right, cf
 	x := &Contender{c: holder.c, cfg: cfg, id: cfg.Layout.newID(), token: holder.token}
 	number := holder.name.Text[len(holder.cfg.Layout.namePrefix(holder.name.ID, holder.name.Kind)):]
 	path := cfg.PathOf(cfg.Layout.namePrefix(x.id, cfg.Kind) + number)
-	op := client.CreateOp(path, cfg.Data, cfg.withACL(client.Ephemeral))
+	op := client.CreateOp(path, cfg.Data, client.Ephemeral.WithACL(cfg.ACL...))
 	err := x.createNode(ctx, func() (string, client.Stat, error) {
 		results, err := right.Guard(ctx, op)
 		if err != nil {
@@ -49,13 +49,6 @@ func EnterBeside(ctx context.Context, holder *Contender, right *client.Right, cf
 		return nil, err
 	}
 	return x, nil
-}
-
-func (cfg *Config) withACL(m client.Mode) client.Mode {
-	if cfg.ACL != nil {
-		return m.WithACL(cfg.ACL...)
-	}
-	return m
 }
 
 // createNode creates the contender's node once, by calling request. If it returns an error, no node stays.
