@@ -50,7 +50,7 @@ func (b *Barrier) Wait(ctx context.Context) error {
 	}
 	for err == nil {
 		var watch *client.OnceWatch
-		watch, err = watchNode(ctx, b.c, b.path)
+		watch, err = reconnect.WatchNode(ctx, b.c, b.path)
 		if err == nil && watch == nil {
 			return nil
 		}
@@ -59,16 +59,6 @@ func (b *Barrier) Wait(ctx context.Context) error {
 		}
 	}
 	return wrapError("wait for", b.path, err)
-}
-
-// watchNode returns a watch that fires when a node is set or deleted, or nil if there is no node. Unlike an exists, it
-// leaves no watch if there is none.
-func watchNode(ctx context.Context, c *client.Client, path string) (watch *client.OnceWatch, err error) {
-	_, _, watch, err = reconnect.Watch(ctx, c, path, (*client.Client).GetWatch)
-	if errors.Is(err, client.ErrNoNode) {
-		return nil, nil
-	}
-	return watch, err
 }
 
 // wrapError returns the error of a method, or nil if err is.

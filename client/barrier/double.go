@@ -146,7 +146,7 @@ func (b *DoubleBarrier) awaitEnd(ctx context.Context, round client.Zxid) error {
 // awaitMemberOf waits until a member leaves or ends. It returns at once if the round is over: the member may be one of
 // the next round.
 func (b *DoubleBarrier) awaitMemberOf(ctx context.Context, round client.Zxid, name string) error {
-	watch, err := watchNode(ctx, b.c, b.pathOf(name))
+	watch, err := reconnect.WatchNode(ctx, b.c, b.pathOf(name))
 	if err != nil || watch == nil {
 		return err
 	}

@@ -30,6 +30,7 @@ import (
 	"sync"
 
 	"rollcall/client"
+	"rollcall/client/internal/reconnect"
 )
 
 // These are the defaults of Config.
@@ -157,7 +158,7 @@ func (k *Cache) Attach(ctx context.Context, c *client.Client) error {
 
 // awaitServer waits until c's server has applied all transactions of the copy.
 func (k *Cache) awaitServer(ctx context.Context, c *client.Client) error {
-	if err := syncAgain(ctx, c); err != nil {
+	if err := reconnect.Retry(ctx, c, func() error { return c.Sync(ctx) }); err != nil {
 		return err
 	}
 	k.mu.Lock()
@@ -168,19 +169,6 @@ func (k *Cache) awaitServer(ctx context.Context, c *client.Client) error {
 			c.LastZxid(), newest)
 	}
 	return nil
-}
-
-// syncAgain is Client.Sync, again when the connection breaks.
-func syncAgain(ctx context.Context, c *client.Client) error {
-	for {
-		err := c.Sync(ctx)
-		if !errors.Is(err, client.ErrConnectionLost) && !errors.Is(err, client.ErrSuspended) {
-			return err
-		}
-		if err := c.AwaitConnected(ctx); err != nil {
-			return err
-		}
-	}
 }
 
 // stopFollowing ends the follower and waits for it.
@@ -281,7 +269,7 @@ func (k *Cache) Await(ctx context.Context, zxid client.Zxid) error {
 		return nil
 	}
 	if f != nil {
-		if err := syncAgain(ctx, f.c); err != nil {
+		if err := reconnect.Retry(ctx, f.c, func() error { return f.c.Sync(ctx) }); err != nil {
 			return fmt.Errorf("cache: await transaction %d: %w", zxid, err)
 		}
 	}

@@ -42,63 +42,48 @@ type Config struct {
 	ACL []client.ACL
 }
 
-// mutexLayout returns the layout of a mutex.
-func (cfg *Config) mutexLayout() contender.Layout {
+// contenderConfig returns the configuration of a contender. Its layout is one of two, as cfg selects.
+func (cfg *Config) contenderConfig(parent string, kind contender.Kind, curator, kazoo contender.Layout) contender.Config {
+	layout := curator
 	if cfg.Layout == Kazoo {
-		return contender.KazooLock
+		layout = kazoo
 	}
-	return contender.CuratorLock
-}
-
-// readWriteLayout returns the layout of a read-write lock.
-func (cfg *Config) readWriteLayout() contender.Layout {
-	if cfg.Layout == Kazoo {
-		return contender.KazooReadWrite
-	}
-	return contender.CuratorReadWrite
-}
-
-func (cfg *Config) contenderConfig(parent string, layout contender.Layout, kind contender.Kind) contender.Config {
 	return contender.Config{Parent: parent, Layout: layout, Kind: kind, Data: cfg.Data, ACL: cfg.ACL}
 }
 
-// awaitTurn creates a contender and waits for its turn.
-func awaitTurn(
-	ctx context.Context, c *client.Client, cfg contender.Config, waitsFor contender.WaitsFor,
-) (*contender.Contender, error) {
-	x, err := contender.Enter(ctx, c, cfg)
-	if err == nil {
-		err = x.AwaitTurn(ctx, waitsFor)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("lock: %s: %w", cfg.Parent, err)
-	}
-	return x, nil
-}
+// patience says what a client does if a lock is not free.
+type patience bool
 
-// enterIfFree creates a contender. If it does not have its turn at once, it leaves, and the error is ErrBusy.
-func enterIfFree(
-	ctx context.Context, c *client.Client, cfg contender.Config, waitsFor contender.WaitsFor,
-) (*contender.Contender, error) {
+const (
+	waits   patience = true
+	givesUp patience = false // with ErrBusy
+)
+
+// acquire creates a contender, and returns its right when it has its turn.
+func acquire(ctx context.Context, c *client.Client, cfg contender.Config, waitsFor contender.WaitsFor, p patience) (
+	*contender.Contender, *client.Right, error,
+) {
 	x, err := contender.Enter(ctx, c, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("lock: %s: %w", cfg.Parent, err)
-	}
-	ok, err := x.HasTurn(ctx, waitsFor)
+	hasTurn := true
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("lock: %s: %w", cfg.Parent, err)
-	case !ok:
-		return nil, fmt.Errorf("lock: %s: %w", cfg.Parent, errors.Join(ErrBusy, x.Leave(ctx)))
+	case p == waits:
+		err = x.AwaitTurn(ctx, waitsFor)
+	default:
+		hasTurn, err = x.HasTurn(ctx, waitsFor)
 	}
-	return x, nil
+	if err == nil && !hasTurn {
+		err = errors.Join(ErrBusy, x.Leave(ctx))
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock: %s: %w", cfg.Parent, err)
+	}
+	right, err := contenderRight(ctx, x)
+	return x, right, err
 }
 
-// contenderRight returns the right of a contender that has its turn, or err, the error of the wait for the turn.
-func contenderRight(ctx context.Context, x *contender.Contender, err error) (*client.Right, error) {
-	if err != nil {
-		return nil, err
-	}
+// contenderRight returns the right of a contender that has its turn.
+func contenderRight(ctx context.Context, x *contender.Contender) (*client.Right, error) {
 	right, err := x.Right(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)

@@ -8,6 +8,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/contender"
+	"rollcall/client/internal/reconnect"
 )
 
 // revokeRequest is the data that other clients set on a holder's node. It is Curator's.
@@ -15,14 +16,11 @@ var revokeRequest = []byte("__REVOKE__")
 
 // Revocable is a Mutex whose holder is notified when another client wants the lock. It excludes Mutexes with the same
 // parent, and Curator's. It is safe for concurrent use.
-type Revocable struct {
-	mutex  *Mutex
-	layout contender.Layout
-}
+type Revocable struct{ mutex *Mutex }
 
 // NewRevocable returns the revocable mutex whose contenders are children of parent. It sends no request.
 func NewRevocable(c *client.Client, parent string, cfg Config) *Revocable {
-	return &Revocable{mutex: NewMutex(c, parent, cfg), layout: cfg.mutexLayout()}
+	return &Revocable{NewMutex(c, parent, cfg)}
 }
 
 // RevocableRight is a right that another client can request its holder to release.
@@ -36,26 +34,23 @@ type RevocableRight struct {
 func (r *RevocableRight) Revoked() <-chan struct{} { return r.revoked }
 
 // Lock waits for the lock as Mutex.Lock does.
-func (r *Revocable) Lock(ctx context.Context) (*RevocableRight, error) {
-	right, err := r.mutex.Lock(ctx)
-	return r.revocableRight(right, err)
-}
+func (r *Revocable) Lock(ctx context.Context) (*RevocableRight, error) { return r.acquire(ctx, waits) }
 
 // TryLock returns the right to the lock if it is free, as Mutex.TryLock does.
 func (r *Revocable) TryLock(ctx context.Context) (*RevocableRight, error) {
-	right, err := r.mutex.TryLock(ctx)
-	return r.revocableRight(right, err)
+	return r.acquire(ctx, givesUp)
 }
 
-func (r *Revocable) revocableRight(right *client.Right, err error) (*RevocableRight, error) {
+func (r *Revocable) acquire(ctx context.Context, p patience) (*RevocableRight, error) {
+	right, err := r.mutex.acquire(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	revocable := &RevocableRight{Right: right, revoked: make(chan struct{})}
-	ctx, cancel := right.Context(context.Background())
+	held, cancel := right.Context(context.Background())
 	go func() { // ends with the right
 		defer cancel()
-		revocable.awaitRequest(ctx, r.mutex.c)
+		revocable.awaitRequest(held, r.mutex.c)
 	}()
 	return revocable, nil
 }
@@ -63,24 +58,16 @@ func (r *Revocable) revocableRight(right *client.Right, err error) (*RevocableRi
 // awaitRequest closes the channel revoked when the node has a request. It returns then, or with ctx.
 func (r *RevocableRight) awaitRequest(ctx context.Context, c *client.Client) {
 	for {
-		data, _, watch, err := c.GetWatch(ctx, r.Path())
-		switch {
-		case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):
-			if c.AwaitConnected(ctx) != nil {
-				return
-			}
-			continue
-		case err != nil:
+		data, _, watch, err := reconnect.Watch(ctx, c, r.Path(), (*client.Client).GetWatch)
+		if err != nil {
 			return
-		case bytes.Equal(data, revokeRequest):
+		}
+		if bytes.Equal(data, revokeRequest) {
 			watch.Stop()
 			close(r.revoked)
 			return
 		}
-		select {
-		case <-watch.Fired:
-		case <-ctx.Done():
-			watch.Stop()
+		if reconnect.AwaitEvent(ctx, watch) != nil {
 			return
 		}
 	}
@@ -89,20 +76,16 @@ func (r *RevocableRight) awaitRequest(ctx context.Context, c *client.Client) {
 // Revoke requests that the present holder releases the lock. It replaces the data of the holder's node. It does not
 // wait for the release: a caller that wants the lock calls Lock. If no client holds the lock, it does nothing.
 func (r *Revocable) Revoke(ctx context.Context) error {
-	parent := r.mutex.cfg.Parent
-	for {
-		names, err := contender.List(ctx, r.mutex.c, parent, r.layout)
+	c, cfg := r.mutex.c, r.mutex.cfg
+	err := reconnect.Retry(ctx, c, func() error {
+		names, err := contender.List(ctx, c, cfg.Parent, cfg.Layout)
 		if err == nil && len(names) > 0 {
-			_, err = r.mutex.c.Set(ctx, r.mutex.cfg.PathOf(names[0].Text), revokeRequest, client.AnyVersion)
+			_, err = c.Set(ctx, cfg.PathOf(names[0].Text), revokeRequest, client.AnyVersion)
 		}
-		switch {
-		case err == nil, errors.Is(err, client.ErrNoNode): // the holder has released the lock meanwhile
-			return nil
-		case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):
-			err = r.mutex.c.AwaitConnected(ctx)
-		}
-		if err != nil {
-			return fmt.Errorf("lock: revoke %s: %w", parent, err)
-		}
+		return err
+	})
+	if err != nil && !errors.Is(err, client.ErrNoNode) { // the holder has released the lock meanwhile
+		return fmt.Errorf("lock: revoke %s: %w", cfg.Parent, err)
 	}
+	return nil
 }

@@ -18,12 +18,10 @@ type RWMutex struct {
 
 // NewRWMutex returns the read-write lock whose contenders are children of parent. It sends no request.
 func NewRWMutex(c *client.Client, parent string, cfg Config) *RWMutex {
-	layout := cfg.readWriteLayout()
-	return &RWMutex{
-		c:           c,
-		readConfig:  cfg.contenderConfig(parent, layout, contender.Reader),
-		writeConfig: cfg.contenderConfig(parent, layout, contender.Writer),
+	config := func(kind contender.Kind) contender.Config {
+		return cfg.contenderConfig(parent, kind, contender.CuratorReadWrite, contender.KazooReadWrite)
 	}
+	return &RWMutex{c: c, readConfig: config(contender.Reader), writeConfig: config(contender.Writer)}
 }
 
 // WriteRight is the right of a writer.
@@ -34,19 +32,13 @@ type WriteRight struct {
 }
 
 // Lock waits, until ctx ends, for the lock as a writer, and returns the right to it.
-func (m *RWMutex) Lock(ctx context.Context) (*WriteRight, error) {
-	x, err := awaitTurn(ctx, m.c, m.writeConfig, contender.Exclusive)
-	return m.writeRight(ctx, x, err)
-}
+func (m *RWMutex) Lock(ctx context.Context) (*WriteRight, error) { return m.acquire(ctx, waits) }
 
 // TryLock returns the right of a writer if the lock is free. Otherwise the error is ErrBusy.
-func (m *RWMutex) TryLock(ctx context.Context) (*WriteRight, error) {
-	x, err := enterIfFree(ctx, m.c, m.writeConfig, contender.Exclusive)
-	return m.writeRight(ctx, x, err)
-}
+func (m *RWMutex) TryLock(ctx context.Context) (*WriteRight, error) { return m.acquire(ctx, givesUp) }
 
-func (m *RWMutex) writeRight(ctx context.Context, x *contender.Contender, err error) (*WriteRight, error) {
-	right, err := contenderRight(ctx, x, err)
+func (m *RWMutex) acquire(ctx context.Context, p patience) (*WriteRight, error) {
+	x, right, err := acquire(ctx, m.c, m.writeConfig, contender.Exclusive, p)
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +48,14 @@ func (m *RWMutex) writeRight(ctx context.Context, x *contender.Contender, err er
 // RLock waits, until ctx ends, for the lock as a reader, and returns the right to it. A store must not check the tokens
 // of readers against each other, because they hold the lock at the same time.
 func (m *RWMutex) RLock(ctx context.Context) (*client.Right, error) {
-	x, err := awaitTurn(ctx, m.c, m.readConfig, afterWriters)
-	return contenderRight(ctx, x, err)
+	_, right, err := acquire(ctx, m.c, m.readConfig, afterWriters, waits)
+	return right, err
 }
 
 // TryRLock returns the right of a reader if no writer holds the lock or waits for it. Otherwise the error is ErrBusy.
 func (m *RWMutex) TryRLock(ctx context.Context) (*client.Right, error) {
-	x, err := enterIfFree(ctx, m.c, m.readConfig, afterWriters)
-	return contenderRight(ctx, x, err)
+	_, right, err := acquire(ctx, m.c, m.readConfig, afterWriters, givesUp)
+	return right, err
 }
 
 // afterWriters is the WaitsFor of a reader: it waits for the last writer before it.
@@ -79,7 +71,7 @@ func (w *WriteRight) Downgrade(ctx context.Context) (*client.Right, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock: downgrade: %w", err)
 	}
-	right, err := contenderRight(ctx, x, nil)
+	right, err := contenderRight(ctx, x)
 	if err != nil {
 		return nil, err
 	}

@@ -56,40 +56,34 @@ func NewSemaphore(c *client.Client, parent string, cfg SemaphoreConfig) (*Semaph
 }
 
 // Acquire waits for a permit, until ctx ends, and returns the right to it. Tokens of permits do not exclude each other.
-func (s *Semaphore) Acquire(ctx context.Context) (*client.Right, error) {
-	turn, err := s.queue.Lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.acquirePermit(ctx, turn, true)
-}
+func (s *Semaphore) Acquire(ctx context.Context) (*client.Right, error) { return s.acquire(ctx, waits) }
 
 // TryAcquire returns the right to a permit if there is one that no other client waits for. Otherwise the error is
 // ErrBusy.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*client.Right, error) {
-	turn, err := s.queue.TryLock(ctx)
+	return s.acquire(ctx, givesUp)
+}
+
+// acquire gets the queue, then a permit, and releases the queue.
+func (s *Semaphore) acquire(ctx context.Context, p patience) (*client.Right, error) {
+	turn, err := s.queue.acquire(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	return s.acquirePermit(ctx, turn, false)
-}
-
-// acquirePermit gets a permit for the holder of the queue, and releases the queue.
-func (s *Semaphore) acquirePermit(ctx context.Context, turn *client.Right, wait bool) (*client.Right, error) {
 	defer func() { _ = turn.Release(ctx) }() // at the latest the session's end deletes the node
 	x, err := contender.Enter(ctx, s.c, s.leaseConfig)
 	if err == nil {
-		err = s.awaitPermit(ctx, x, wait)
+		err = s.awaitPermit(ctx, x, p)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock: semaphore %s: %w", s.leaseConfig.Parent, err)
 	}
-	return contenderRight(ctx, x, nil)
+	return contenderRight(ctx, x)
 }
 
-// awaitPermit waits until fewer clients than there are permits are before x, if wait is set. If it returns an error, x
-// has left.
-func (s *Semaphore) awaitPermit(ctx context.Context, x *contender.Contender, wait bool) error {
+// awaitPermit waits until fewer clients than there are permits are before x, if the client waits. If it returns an
+// error, x has left.
+func (s *Semaphore) awaitPermit(ctx context.Context, x *contender.Contender, p patience) error {
 	permits, err := s.readPermits(ctx)
 	if err != nil {
 		x.Abandon()
@@ -100,7 +94,7 @@ func (s *Semaphore) awaitPermit(ctx context.Context, x *contender.Contender, wai
 	switch {
 	case err != nil || ahead < permits:
 		return err
-	case !wait:
+	case p == givesUp:
 		return errors.Join(ErrBusy, x.Leave(ctx))
 	}
 	for {

@@ -30,7 +30,11 @@ func (x *Contender) AwaitTurn(ctx context.Context, waitsFor WaitsFor) error {
 		if !position.mustWait() {
 			return nil
 		}
-		if err := AwaitChange(ctx, x.c, x.cfg.PathOf(position.predecessor.Text)); err != nil {
+		watch, err := reconnect.WatchNode(ctx, x.c, x.cfg.PathOf(position.predecessor.Text))
+		if err == nil {
+			err = reconnect.AwaitEvent(ctx, watch)
+		}
+		if err != nil {
 			x.Abandon()
 			return err
 		}
@@ -159,19 +163,4 @@ func List(ctx context.Context, c *client.Client, parent string, layout Layout) (
 		return nil, numbersUsedUp(parent)
 	}
 	return names, nil
-}
-
-// AwaitChange waits until a node is set or deleted, or does not exist. It also returns nil after the connection was lost
-// and is back, because the caller has to read the node again then.
-func AwaitChange(ctx context.Context, c *client.Client, path string) error {
-	_, _, watch, err := c.GetWatch(ctx, path) // unlike ExistsWatch, it leaves no watch if there is no node
-	switch {
-	case errors.Is(err, client.ErrNoNode):
-		return nil
-	case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):
-		return c.AwaitConnected(ctx)
-	case err != nil:
-		return err
-	}
-	return reconnect.AwaitEvent(ctx, watch)
 }

@@ -58,6 +58,16 @@ func Watch[A, B any](ctx context.Context, c *client.Client, path string,
 	return a, b, watch, err
 }
 
+// WatchNode returns a watch that fires when a node is set or deleted, or nil if there is no node. Unlike an exists, it
+// leaves no watch if there is none.
+func WatchNode(ctx context.Context, c *client.Client, path string) (*client.OnceWatch, error) {
+	_, _, watch, err := Watch(ctx, c, path, (*client.Client).GetWatch)
+	if errors.Is(err, client.ErrNoNode) {
+		return nil, nil
+	}
+	return watch, err
+}
+
 // Children returns the names of the children of parent, or none if it does not exist.
 func Children(ctx context.Context, c *client.Client, parent string) ([]string, error) {
 	names, _, err := Read(ctx, c, parent, (*client.Client).Children)
