@@ -86,86 +86,58 @@ func (c *Client) readAndWatch(ctx context.Context, op jute.Op, path string, into
 	return watch, err
 }
 
-// kindOf returns the watch that a read has set, by its reply. ok is false if it has set none.
-func kindOf(op jute.Op, code error) (kind watchKind, ok bool) {
-	switch {
-	case op == jute.OpExists && errors.Is(code, jute.NoNode):
-		return watchExist, true
-	case code != nil:
-		return 0, false
-	case op == jute.OpGetChildren2:
-		return watchChildren, true
-	}
-	return watchData, true
+// setsWatch reports whether a read with this error has set its watch.
+func setsWatch(op jute.Op, err error) bool {
+	return err == nil || op == jute.OpExists && errors.Is(err, jute.NoNode)
 }
 
 // read sends a read that sets a watch, once. The error is the session's, or the server's code.
 func (t *watchTable) read(ctx context.Context, op jute.Op, path string, into session.Readable) (*OnceWatch, error) {
-	kind := dataAtServer
+	w := &onceWaiter{fired: make(chan Event, 1), path: path, kind: dataWatch}
 	if op == jute.OpGetChildren2 {
-		kind = childrenAtServer
+		w.kind = childrenWatch
 	}
-	if err := t.beginRead(ctx, path, kind); err != nil {
+	if err := t.beginRead(ctx, path, w.kind); err != nil {
 		return nil, err
 	}
-	fired := make(chan Event, 1)
-	waiter := &onceWaiter{fired: fired, path: path}
-	answered := make(chan watchedReply, 1)
+	answered := make(chan error, 1)
 	err := t.c.session.Go(ctx, op, jute.WatchedPath{Path: []byte(path), Watch: true}, func(r session.Reply, err error) {
-		answered <- t.readAnswered(op, kind, waiter, r, err)
+		answered <- t.readAnswered(op, w, r, err, into)
 	})
 	if err != nil {
-		t.abandonRead(path, kind)
+		t.abandonRead(path, w.kind)
 		return nil, err
 	}
 	select {
-	case a := <-answered:
-		return t.watchOf(a, waiter, into)
+	case err := <-answered:
+		if !setsWatch(op, err) {
+			return nil, err
+		}
+		return &OnceWatch{Fired: w.fired, stop: func() { t.giveUp(w) }}, err
 	case <-ctx.Done():
-		t.giveUp(waiter)
+		t.giveUp(w)
 		return nil, &session.UnansweredError{Err: ctx.Err()}
 	}
 }
 
-// watchedReply is the reply to a read that sets a watch.
-type watchedReply struct {
-	reply   session.Reply
-	watched bool
-	err     error
-}
-
-// readAnswered handles the reply to a read of kind, on the reader.
-func (t *watchTable) readAnswered(op jute.Op, kind serverKind, w *onceWaiter, r session.Reply, err error) watchedReply {
-	watched := false
-	if err == nil {
-		w.kind, watched = kindOf(op, r.Err.Err())
-	}
-	if watched {
-		t.endRead(w)
-	} else {
-		t.abandonRead(w.path, kind)
-	}
+// readAnswered handles the reply to a read, on the reader. If the caller of the read has given up, it does not look at
+// into.
+func (t *watchTable) readAnswered(op jute.Op, w *onceWaiter, r session.Reply, err error, into session.Readable) error {
 	if err != nil {
-		return watchedReply{err: &session.UnansweredError{Err: err}}
+		err = &session.UnansweredError{Err: err}
+	} else {
+		err = r.Err.Err()
 	}
-	r.Body = bytes.Clone(r.Body)
-	return watchedReply{reply: r, watched: watched}
-}
-
-func (t *watchTable) watchOf(a watchedReply, waiter *onceWaiter, into session.Readable) (*OnceWatch, error) {
-	if a.err != nil {
-		return nil, a.err
+	if !setsWatch(op, err) {
+		t.abandonRead(w.path, w.kind)
+		return err
 	}
-	err := a.reply.Err.Err()
+	t.endRead(w)
 	if err == nil {
-		err = a.reply.DecodeBody(into)
+		r.Body = bytes.Clone(r.Body)
+		if err = r.DecodeBody(into); err != nil {
+			t.giveUp(w)
+		}
 	}
-	if !a.watched {
-		return nil, err
-	}
-	if errors.Is(err, ErrProtocol) {
-		t.giveUp(waiter)
-		return nil, err
-	}
-	return &OnceWatch{Fired: waiter.fired, stop: func() { t.giveUp(waiter) }}, err
+	return err
 }

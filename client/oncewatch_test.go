@@ -89,12 +89,12 @@ func TestStopDuringRead(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
 		s.CreateNode("/a")
 		first := mustWatch(t, c, "/a")
-		if err := c.watches.beginRead(t.Context(), "/a", dataAtServer); err != nil {
+		if err := c.watches.beginRead(t.Context(), "/a", dataWatch); err != nil {
 			t.Fatal(err)
 		}
 		first.Stop()
 		wantWatches(t, s, c, 1, 1)
-		c.watches.abandonRead("/a", dataAtServer)
+		c.watches.abandonRead("/a", dataWatch)
 		wantWatches(t, s, c, 0, 0)
 	})
 }

@@ -11,7 +11,7 @@ import (
 
 // secondRound returns a comparison in the second round, of nodes that were known in the first one, and the events that
 // it emits. What was missed lies between the transactions 100 and 200.
-func secondRound(kind sharedKind, root *watchedNode) (c *comparison, lines *[]string) {
+func secondRound(kind watchKind, root *watchedNode) (c *comparison, lines *[]string) {
 	k := newWatchedNodes(kind)
 	k.round = 1
 	if root != nil {

@@ -25,14 +25,14 @@ type watchedNode struct {
 // children. A node that has been read in this round is known exactly: events and replies come in the order of the
 // connection. Paths are relative to the root, whose path is "".
 type watchedNodes struct {
-	kind      sharedKind
+	kind      watchKind
 	root      *watchedNode // nil: it does not exist, or was never read
 	rootRound uint32       // in which the root was read last; 0: never
 	round     uint32
 	bytes     int
 }
 
-func newWatchedNodes(kind sharedKind) *watchedNodes { return &watchedNodes{kind: kind} }
+func newWatchedNodes(kind watchKind) *watchedNodes { return &watchedNodes{kind: kind} }
 
 // findNode returns the node at a path, or nil.
 func (k *watchedNodes) findNode(path string) *watchedNode {

@@ -45,37 +45,28 @@ func (t *watchTable) removeLater(path string) {
 
 // nextRemoval returns a removal that removes only unwanted watches, and the kinds that are no longer set after it. ok
 // is false if there is none. The lock is held.
-func (t *watchTable) nextRemoval(p *pathWatches) (typ jute.WatcherType, removed []serverKind, ok bool) {
+func (t *watchTable) nextRemoval(p *pathWatches) (typ jute.WatcherType, removed []watchKind, ok bool) {
 	if p.removals > 0 || p.removing != nil || t.unwanted.hopeless {
 		return 0, nil, false
 	}
-	for mode, typ := range [sharedKinds]jute.WatcherType{jute.WatcherPersistent, jute.WatcherPersistentRecursive} {
-		kind := persistentAtServer + serverKind(mode)
+	for kind := nodeWatch; kind <= treeWatch; kind++ {
 		switch {
-		case !p.set[kind] || p.shared[mode] != nil:
+		case !p.set[kind] || p.shared[kind] != nil:
 		case t.versions != replacesKinds:
-			return typ, []serverKind{kind}, true
+			return removalTypes[kind], []watchKind{kind}, true
 		case !p.isWanted():
-			return jute.WatcherAny, []serverKind{dataAtServer, childrenAtServer, persistentAtServer, recursiveAtServer}, true
+			return jute.WatcherAny, []watchKind{dataWatch, childrenWatch, nodeWatch, treeWatch}, true
 		}
 	}
-	persistent := p.set[persistentAtServer] || p.set[recursiveAtServer] || p.shared != [sharedKinds]*sharedWatch{}
-	if persistent && t.versions != addsKinds {
+	if (p.set[nodeWatch] || p.set[treeWatch] || p.isShared()) && t.versions != addsKinds {
 		return 0, nil, false // older servers would remove the persistent watch, too
 	}
-	for kind, typ := range [onceKinds]jute.WatcherType{jute.WatcherData, jute.WatcherChildren} {
-		kind := serverKind(kind)
-		if p.set[kind] && !p.hasOnce(kind) && p.reading[kind] == 0 {
-			return typ, []serverKind{kind}, true
+	for kind := range onceKinds {
+		if p.set[kind] && len(p.once[kind]) == 0 && p.reading[kind] == 0 {
+			return removalTypes[kind], []watchKind{kind}, true
 		}
 	}
 	return 0, nil, false
-}
-
-// isWanted reports whether a caller wants a watch on the path, or may want one soon.
-func (p *pathWatches) isWanted() bool {
-	return p.shared != [sharedKinds]*sharedWatch{} || p.reading != [onceKinds]int{} ||
-		p.hasOnce(dataAtServer) || p.hasOnce(childrenAtServer)
 }
 
 // removeUnwanted removes unwanted watches until there are none left or the session has ended. The session's MaxInFlight
@@ -104,7 +95,7 @@ func (t *watchTable) removeUnwanted() {
 
 // takeUnwanted returns the next removal. Until removalSent is called, no read with a watch begins on its path. If
 // nothing is to be removed, ok is false, and the caller must return.
-func (t *watchTable) takeUnwanted() (path string, typ jute.WatcherType, removed []serverKind, ok bool) {
+func (t *watchTable) takeUnwanted() (path string, typ jute.WatcherType, removed []watchKind, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	u := &t.unwanted
@@ -146,17 +137,16 @@ func (t *watchTable) stopRemoving() {
 }
 
 // removalAnswered handles the reply to a removal, on the reader.
-func (t *watchTable) removalAnswered(path string, removed []serverKind, r session.Reply, err error) {
+func (t *watchTable) removalAnswered(path string, removed []watchKind, r session.Reply, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.watchesAt(path)
 	p.removals--
-	persistent := removed[0] >= persistentAtServer
 	switch {
 	case err != nil: // the watch has been removed, or it is set again on the next connection
 	case r.Err == jute.Unimplemented:
 		t.unwanted.hopeless = true
-	case r.Err == jute.MarshallingError && persistent:
+	case r.Err == jute.MarshallingError && removed[0] >= onceKinds: // a type that the server does not know
 		t.versions = replacesKinds
 	default: // they are removed, or had fired
 		for _, kind := range removed {

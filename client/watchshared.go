@@ -30,8 +30,8 @@ const maxWatchReads = 32
 // in the order of the connection.
 type sharedWatch struct {
 	table *watchTable
-	path  string // as the servers know it
-	kind  sharedKind
+	path  string          // as the servers know it
+	kind  watchKind       // nodeWatch or treeWatch
 	ctx   context.Context // ends when no caller wants the watch
 	stop  context.CancelFunc
 	wake  chan struct{} // has room for one: there is something to do
@@ -50,14 +50,11 @@ type sharedWatch struct {
 	readError error         // of a read
 }
 
-func newSharedWatch(t *watchTable, path string, kind sharedKind) *sharedWatch {
+func newSharedWatch(t *watchTable, path string, kind watchKind) *sharedWatch {
 	w := &sharedWatch{table: t, path: path, kind: kind, wake: make(chan struct{}, 1)}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
-
-// atServer returns the kind of watch at the servers.
-func (w *sharedWatch) atServer() serverKind { return persistentAtServer + serverKind(w.kind) }
 
 // lastSeenZxid returns the last transaction that the Client has seen. The lock is held.
 func (w *sharedWatch) lastSeenZxid() Zxid { return max(w.last, Zxid(w.table.c.session.LastZxid())) }
@@ -215,9 +212,9 @@ func (w *sharedWatch) payGap() {
 
 // replacePersistent is called when a read has set a watch of the kind. Servers before ZooKeeper 3.9 have then no
 // persistent one. The lock is held.
-func (p *pathWatches) replacePersistent(kind serverKind) {
+func (p *pathWatches) replacePersistent(kind watchKind) {
 	for _, w := range p.shared {
-		if w != nil && (kind == dataAtServer || w.kind == nodeWatch) {
+		if w != nil && (kind == dataWatch || w.kind == nodeWatch) {
 			w.markMissed()
 			w.mustAdd = true
 			w.wakeKeeper()
@@ -273,7 +270,7 @@ func (w *sharedWatch) setAtServer() error {
 	err := w.table.awaitRemovalSent(w.ctx, w.path)
 	var other *sharedWatch
 	if p := w.table.paths[w.path]; p != nil {
-		other = p.shared[sharedKinds-1-w.kind]
+		other = p.shared[nodeWatch+treeWatch-w.kind]
 	}
 	w.table.mu.Unlock()
 	if err != nil {
@@ -313,7 +310,7 @@ func (w *sharedWatch) handleAdded(r session.Reply) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.watchesAt(w.path)
-	p.set[w.atServer()] = true
+	p.set[w.kind] = true
 	if p.shared[w.kind] == w {
 		w.last = max(w.last, Zxid(r.Zxid))
 		if !w.isSet {

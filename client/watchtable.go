@@ -9,73 +9,28 @@ import (
 	"rollcall/zk/jute"
 )
 
-// watchKind is the kind of a watch that fires once.
-type watchKind int
-
-const (
-	watchData     watchKind = iota // set by a get, or an exists of a node that is there
-	watchExist                     // set by an exists of a node that is not there
-	watchChildren                  // set by a read of children
-	watchKinds
-)
-
-// firedBy lists the watches that each type of event uses up.
-var firedBy = map[EventType][]watchKind{
-	NodeCreated:     {watchData, watchExist},
-	DataChanged:     {watchData, watchExist},
-	NodeDeleted:     {watchData, watchExist, watchChildren},
-	ChildrenChanged: {watchChildren},
-}
-
-// serverKind is the kind of a watch at the servers. Each can be set once on a path.
-type serverKind int
-
-const (
-	dataAtServer       serverKind = iota // of watchData and of watchExist
-	childrenAtServer                     // of watchChildren
-	persistentAtServer                   // of Node
-	recursiveAtServer                    // of Tree and TreeWithoutState
-	serverKinds
-	onceKinds = persistentAtServer // those before it fire once
-)
-
-// atServer returns the kind of watch that servers keep for a kind of ours.
-func (k watchKind) atServer() serverKind {
-	if k == watchChildren {
-		return childrenAtServer
-	}
-	return dataAtServer
-}
-
 // pathWatches has what is watched on one path.
 type pathWatches struct {
-	once   [watchKinds][]*onceWaiter
-	shared [sharedKinds]*sharedWatch
+	once   [onceKinds][]*onceWaiter
+	shared [watchKinds]*sharedWatch // without those that fire once
 
-	set      [serverKinds]bool // the servers have a watch of that kind
-	reading  [onceKinds]int    // reads in flight that may set a watch
-	removing chan struct{}     // closed when the removal that is about to be sent has been sent; nil: none is
-	removals int               // sent and without a reply
+	set      [watchKinds]bool // the servers have a watch of that kind
+	reading  [onceKinds]int   // reads in flight that may set a watch
+	removing chan struct{}    // closed when the removal that is about to be sent has been sent; nil: none is
+	removals int              // sent and without a reply
 }
 
 // isEmpty reports whether nothing is known of the path.
 func (p *pathWatches) isEmpty() bool {
-	for _, waiters := range p.once {
-		if len(waiters) > 0 {
-			return false
-		}
-	}
-	return p.shared == [sharedKinds]*sharedWatch{} && p.set == [serverKinds]bool{} && p.reading == [onceKinds]int{} &&
-		p.removing == nil && p.removals == 0
+	return !p.isWanted() && p.set == [watchKinds]bool{} && p.removing == nil && p.removals == 0
 }
 
-// hasOnce reports whether a caller waits for a watch of the kind.
-func (p *pathWatches) hasOnce(kind serverKind) bool {
-	if kind == childrenAtServer {
-		return len(p.once[watchChildren]) > 0
-	}
-	return len(p.once[watchData])+len(p.once[watchExist]) > 0
+// isWanted reports whether a caller wants a watch on the path, or may want one soon.
+func (p *pathWatches) isWanted() bool {
+	return p.isShared() || p.reading != [onceKinds]int{} || len(p.once[dataWatch])+len(p.once[childrenWatch]) > 0
 }
+
+func (p *pathWatches) isShared() bool { return p.shared != [watchKinds]*sharedWatch{} }
 
 // onceWaiter waits for a watch that fires once.
 type onceWaiter struct {
@@ -137,7 +92,7 @@ func (t *watchTable) handleEvent(e jute.WatcherEvent, zxid int64) {
 				w.fireEvent(event)
 			}
 			p.once[kind] = nil
-			p.set[kind.atServer()] = false
+			p.set[kind] = false
 		}
 		if w := p.shared[nodeWatch]; w != nil {
 			w.deliverEvent(event, path)
@@ -169,7 +124,7 @@ func (w *onceWaiter) fireEvent(event Event) {
 
 // beginRead is called before a read that may set a watch is sent. endRead or abandonRead must follow. It waits while a
 // removal on the path is about to be sent, so that the servers carry out the read after the removal.
-func (t *watchTable) beginRead(ctx context.Context, path string, kind serverKind) error {
+func (t *watchTable) beginRead(ctx context.Context, path string, kind watchKind) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.awaitRemovalSent(ctx, path); err != nil {
@@ -197,7 +152,7 @@ func (t *watchTable) awaitRemovalSent(ctx context.Context, path string) error {
 }
 
 // abandonRead is called if a read was not sent, or got no reply.
-func (t *watchTable) abandonRead(path string, kind serverKind) {
+func (t *watchTable) abandonRead(path string, kind watchKind) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.watchesAt(path)
@@ -210,11 +165,10 @@ func (t *watchTable) endRead(w *onceWaiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.watchesAt(w.path)
-	kind := w.kind.atServer()
-	p.reading[kind]--
-	p.set[kind] = true
+	p.reading[w.kind]--
+	p.set[w.kind] = true
 	if t.versions != addsKinds {
-		p.replacePersistent(kind)
+		p.replacePersistent(w.kind)
 	}
 	switch {
 	case w.gaveUp:
@@ -237,11 +191,7 @@ func (t *watchTable) giveUp(w *onceWaiter) {
 	}
 	w.added = false
 	p := t.watchesAt(w.path)
-	rest := slices.DeleteFunc(p.once[w.kind], func(other *onceWaiter) bool { return other == w })
-	if len(rest) == 0 {
-		rest = nil
-	}
-	p.once[w.kind] = rest
+	p.once[w.kind] = slices.DeleteFunc(p.once[w.kind], func(other *onceWaiter) bool { return other == w })
 	t.releasePath(w.path, p)
 }
 
