@@ -20,19 +20,31 @@ func (c *Client) callPath(ctx context.Context, op jute.Op, path string, rec sess
 func sendAndWait(ctx context.Context, c *Client, op jute.Op, path string, invalid error, rec session.Record,
 	into session.Readable,
 ) error {
+	return observeCall(ctx, c, op, path, invalid, func(ctx context.Context) error {
+		for {
+			_, err := c.session.Do(ctx, op, rec, into)
+			if !errors.Is(err, ErrConnectionLost) || op.IsWrite() || c.policy == Fail {
+				return err
+			}
+		}
+	})
+}
+
+// observeCall shows a call to the Observer, and returns its error. If invalid is not nil, or the caller is OnEvent or
+// OnPong, the call fails without a request.
+func observeCall(ctx context.Context, c *Client, op jute.Op, path string, invalid error,
+	call func(context.Context) error,
+) error {
 	var observed func(error)
 	if c.observer != nil {
 		ctx, observed = c.observer.Begin(ctx, op.String(), path)
 	}
-	if invalid == nil {
-		invalid = c.callbacks.checkNotInCallback()
-	}
 	err := invalid
-	for invalid == nil {
-		_, err = c.session.Do(ctx, op, rec, into)
-		if !errors.Is(err, ErrConnectionLost) || op.IsWrite() || c.policy == Fail {
-			break
-		}
+	if err == nil {
+		err = c.callbacks.checkNotInCallback()
+	}
+	if err == nil {
+		err = call(ctx)
 	}
 	err = callError(op, path, err)
 	if observed != nil {
@@ -43,7 +55,7 @@ func sendAndWait(ctx context.Context, c *Client, op jute.Op, path string, invali
 
 // carryOut sends an operation as a request, and waits for the reply.
 func (c *Client) carryOut(ctx context.Context, o Operation, into session.Readable) error {
-	return sendAndWait(ctx, c, o.op, o.path, o.checkPath(), &request{Operation: o, root: c.chroot}, into)
+	return sendAndWait(ctx, c, o.op, o.path, o.check(), &request{Operation: o, root: c.chroot}, into)
 }
 
 // Create creates a node and returns its path and its Stat. The path is the one given, and for a sequential mode a
@@ -93,19 +105,15 @@ func (c *Client) CreateAll(ctx context.Context, path string, mode Mode) error {
 // Get returns a node's data and its Stat. The data are nil if they are null.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 	var resp jute.GetDataResponse
-	if err := c.carryOut(ctx, GetOp(path), &resp); err != nil {
-		return nil, Stat{}, err
-	}
-	return resp.Data, statOf(resp.Stat), nil
+	err := c.carryOut(ctx, GetOp(path), &resp)
+	return resp.Data, statOf(resp.Stat), err
 }
 
 // Set sets a node's data. version must be that of the node, or AnyVersion.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) (Stat, error) {
 	var resp jute.SetDataResponse
-	if err := c.carryOut(ctx, SetOp(path, data, version), &resp); err != nil {
-		return Stat{}, err
-	}
-	return statOf(resp.Stat), nil
+	err := c.carryOut(ctx, SetOp(path, data, version), &resp)
+	return statOf(resp.Stat), err
 }
 
 // Delete deletes a node without children. version must be that of the node, or AnyVersion.
@@ -116,7 +124,7 @@ func (c *Client) Delete(ctx context.Context, path string, version int32) error {
 // Exists reports whether there is a node, and returns its Stat.
 func (c *Client) Exists(ctx context.Context, path string) (Stat, bool, error) {
 	var resp jute.ExistsResponse
-	err := c.carryOut(ctx, Operation{op: jute.OpExists, path: path}, &resp)
+	err := c.carryOut(ctx, existsOp(path), &resp)
 	if errors.Is(err, ErrNoNode) {
 		return Stat{}, false, nil
 	}
@@ -127,10 +135,8 @@ func (c *Client) Exists(ctx context.Context, path string) (Stat, bool, error) {
 // is kept keeps all.
 func (c *Client) Children(ctx context.Context, path string) ([]string, Stat, error) {
 	resp := childNames{inReply: true}
-	if err := c.carryOut(ctx, Operation{op: jute.OpGetChildren2, path: path}, &resp); err != nil {
-		return nil, Stat{}, err
-	}
-	return resp.names, statOf(resp.stat), nil
+	err := c.carryOut(ctx, namesOp(path), &resp)
+	return resp.names, statOf(resp.stat), err
 }
 
 // Sync waits until the server that the Client is connected to has applied everything that was written anywhere
@@ -142,20 +148,16 @@ func (c *Client) Sync(ctx context.Context) error {
 // GetACL returns a node's access control list and its Stat.
 func (c *Client) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	var resp aclReply
-	if err := c.callPath(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(c.chroot.serverPath(path))}, &resp); err != nil {
-		return nil, Stat{}, err
-	}
-	return resp.acl, statOf(resp.stat), nil
+	err := c.callPath(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(c.chroot.serverPath(path))}, &resp)
+	return resp.acl, statOf(resp.stat), err
 }
 
 // SetACL sets a node's access control list. version must be that of the list (Stat.ACLVersion), or AnyVersion.
 func (c *Client) SetACL(ctx context.Context, path string, acl []ACL, version int32) (Stat, error) {
 	var resp jute.SetACLResponse
 	rec := jute.SetACLRequest{Path: []byte(c.chroot.serverPath(path)), ACL: aclRecords(acl), Version: version}
-	if err := c.callPath(ctx, jute.OpSetACL, path, rec, &resp); err != nil {
-		return Stat{}, err
-	}
-	return statOf(resp.Stat), nil
+	err := c.callPath(ctx, jute.OpSetACL, path, rec, &resp)
+	return statOf(resp.Stat), err
 }
 
 // Ephemerals returns the paths of the session's ephemeral nodes at prefix and below it, in no order.
@@ -197,10 +199,8 @@ func (c *Client) AddAuth(ctx context.Context, a Auth) error {
 // without their hash.
 func (c *Client) WhoAmI(ctx context.Context) ([]Identity, error) {
 	var resp identitiesReply
-	if err := sendAndWait(ctx, c, jute.OpWhoAmI, "", nil, nil, &resp); err != nil {
-		return nil, err
-	}
-	return resp.identities, nil
+	err := sendAndWait(ctx, c, jute.OpWhoAmI, "", nil, nil, &resp)
+	return resp.identities, err
 }
 
 // AwaitConnected waits until requests can be sent, or until ctx ends. If requests can never be sent again, it

@@ -39,14 +39,10 @@ func (c *Client) Multi(ctx context.Context, ops ...Operation) ([]Result, error) 
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	op := opOfMulti(ops)
+	o := multiOp(ops[0].path, ops)
 	reply := multiReply{root: c.chroot, results: make([]Result, 0, len(ops)), most: len(ops) + 1}
-	if err := sendAndWait(ctx, c, op, ops[0].path, checkOperations(op, ops), &multiRecord{root: c.chroot, ops: ops}, &reply); err != nil {
+	if err := c.carryOut(ctx, o, &reply); err != nil {
 		return nil, err
 	}
-	err := multiError(op, ops, reply.results)
-	if len(reply.results) != len(ops) {
-		return nil, err
-	}
-	return reply.results, err
+	return o.multiResults(reply.results)
 }

@@ -19,7 +19,8 @@ func TestMultiReplyBounded(t *testing.T) {
 	if len(reply.results) != 3 || cap(reply.results) > 8 {
 		t.Errorf("%d results are kept, in memory for %d", len(reply.results), cap(reply.results))
 	}
-	if err := multiError(jute.OpMulti, make([]Operation, 2), reply.results); err == nil {
+	o := multiOp("", make([]Operation, 2))
+	if _, err := o.multiResults(reply.results); err == nil {
 		t.Error("too many results are no error")
 	}
 }

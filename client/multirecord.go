@@ -2,18 +2,18 @@ package client
 
 import (
 	"fmt"
+	"slices"
 
 	"rollcall/zk/jute"
 )
 
-// opOfMulti returns the operation for a multi: OpMultiRead if all operations read.
-func opOfMulti(ops []Operation) jute.Op {
-	for i := range ops {
-		if ops[i].op.IsWrite() {
-			return jute.OpMulti
-		}
+// multiOp returns a multi: OpMultiRead if all operations read. path is that of its errors.
+func multiOp(path string, ops []Operation) Operation {
+	o := Operation{op: jute.OpMultiRead, path: path, ops: ops}
+	if slices.ContainsFunc(ops, func(o Operation) bool { return o.op.IsWrite() }) {
+		o.op = jute.OpMulti
 	}
-	return jute.OpMultiRead
+	return o
 }
 
 // checkOperations returns an ErrBadArguments unless all operations are of one kind and have valid paths.
@@ -24,20 +24,11 @@ func checkOperations(op jute.Op, ops []Operation) error {
 			err = fmt.Errorf("%w: a multi that writes cannot read: read in a call of its own", ErrBadArguments)
 		}
 		if err != nil {
-			return &MultiError{Index: i, Op: ops[i].op.String(), Path: ops[i].path, Err: err}
+			return ops[i].failedAt(i, err)
 		}
 	}
 	return nil
 }
-
-// multiRecord is the record of a multi.
-type multiRecord struct {
-	root chroot
-	ops  []Operation
-}
-
-// Append implements session.Record.
-func (r *multiRecord) Append(b []byte) []byte { return appendMulti(b, r.root, r.ops) }
 
 func appendMulti(b []byte, root chroot, ops []Operation) []byte {
 	for i := range ops {
@@ -66,22 +57,24 @@ func (m *multiReply) Decode(d *jute.Decoder) {
 			return
 		}
 		m.results = append(m.results, Result{})
-		m.results[len(m.results)-1].decode(d, header.Type, m.root)
+		m.results[len(m.results)-1].decode(d, header.Type, m.root, "")
 	}
 }
 
-func (r *Result) decode(d *jute.Decoder, op jute.Op, root chroot) {
+// decode reads the result of an operation. A node that was created at asked, the path of the request, needs no memory
+// for its path.
+func (r *Result) decode(d *jute.Decoder, op jute.Op, root chroot, asked string) {
 	switch op {
 	case jute.OpError:
 		var failed jute.ErrorResponse
 		failed.Decode(d)
 		r.Err = failed.Err.Err()
 	case jute.OpCreate:
-		r.Path = root.callerPath(string(d.ReadBytes()))
+		r.Path = root.createdPath(d.ReadBytes(), asked)
 	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		r.Path = root.callerPath(string(d.ReadBytes()))
+		r.Path = root.createdPath(d.ReadBytes(), asked)
 		r.Stat = readStat(d)
-	case jute.OpSetData:
+	case jute.OpSetData, jute.OpExists:
 		r.Stat = readStat(d)
 	case jute.OpGetData:
 		r.Data = d.ReadBytes()
@@ -93,19 +86,20 @@ func (r *Result) decode(d *jute.Decoder, op jute.Op, root chroot) {
 	}
 }
 
-// multiError returns the error of a multi: that there are not as many results as operations, or that of the first
-// operation that failed a multi of writes.
-func multiError(op jute.Op, ops []Operation, results []Result) error {
-	if len(results) != len(ops) {
-		return callError(op, "", fmt.Errorf("%w: %d results of %d operations", ErrProtocol, len(results), len(ops)))
+// multiResults returns the results of a multi and its error: that there are not as many results as operations, or that
+// of the first operation that failed a multi of writes.
+func (o *Operation) multiResults(results []Result) ([]Result, error) {
+	if len(results) != len(o.ops) {
+		return nil, callError(o.op, "", fmt.Errorf("%w: %d results of %d operations", ErrProtocol, len(results), len(o.ops)))
 	}
-	if op != jute.OpMulti {
-		return nil
+	i := slices.IndexFunc(results, func(r Result) bool { return r.Err != nil })
+	if i < 0 || o.op != jute.OpMulti {
+		return results, nil
 	}
-	for i := range results {
-		if err := results[i].Err; err != nil {
-			return callError(op, "", &MultiError{Index: i, Op: ops[i].op.String(), Path: ops[i].path, Err: err})
-		}
-	}
-	return nil
+	return results, callError(o.op, "", o.ops[i].failedAt(i, results[i].Err))
+}
+
+// failedAt returns the error of the operation with an index of a multi.
+func (o *Operation) failedAt(index int, err error) *MultiError {
+	return &MultiError{Index: index, Op: o.op.String(), Path: o.path, Err: err}
 }

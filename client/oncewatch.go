@@ -26,20 +26,17 @@ func (w *OnceWatch) Stop() { w.stop() }
 func (c *Client) GetWatch(ctx context.Context, path string) ([]byte, Stat, *OnceWatch, error) {
 	var resp jute.GetDataResponse
 	w, err := c.readAndWatch(ctx, jute.OpGetData, path, &resp)
-	if err != nil {
-		return nil, Stat{}, nil, err
-	}
-	return resp.Data, statOf(resp.Stat), w, nil
+	return resp.Data, statOf(resp.Stat), w, err
 }
 
 // ExistsWatch is Exists, and watches the node's creation, its data and its deletion.
 func (c *Client) ExistsWatch(ctx context.Context, path string) (Stat, bool, *OnceWatch, error) {
 	var resp jute.ExistsResponse
 	w, err := c.readAndWatch(ctx, jute.OpExists, path, &resp)
-	if err != nil && !errors.Is(err, ErrNoNode) {
-		return Stat{}, false, nil, err
+	if errors.Is(err, ErrNoNode) {
+		return Stat{}, false, w, nil
 	}
-	return statOf(resp.Stat), err == nil, w, nil
+	return statOf(resp.Stat), err == nil, w, err
 }
 
 // ChildrenWatch is Children, and watches the names of the children and the node's deletion. There is no watch if
@@ -47,42 +44,26 @@ func (c *Client) ExistsWatch(ctx context.Context, path string) (Stat, bool, *Onc
 func (c *Client) ChildrenWatch(ctx context.Context, path string) ([]string, Stat, *OnceWatch, error) {
 	resp := childNames{inReply: true}
 	w, err := c.readAndWatch(ctx, jute.OpGetChildren2, path, &resp)
-	if err != nil {
-		return nil, Stat{}, nil, err
-	}
-	return resp.names, statOf(resp.stat), w, nil
+	return resp.names, statOf(resp.stat), w, err
 }
 
-// readAndWatch sends a read that sets a watch, and waits for the reply. It sends the read again as do does.
-func (c *Client) readAndWatch(ctx context.Context, op jute.Op, path string, into session.Readable) (*OnceWatch, error) {
-	var observed func(error)
-	if c.observer != nil {
-		ctx, observed = c.observer.Begin(ctx, op.String(), path)
-	}
-	var watch *OnceWatch
-	invalid := CheckPath(path)
-	if invalid == nil {
-		invalid = c.callbacks.checkNotInCallback()
-	}
-	err := invalid
-	for invalid == nil {
-		watch, err = c.watches.read(ctx, op, c.chroot.serverPath(path), into)
-		if c.policy == Fail {
-			break
-		}
-		if errors.Is(err, ErrSuspended) {
-			if err = c.AwaitConnected(ctx); err == nil {
-				continue
+// readAndWatch sends a read that sets a watch, and waits for the reply. It sends the read again as sendAndWait does.
+func (c *Client) readAndWatch(ctx context.Context, op jute.Op, path string, into session.Readable) (
+	watch *OnceWatch, err error,
+) {
+	err = observeCall(ctx, c, op, path, CheckPath(path), func(ctx context.Context) error {
+		for {
+			watch, err = c.watches.read(ctx, op, c.chroot.serverPath(path), into)
+			switch {
+			case c.policy != Fail && errors.Is(err, ErrSuspended):
+				if err = c.AwaitConnected(ctx); err != nil {
+					return err
+				}
+			case c.policy == Fail || !errors.Is(err, ErrConnectionLost):
+				return err
 			}
 		}
-		if !errors.Is(err, ErrConnectionLost) {
-			break
-		}
-	}
-	err = callError(op, path, err)
-	if observed != nil {
-		observed(err)
-	}
+	})
 	return watch, err
 }
 
@@ -100,9 +81,12 @@ func (t *watchTable) read(ctx context.Context, op jute.Op, path string, into ses
 	if err := t.beginRead(ctx, path, w.kind); err != nil {
 		return nil, err
 	}
+	var reply session.Reply
 	answered := make(chan error, 1)
 	err := t.c.session.Go(ctx, op, jute.WatchedPath{Path: []byte(path), Watch: true}, func(r session.Reply, err error) {
-		answered <- t.readAnswered(op, w, r, err, into)
+		reply = r
+		reply.Body = bytes.Clone(r.Body)
+		answered <- t.readAnswered(op, w, r.Err, err)
 	})
 	if err != nil {
 		t.abandonRead(path, w.kind)
@@ -113,6 +97,13 @@ func (t *watchTable) read(ctx context.Context, op jute.Op, path string, into ses
 		if !setsWatch(op, err) {
 			return nil, err
 		}
+		if err == nil {
+			err = reply.DecodeBody(into)
+		}
+		if errors.Is(err, ErrProtocol) {
+			t.giveUp(w)
+			return nil, err
+		}
 		return &OnceWatch{Fired: w.fired, stop: func() { t.giveUp(w) }}, err
 	case <-ctx.Done():
 		t.giveUp(w)
@@ -120,24 +111,17 @@ func (t *watchTable) read(ctx context.Context, op jute.Op, path string, into ses
 	}
 }
 
-// readAnswered handles the reply to a read, on the reader. If the caller of the read has given up, it does not look at
-// into.
-func (t *watchTable) readAnswered(op jute.Op, w *onceWaiter, r session.Reply, err error, into session.Readable) error {
+// readAnswered handles the reply to a read, on the reader. It returns the error of the read.
+func (t *watchTable) readAnswered(op jute.Op, w *onceWaiter, code jute.Code, err error) error {
 	if err != nil {
 		err = &session.UnansweredError{Err: err}
 	} else {
-		err = r.Err.Err()
+		err = code.Err()
 	}
-	if !setsWatch(op, err) {
+	if setsWatch(op, err) {
+		t.endRead(w)
+	} else {
 		t.abandonRead(w.path, w.kind)
-		return err
-	}
-	t.endRead(w)
-	if err == nil {
-		r.Body = bytes.Clone(r.Body)
-		if err = r.DecodeBody(into); err != nil {
-			t.giveUp(w)
-		}
 	}
 	return err
 }

@@ -11,6 +11,7 @@ type Operation struct {
 	path  string
 	data  []byte
 	mode  Mode
+	ops   []Operation // of a multi
 }
 
 // CreateOp creates a node, as Client.Create does.
@@ -39,11 +40,37 @@ func GetOp(path string) Operation { return Operation{op: jute.OpGetData, path: p
 // ChildrenOp reads the names of a node's children.
 func ChildrenOp(path string) Operation { return Operation{op: jute.OpGetChildren, path: path} }
 
+// existsOp reads whether there is a node.
+func existsOp(path string) Operation { return Operation{op: jute.OpExists, path: path} }
+
+// namesOp reads the names of a node's children, and its Stat. It cannot be in a multi.
+func namesOp(path string) Operation { return Operation{op: jute.OpGetChildren2, path: path} }
+
+// withWatch returns a read that sets a watch.
+func (o Operation) withWatch() Operation {
+	o.watch = true
+	return o
+}
+
 // Path returns the path that the operation is about.
 func (o Operation) Path() string { return o.path }
 
+// check returns an ErrBadArguments unless the operation has valid paths. The operations of a multi must be of one kind.
+func (o *Operation) check() error {
+	switch o.op {
+	case jute.OpCloseSession:
+		return nil
+	case jute.OpMulti, jute.OpMultiRead:
+		return checkOperations(o.op, o.ops)
+	}
+	return o.checkPath()
+}
+
 // appendBody appends the record of the operation.
 func (o *Operation) appendBody(b []byte, root chroot) []byte {
+	if o.op == jute.OpMulti || o.op == jute.OpMultiRead {
+		return appendMulti(b, root, o.ops)
+	}
 	b = root.appendPath(b, o.path)
 	switch o.op {
 	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2:

@@ -58,6 +58,14 @@ func (r chroot) callerPath(path string) string {
 	return strings.TrimPrefix(path, string(r))
 }
 
+// createdPath returns the path of a node that was created, as the caller knows it: asked, if it has no number.
+func (r chroot) createdPath(created []byte, asked string) string {
+	if r == "" && string(created) == asked {
+		return asked
+	}
+	return r.callerPath(string(created))
+}
+
 // localBelow returns a path as the caller knows it. ok is false if it is neither that of the node at prefix, which the
 // caller knows, nor of one below.
 func (r chroot) localBelow(path, prefix string) (local string, ok bool) {

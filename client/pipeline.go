@@ -24,137 +24,73 @@ func (c *Client) Pipeline() Pipeline { return Pipeline{c} }
 
 // Get is Client.Get.
 func (p Pipeline) Get(ctx context.Context, path string, done func(data []byte, stat Stat, err error)) error {
-	return p.getNode(ctx, path, false, done)
+	return p.send(ctx, GetOp(path), finishGet, done)
 }
 
 // GetAndWatch is Get, and sets the watch of Client.GetWatch. Config.OnEvent gets its event.
 func (p Pipeline) GetAndWatch(ctx context.Context, path string, done func(data []byte, stat Stat, err error)) error {
-	return p.getNode(ctx, path, true, done)
-}
-
-func (p Pipeline) getNode(ctx context.Context, path string, watch bool, done func([]byte, Stat, error)) error {
-	q := p.newRequest(jute.OpGetData, path, finishGet, done)
-	q.watch = watch
-	return q.sendRequest(ctx)
+	return p.send(ctx, GetOp(path).withWatch(), finishGet, done)
 }
 
 func finishGet(q *pipelined, body []byte, err error) {
-	done := q.done.(func([]byte, Stat, error))
-	if err == nil {
-		d := jute.NewDecoder(body)
-		data := d.ReadBytes()
-		var stat jute.Stat
-		stat.Decode(&d)
-		if d.Err() == nil {
-			done(data, statOf(stat), nil)
-			return
-		}
-		err = q.malformedReply(&d)
-	}
-	done(nil, Stat{}, err)
+	r, err := q.result(body, err)
+	q.done.(func([]byte, Stat, error))(r.Data, r.Stat, err)
 }
 
 // Set is Client.Set.
 func (p Pipeline) Set(ctx context.Context, path string, data []byte, version int32, done func(Stat, error)) error {
-	q := p.newRequest(jute.OpSetData, path, finishSet, done)
-	q.data, q.ver = data, version
-	return q.sendRequest(ctx)
+	return p.send(ctx, SetOp(path, data, version), finishSet, done)
 }
 
 func finishSet(q *pipelined, body []byte, err error) {
-	done := q.done.(func(Stat, error))
-	if err == nil {
-		d := jute.NewDecoder(body)
-		var stat jute.Stat
-		stat.Decode(&d)
-		if d.Err() == nil {
-			done(statOf(stat), nil)
-			return
-		}
-		err = q.malformedReply(&d)
-	}
-	done(Stat{}, err)
+	r, err := q.result(body, err)
+	q.done.(func(Stat, error))(r.Stat, err)
 }
 
 // Create is Client.Create.
 func (p Pipeline) Create(ctx context.Context, path string, data []byte, mode Mode, done func(string, Stat, error)) error {
-	q := p.newRequest(mode.createOp(), path, finishCreate, done)
-	q.data, q.mode = data, mode
-	return q.sendRequest(ctx)
+	return p.send(ctx, CreateOp(path, data, mode), finishCreate, done)
 }
 
 func finishCreate(q *pipelined, body []byte, err error) {
-	done := q.done.(func(string, Stat, error))
-	if err == nil {
-		d := jute.NewDecoder(body)
-		path := q.pathOf(d.ReadBytes())
-		var stat jute.Stat
-		stat.Decode(&d)
-		if d.Err() == nil {
-			done(path, statOf(stat), nil)
-			return
-		}
-		err = q.malformedReply(&d)
-	}
-	done("", Stat{}, err)
+	r, err := q.result(body, err)
+	q.done.(func(string, Stat, error))(r.Path, r.Stat, err)
 }
 
 // Delete is Client.Delete.
 func (p Pipeline) Delete(ctx context.Context, path string, version int32, done func(error)) error {
-	q := p.newRequest(jute.OpDelete, path, finishEmpty, done)
-	q.ver = version
-	return q.sendRequest(ctx)
+	return p.send(ctx, DeleteOp(path, version), finishEmpty, done)
 }
 
 func finishEmpty(q *pipelined, _ []byte, err error) { q.done.(func(error))(err) }
 
 // Exists is Client.Exists.
 func (p Pipeline) Exists(ctx context.Context, path string, done func(Stat, bool, error)) error {
-	return p.exists(ctx, path, false, done)
+	return p.send(ctx, existsOp(path), finishExists, done)
 }
 
 // ExistsAndWatch is Exists, and sets the watch of Client.ExistsWatch. Config.OnEvent gets its event.
 func (p Pipeline) ExistsAndWatch(ctx context.Context, path string, done func(Stat, bool, error)) error {
-	return p.exists(ctx, path, true, done)
-}
-
-func (p Pipeline) exists(ctx context.Context, path string, watch bool, done func(Stat, bool, error)) error {
-	q := p.newRequest(jute.OpExists, path, finishExists, done)
-	q.watch = watch
-	return q.sendRequest(ctx)
+	return p.send(ctx, existsOp(path).withWatch(), finishExists, done)
 }
 
 func finishExists(q *pipelined, body []byte, err error) {
-	done := q.done.(func(Stat, bool, error))
-	if err == nil {
-		d := jute.NewDecoder(body)
-		var stat jute.Stat
-		stat.Decode(&d)
-		if d.Err() == nil {
-			done(statOf(stat), true, nil)
-			return
-		}
-		err = q.malformedReply(&d)
-	} else if errors.Is(err, ErrNoNode) {
+	r, err := q.result(body, err)
+	exists := err == nil
+	if errors.Is(err, ErrNoNode) {
 		err = nil
 	}
-	done(Stat{}, false, err)
+	q.done.(func(Stat, bool, error))(r.Stat, exists, err)
 }
 
 // Children is Client.Children.
 func (p Pipeline) Children(ctx context.Context, path string, done func([]string, Stat, error)) error {
-	return p.children(ctx, path, false, done)
+	return p.send(ctx, namesOp(path), finishChildren, done)
 }
 
 // ChildrenAndWatch is Children, and sets the watch of Client.ChildrenWatch. Config.OnEvent gets its event.
 func (p Pipeline) ChildrenAndWatch(ctx context.Context, path string, done func([]string, Stat, error)) error {
-	return p.children(ctx, path, true, done)
-}
-
-func (p Pipeline) children(ctx context.Context, path string, watch bool, done func([]string, Stat, error)) error {
-	q := p.newRequest(jute.OpGetChildren2, path, finishChildren, done)
-	q.watch = watch
-	return q.sendRequest(ctx)
+	return p.send(ctx, namesOp(path).withWatch(), finishChildren, done)
 }
 
 func finishChildren(q *pipelined, body []byte, err error) {
@@ -178,7 +114,7 @@ func finishChildren(q *pipelined, body []byte, err error) {
 func (p Pipeline) EachChild(ctx context.Context, path string,
 	done func(names iter.Seq2[[]byte, error], stat Stat, err error),
 ) error {
-	return p.newRequest(jute.OpGetChildren2, path, finishEachChild, done).sendRequest(ctx)
+	return p.send(ctx, namesOp(path), finishEachChild, done)
 }
 
 func finishEachChild(q *pipelined, body []byte, err error) {
@@ -197,9 +133,7 @@ func finishEachChild(q *pipelined, body []byte, err error) {
 
 // Multi is Client.Multi. ops must not be empty, and must not change until done is called.
 func (p Pipeline) Multi(ctx context.Context, ops []Operation, done func([]Result, error)) error {
-	q := p.newRequest(opOfMulti(ops), "", finishMulti, done)
-	q.ops = ops
-	return q.sendRequest(ctx)
+	return p.send(ctx, multiOp("", ops), finishMulti, done)
 }
 
 func finishMulti(q *pipelined, body []byte, err error) {
@@ -216,15 +150,11 @@ func finishMulti(q *pipelined, body []byte, err error) {
 		done(nil, q.malformedReply(&d))
 		return
 	}
-	if err = multiError(q.op, q.ops, reply.results); len(reply.results) != len(q.ops) {
-		done(nil, err)
-		return
-	}
-	done(reply.results, err)
+	done(q.multiResults(reply.results))
 }
 
 // EndSession ends the session at the servers, as Client.Close does, without waiting for the reply. Afterwards, whatever
 // the reply is, the Client must be abandoned.
 func (p Pipeline) EndSession(ctx context.Context, done func(error)) error {
-	return p.newRequest(jute.OpCloseSession, "", finishEmpty, done).sendRequest(ctx)
+	return p.send(ctx, Operation{op: jute.OpCloseSession}, finishEmpty, done)
 }

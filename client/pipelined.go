@@ -12,43 +12,33 @@ import (
 // pipelined is a request of a Pipeline. It is used for the next request when its reply has come, so that a request
 // needs no memory of its own. Many are in flight, so it is small, and what the reply needs comes first.
 type pipelined struct {
-	onReply   func(session.Reply, error) // the method handleReply, bound once
-	finish    func(q *pipelined, body []byte, err error)
-	done      any // the caller's function, of a type that finish knows
-	c         *Client
-	Operation             // or the operation and nothing else
-	ops       []Operation // of a multi
+	onReply func(session.Reply, error) // the method handleReply, bound once
+	finish  func(q *pipelined, body []byte, err error)
+	done    any // the caller's function, of a type that finish knows
+	c       *Client
+	Operation
 }
 
 // pipelinedPool has requests whose replies have come. It is shared by all Clients, so that one that only pings has
 // none.
 var pipelinedPool sync.Pool
 
-func (p Pipeline) newRequest(op jute.Op, path string, finish func(*pipelined, []byte, error), done any) *pipelined {
+// Append implements session.Record.
+func (q *pipelined) Append(b []byte) []byte { return q.appendBody(b, q.c.chroot) }
+
+// send sends an operation. When the reply has come, finish calls done with it.
+func (p Pipeline) send(ctx context.Context, o Operation, finish func(*pipelined, []byte, error), done any) error {
 	q, _ := pipelinedPool.Get().(*pipelined)
 	if q == nil {
 		q = &pipelined{}
 		q.onReply = q.handleReply
 	}
-	q.c, q.op, q.path, q.finish, q.done = p.c, op, path, finish, done
-	return q
-}
-
-// Append implements session.Record.
-func (q *pipelined) Append(b []byte) []byte {
-	if q.op == jute.OpMulti || q.op == jute.OpMultiRead {
-		return appendMulti(b, q.c.chroot, q.ops)
-	}
-	return q.appendBody(b, q.c.chroot)
-}
-
-// sendRequest sends the request.
-func (q *pipelined) sendRequest(ctx context.Context) error {
+	q.c, q.Operation, q.finish, q.done = p.c, o, finish, done
 	var rec session.Record = q
 	if q.op == jute.OpCloseSession {
 		rec = nil // it has no record
 	}
-	err := q.checkRequest()
+	err := q.check()
 	if err == nil {
 		err = q.c.session.Go(ctx, q.op, rec, q.onReply)
 	}
@@ -57,17 +47,6 @@ func (q *pipelined) sendRequest(ctx context.Context) error {
 		q.returnToPool()
 	}
 	return err
-}
-
-// checkRequest returns the reason for which the request may not be sent.
-func (q *pipelined) checkRequest() error {
-	switch q.op {
-	case jute.OpCloseSession:
-		return nil
-	case jute.OpMulti, jute.OpMultiRead:
-		return checkOperations(q.op, q.ops)
-	}
-	return q.checkPath()
 }
 
 func (q *pipelined) handleReply(r session.Reply, err error) {
@@ -86,22 +65,20 @@ func (q *pipelined) malformedReply(d *jute.Decoder) error {
 	return callError(q.op, q.path, fmt.Errorf("%w: %w", ErrProtocol, d.Err()))
 }
 
-// pathOf returns the path of a node that was created, as the caller knows it.
-func (q *pipelined) pathOf(created []byte) string {
-	root := q.c.chroot
-	if root == "" && string(created) == q.path {
-		return q.path
+// result returns what a reply says, or err, or the reason for which the reply makes no sense.
+func (q *pipelined) result(body []byte, err error) (r Result, _ error) {
+	if err != nil {
+		return Result{}, err
 	}
-	return root.callerPath(string(created))
+	d := jute.NewDecoder(body)
+	if r.decode(&d, q.op, q.c.chroot, q.path); d.Err() != nil {
+		return Result{}, q.malformedReply(&d)
+	}
+	return r, nil
 }
 
 // returnToPool makes the request's memory free for the next one. It keeps nothing of the caller alive.
 func (q *pipelined) returnToPool() {
-	q.c, q.path, q.finish, q.done = nil, "", nil, nil
-	q.ver, q.watch, q.ops = 0, false, nil
-	if q.data != nil {
-		q.data = nil
-	}
-	q.mode = Mode{}
+	q.c, q.Operation, q.finish, q.done = nil, Operation{}, nil, nil
 	pipelinedPool.Put(q)
 }
