@@ -76,17 +76,6 @@ func (r chroot) localBelow(path, prefix string) (local string, ok bool) {
 	return r.callerPath(path), true
 }
 
-// pathBelow returns the path of a child.
-func pathBelow(path, name string) string {
-	switch {
-	case name == "":
-		return path
-	case path == "/":
-		return "/" + name
-	}
-	return path + "/" + name
-}
-
 // joinLines returns lines as a list with commas, or nil for none.
 func joinLines(lines []string) []byte {
 	if lines == nil {

@@ -23,7 +23,7 @@ type comparison struct {
 
 func (c *comparison) applyEvent(e Event, path string) {
 	if !c.silent {
-		e.Path = pathBelow(c.root, path)
+		e.Path = nodepath.Below(c.root, path)
 		c.emit(e)
 	}
 }
@@ -150,7 +150,7 @@ func (c *comparison) compareNames(n *watchedNode, path string, s Stat, names []s
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {
 		if !present[name] {
 			deleted++
-			c.deleteBelow(n, name, pathBelowRoot(path, name))
+			c.deleteBelow(n, name, nodepath.Join(path, name))
 		}
 	}
 	before, from := n.childrenVersion, n.childrenChanged
@@ -170,7 +170,7 @@ func (c *comparison) compareNames(n *watchedNode, path string, s Stat, names []s
 func (c *comparison) deleteBelow(parent *watchedNode, name, path string) {
 	n := parent.children[name]
 	for _, child := range slices.Sorted(maps.Keys(n.children)) {
-		c.deleteBelow(n, child, pathBelowRoot(path, child))
+		c.deleteBelow(n, child, nodepath.Join(path, child))
 	}
 	c.nodes.removeChild(parent, name)
 	c.applyEvent(Event{Type: NodeDeleted, Zxid: NoZxid, From: c.from}, path)
@@ -211,12 +211,4 @@ func (c *comparison) handleHidden(path string) {
 	n.hidden, n.round = true, c.nodes.round
 	c.markRead(path)
 	c.applyEvent(Event{Type: Gap, From: c.from, Zxid: c.now, Below: true}, path)
-}
-
-// pathBelowRoot is pathBelow for paths relative to the root.
-func pathBelowRoot(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "/" + name
 }

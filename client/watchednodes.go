@@ -95,7 +95,7 @@ func (k *watchedNodes) lostBelow(e Event, path string) (lost []string) {
 // appendBelow appends the paths of the nodes below one at path, the lowest first.
 func (n *watchedNode) appendBelow(paths []string, path string) []string {
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {
-		child := pathBelowRoot(path, name)
+		child := nodepath.Join(path, name)
 		paths = append(n.children[name].appendBelow(paths, child), child)
 	}
 	return paths

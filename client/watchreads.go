@@ -1,6 +1,7 @@
 package client
 
 import (
+	"rollcall/client/internal/nodepath"
 	"rollcall/client/session"
 	"rollcall/zk/jute"
 )
@@ -85,7 +86,7 @@ func (w *sharedWatch) nodeRead(path string, round uint32, r session.Reply, err e
 	}
 	below := w.relativePath(path)
 	for _, name := range c.handleRead(below, r.Err.Err(), statOf(resp.stat), resp.names) {
-		w.toRead = append(w.toRead, pathBelow(path, name))
+		w.toRead = append(w.toRead, nodepath.Join(path, name))
 	}
 	w.checkSize()
 	w.checkRead()

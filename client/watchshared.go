@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"rollcall/client/internal/nodepath"
 	"rollcall/client/session"
 	"rollcall/zk/jute"
 )
@@ -124,7 +125,7 @@ func (w *sharedWatch) reportLost(e Event, path string) {
 	}
 	root := w.table.c.chroot.callerPath(w.path)
 	for _, lost := range w.nodes.lostBelow(e, path) {
-		w.pushEvent(Event{Type: NodeDeleted, Path: pathBelow(root, lost), Zxid: NoZxid, From: w.from}, false)
+		w.pushEvent(Event{Type: NodeDeleted, Path: nodepath.Join(root, lost), Zxid: NoZxid, From: w.from}, false)
 	}
 }
 

@@ -2,12 +2,12 @@ package barrier
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 
 	"rollcall/client"
+	"rollcall/client/internal/nodepath"
 	"rollcall/client/internal/reconnect"
 	"rollcall/client/recipe"
 )
@@ -67,7 +67,7 @@ func (b *DoubleBarrier) tryEnter(ctx context.Context) (*Member, error) {
 	if err := b.awaitEnd(ctx, anyRound); err != nil {
 		return nil, err
 	}
-	m := &Member{barrier: b, name: newName()}
+	m := &Member{barrier: b, name: nodepath.NewUUID()} // as Curator's names are
 	stat, err := reconnect.CreateOwn(ctx, b.c, b.parent, m.name, b.cfg.Data, client.Ephemeral.WithACL(b.cfg.ACL...))
 	if err != nil {
 		return nil, err
@@ -94,15 +94,6 @@ func (b *DoubleBarrier) tryEnter(ctx context.Context) (*Member, error) {
 }
 
 func (b *DoubleBarrier) pathOf(name string) string { return recipe.PathOf(b.parent, name) }
-
-// newName returns a random UUID, as Curator's names are.
-func newName() string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails
-	id[6] = id[6]&0x0f | 0x40
-	id[8] = id[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
-}
 
 // readyStat returns the Stat of the node ready. exists is false if there is none.
 func (b *DoubleBarrier) readyStat(ctx context.Context) (stat client.Stat, exists bool, err error) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rollcall/client"
+	"rollcall/client/internal/nodepath"
 )
 
 // readKind is the kind of a read of the follower.
@@ -316,12 +317,12 @@ func (f *follower) gotChildren(r read, names []string) {
 	}
 	for _, name := range n.childNames() {
 		if !present[name] {
-			f.removeCopy(joinPath(r.path, name), 0)
+			f.removeCopy(nodepath.Join(r.path, name), 0)
 		}
 	}
 	for _, name := range names {
 		if r.kind == readChildren || n.children[name] == nil {
-			path := joinPath(r.path, strings.Clone(name))
+			path := nodepath.Join(r.path, strings.Clone(name))
 			f.queueRead(read{path, f.kindFor(path)})
 		}
 	}

@@ -102,23 +102,12 @@ func (t *tree) removeNode(path string, removed func(path string, n *node)) {
 
 func (t *tree) removeChildren(path string, n *node, removed func(string, *node)) {
 	for _, name := range n.childNames() {
-		t.removeNode(joinPath(path, name), removed)
+		t.removeNode(nodepath.Join(path, name), removed)
 	}
 }
 
 // childNames returns the names of a node's children, sorted.
 func (n *node) childNames() []string { return slices.Sorted(maps.Keys(n.children)) }
-
-// joinPath returns the path of a child.
-func joinPath(path, name string) string {
-	switch path {
-	case "":
-		return name
-	case "/":
-		return "/" + name
-	}
-	return path + "/" + name
-}
 
 // relativePath returns a path relative to the root. ok is false if the path is neither the root nor below it.
 func (k *Cache) relativePath(path string) (relative string, ok bool) {
@@ -129,12 +118,7 @@ func (k *Cache) relativePath(path string) (relative string, ok bool) {
 }
 
 // fullPath returns the path for the Client of a path relative to the root.
-func (k *Cache) fullPath(relative string) string {
-	if relative == "" {
-		return k.root
-	}
-	return joinPath(k.root, relative)
-}
+func (k *Cache) fullPath(relative string) string { return nodepath.Below(k.root, relative) }
 
 // copyOf returns a node for the caller.
 func (n *node) copyOf() Node {
@@ -189,7 +173,7 @@ func (k *Cache) rangeBelow(path string, yield func(string, Node) bool) bool {
 	}
 	names, _ := k.Children(path)
 	for _, name := range names {
-		if !k.rangeBelow(joinPath(path, name), yield) {
+		if !k.rangeBelow(nodepath.Join(path, name), yield) {
 			return false
 		}
 	}

@@ -40,6 +40,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/roster"
+	"rollcall/client/recipe"
 )
 
 // MaxMembers limits the members that Members and Watch read. More are an error.
@@ -80,7 +81,7 @@ func joinGroup(ctx context.Context, c *client.Client, parent, id string, cfg Pre
 	if id == "" || id == "." || id == ".." || strings.Contains(id, "/") {
 		return nil, fmt.Errorf("group: join %s as %q: %w", parent, id, errBadID)
 	}
-	return Announce(ctx, c, roster.PathOf(parent, id), cfg)
+	return Announce(ctx, c, recipe.PathOf(parent, id), cfg)
 }
 
 // Members returns the members of the group under parent, sorted by id. A parent that does not exist has none. The list

@@ -9,7 +9,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/contender"
-	"rollcall/client/internal/roster"
+	"rollcall/client/recipe"
 )
 
 // MaxPartitions limits the partitions of a group. A member that is alone has a goroutine and two watches for each.
@@ -87,7 +87,7 @@ func SharePartitions(ctx context.Context, c *client.Client, cfg PartitionsConfig
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	members := roster.PathOf(cfg.Parent, "members")
+	members := recipe.PathOf(cfg.Parent, "members")
 	presence, err := joinGroup(ctx, c, members, cfg.ID, PresenceConfig{Data: cfg.Data, ACL: cfg.ACL})
 	if err != nil {
 		return err
@@ -257,7 +257,7 @@ func (s *partitionOwner) runTenure(ctx context.Context, number int) error {
 // acquirePartition waits until this member owns the partition. If ctx ends meanwhile, it releases the partition.
 func (s *partitionOwner) acquirePartition(ctx context.Context, number int) (*client.Right, error) {
 	x, err := contender.Enter(ctx, s.c, contender.Config{
-		Parent: fmt.Sprintf("%s/%04d", roster.PathOf(s.cfg.Parent, "partitions"), number),
+		Parent: fmt.Sprintf("%s/%04d", recipe.PathOf(s.cfg.Parent, "partitions"), number),
 		Layout: contender.CuratorLock, Data: []byte(s.cfg.ID), ACL: s.cfg.ACL,
 	})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"rollcall/client"
 	"rollcall/client/internal/nodepath"
 	"rollcall/client/internal/reconnect"
-	"rollcall/client/internal/roster"
+	"rollcall/client/recipe"
 )
 
 // ErrNotEphemeral means that the node at the path of a Presence belongs to no session.
@@ -237,7 +237,7 @@ func (p *Presence) findByID(ctx context.Context) (path string, err error) {
 		return "", err
 	}
 	for _, name := range names {
-		path := roster.PathOf(nodepath.Parent(p.prefix), name)
+		path := recipe.PathOf(nodepath.Parent(p.prefix), name)
 		if id, ok := p.idIn(path); ok && id == p.id {
 			return path, nil
 		}

@@ -7,6 +7,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/authors"
+	"rollcall/client/internal/nodepath"
 )
 
 // tools are the functions that package client implements.
@@ -73,15 +74,7 @@ func Inherited(c *client.Client, stat client.Stat) bool { return ofClient.Inheri
 
 // PathOf returns the path of the child of parent with a name. If parent is not a valid path, the result is not either,
 // so calls reject it.
-func PathOf(parent, name string) string {
-	switch parent {
-	case "":
-		return name
-	case "/":
-		return parent + name
-	}
-	return parent + "/" + name
-}
+func PathOf(parent, name string) string { return nodepath.Join(parent, name) }
 
 // Shared returns the Client's value for key, which all users of a recipe share. create makes it at the first call. It
 // lives as long as the Client. key must be comparable and of a type of the recipe's own. create must not call the

@@ -3,7 +3,6 @@ package registry
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +11,9 @@ import (
 	"time"
 
 	"rollcall/client"
+	"rollcall/client/internal/nodepath"
 	"rollcall/client/internal/reconnect"
-	"rollcall/client/internal/roster"
+	"rollcall/client/recipe"
 )
 
 // Instance is one instance of a service, as Curator's ServiceInstance has it.
@@ -157,7 +157,7 @@ func Register(ctx context.Context, c *client.Client, base string, i Instance) (
 	*Registration[Instance], Instance, error,
 ) {
 	if i.ID == "" {
-		i.ID = newID()
+		i.ID = nodepath.NewUUID() // as Curator draws one
 	}
 	if i.Registered.IsZero() {
 		i.Registered = time.UnixMilli(time.Now().UnixMilli())
@@ -169,17 +169,9 @@ func Register(ctx context.Context, c *client.Client, base string, i Instance) (
 	if err != nil {
 		return nil, Instance{}, fmt.Errorf("registry: register in %s: %w", base, err)
 	}
-	path := roster.PathOf(roster.PathOf(base, i.Name), i.ID)
+	path := recipe.PathOf(recipe.PathOf(base, i.Name), i.ID)
 	r, err := announceEntry(ctx, c, path, false, i, encodeInstance)
 	return r, i, err
-}
-
-// newID returns a random UUID, as Curator draws one.
-func newID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // Names returns the names of the services under base, sorted. A service without instances may still be there for a
@@ -199,10 +191,10 @@ func noneSkipped(string) bool { return false }
 // Instances returns the instances of a service under base, those that are disabled too. What the Client's server has
 // not applied yet is missing.
 func Instances(ctx context.Context, c *client.Client, base, name string) (Listing[Instance], error) {
-	return readListing(ctx, c, roster.PathOf(base, name), noneSkipped, decodeInstance)
+	return readListing(ctx, c, recipe.PathOf(base, name), noneSkipped, decodeInstance)
 }
 
 // Watch returns the instances of a service under base, and again after each change until ctx ends, as group.Watch does.
 func Watch(ctx context.Context, c *client.Client, base, name string) iter.Seq2[Listing[Instance], error] {
-	return followListing(ctx, c, roster.PathOf(base, name), noneSkipped, decodeInstance)
+	return followListing(ctx, c, recipe.PathOf(base, name), noneSkipped, decodeInstance)
 }

@@ -23,6 +23,7 @@ import (
 	"rollcall/client"
 	"rollcall/client/group"
 	"rollcall/client/internal/roster"
+	"rollcall/client/recipe"
 )
 
 // MaxEntries limits the entries of one service. More are an error, group.ErrTooMany.
@@ -62,7 +63,7 @@ func listingOf[T any](parent string, children []roster.Child, skip func(name str
 		}
 		entry, err := decodeEntry(child, decode)
 		if err != nil {
-			l.Malformed = append(l.Malformed, &MalformedError{Path: roster.PathOf(parent, child.Name), Err: err})
+			l.Malformed = append(l.Malformed, &MalformedError{Path: recipe.PathOf(parent, child.Name), Err: err})
 			continue
 		}
 		l.Entries = append(l.Entries, entry)

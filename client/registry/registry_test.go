@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,32 +99,6 @@ func TestServerJSON(t *testing.T) {
 	for _, s := range []Server{{}, {Service: Endpoint{"h", 1}, Additional: map[string]Endpoint{"a": {}}}} {
 		if text, err := encodeServer(s); err == nil {
 			t.Errorf("%+v was written as %s", s, text)
-		}
-	}
-}
-
-// An id is a UUID of version 4. All its bits are random but those of the version and of the variant.
-func TestNewID(t *testing.T) {
-	var ones, zeros [16]byte // the bits that have been 1, and those that have been 0
-	for range 1000 {
-		id := newID()
-		b, err := hex.DecodeString(strings.ReplaceAll(id, "-", ""))
-		if err != nil || len(b) != 16 || len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' {
-			t.Fatal(id, err)
-		}
-		for i := range b {
-			ones[i] |= b[i]
-			zeros[i] |= ^b[i]
-		}
-	}
-	for i := range ones {
-		fixed := map[int][2]byte{6: {0x4f, 0xbf}, 8: {0xbf, 0x7f}} // the version is 4, and the variant begins with 10
-		want, ok := fixed[i]
-		if !ok {
-			want = [2]byte{0xff, 0xff}
-		}
-		if got := [2]byte{ones[i], zeros[i]}; got != want {
-			t.Errorf("byte %d has been 1 in the bits %#x, and 0 in %#x; want %#x", i, got[0], got[1], want)
 		}
 	}
 }

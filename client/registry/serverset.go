@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"rollcall/client"
-	"rollcall/client/internal/roster"
+	"rollcall/client/recipe"
 )
 
 // memberPrefix begins the names of the members of a serverset. Other nodes under the parent, such as Finagle's vector_
@@ -99,7 +99,7 @@ func decodeServer(data []byte) (Server, error) {
 // RegisterServer registers a server in the serverset under parent until Unregister or until the session ends. Its node
 // gets another number when it comes back.
 func RegisterServer(ctx context.Context, c *client.Client, parent string, s Server) (*Registration[Server], error) {
-	return announceEntry(ctx, c, roster.PathOf(parent, memberPrefix), true, s, encodeServer)
+	return announceEntry(ctx, c, recipe.PathOf(parent, memberPrefix), true, s, encodeServer)
 }
 
 // notMember selects the nodes of a serverset's parent that are no members.

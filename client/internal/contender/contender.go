@@ -30,7 +30,6 @@ package contender
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
@@ -123,6 +122,3 @@ func (x *Contender) deleteNode(ctx context.Context, name string) error {
 	}
 	return err
 }
-
-// lastElement returns the part of path after the last slash.
-func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"rollcall/client"
+	"rollcall/client/internal/nodepath"
 	"rollcall/client/internal/reconnect"
 )
 
@@ -65,7 +66,8 @@ func (x *Contender) tryCreate(ctx context.Context, request func() (string, clien
 		path, stat, err := request()
 		switch {
 		case err == nil:
-			return x.adoptNode(lastElement(path), stat)
+			_, name := nodepath.SplitLast(path)
+			return x.adoptNode(name, stat)
 		case client.MayHaveHappened(err):
 			x.mayHaveDuplicates = true
 			if found, err := x.findCreated(ctx); found || err != nil {

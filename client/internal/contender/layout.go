@@ -2,12 +2,11 @@ package contender
 
 import (
 	"cmp"
-	"crypto/rand"
-	"encoding/hex"
 	"math"
 	"slices"
 	"strings"
 
+	"rollcall/client/internal/nodepath"
 	"rollcall/zk/jute"
 )
 
@@ -113,37 +112,23 @@ const (
 // idLength returns the length of the protection id at the beginning of text, or 0 if there is none. It runs for each
 // child of a parent, so it does not allocate.
 func idLength(text string) int {
-	if len(text) > 8 && text[8] == '-' {
-		return dashedIDLengthOf(text)
+	length, dashed := plainIDLength, len(text) > 8 && text[8] == '-'
+	if dashed {
+		length = dashedIDLength
 	}
-	if len(text) < plainIDLength {
+	if len(text) < length {
 		return 0
 	}
-	for i := range plainIDLength {
-		if !isHexDigit[text[i]] {
-			return 0
-		}
-	}
-	return plainIDLength
-}
-
-// dashedIDLengthOf returns dashedIDLength if text begins with a protection id that has dashes, or 0.
-func dashedIDLengthOf(text string) int {
-	if len(text) < dashedIDLength {
-		return 0
-	}
-	dashes := 0
-	for i := range dashedIDLength {
-		if text[i] == '-' {
-			dashes++
+	for i := range length {
+		if dashed && (i == 8 || i == 13 || i == 18 || i == 23) {
+			if text[i] != '-' {
+				return 0
+			}
 		} else if !isHexDigit[text[i]] {
 			return 0
 		}
 	}
-	if dashes != 4 || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
-		return 0
-	}
-	return dashedIDLength
+	return length
 }
 
 // isHexDigit is true for the bytes of hexadecimal digits.
@@ -161,15 +146,11 @@ func (l Layout) namePrefix(id string, kind Kind) string {
 
 // newID returns a random protection id.
 func (l Layout) newID() string {
-	var random [plainIDLength / 2]byte
-	_, _ = rand.Read(random[:]) // never fails
-	random[6] = random[6]&0x0f | 0x40
-	random[8] = random[8]&0x3f | 0x80
-	id := hex.EncodeToString(random[:])
+	id := nodepath.NewUUID()
 	if l.dashedIDs {
-		return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
+		return id
 	}
-	return id
+	return strings.ReplaceAll(id, "-", "")
 }
 
 // splitChildren returns the contenders among children, in their order, and the other children, sorted.

@@ -9,6 +9,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/reconnect"
+	"rollcall/client/recipe"
 )
 
 // Follow returns the children of parent, sorted by name, and again after each change until ctx ends. A parent that does
@@ -164,7 +165,7 @@ func (f *follower) readNames(ctx context.Context) (names []string, err error) {
 // fired.
 func (f *follower) addChildren(ctx context.Context, names []string) error {
 	return readEach(names, func(name string) (*followed, error) {
-		data, stat, watch, err := reconnect.Watch(ctx, f.c, PathOf(f.parent, name), (*client.Client).GetWatch)
+		data, stat, watch, err := reconnect.Watch(ctx, f.c, recipe.PathOf(f.parent, name), (*client.Client).GetWatch)
 		return &followed{Child: *newChild(name, data, stat), watch: watch}, err
 	}, func(child *followed) {
 		f.space.keepData(&child.Child)

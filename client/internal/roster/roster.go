@@ -80,7 +80,7 @@ func readChildren(ctx context.Context, c *client.Client, parent string, space by
 	}
 	children := make(map[string]Child, len(names))
 	err = readEach(names, func(name string) (*Child, error) {
-		data, stat, err := reconnect.Read(ctx, c, PathOf(parent, name), (*client.Client).Get)
+		data, stat, err := reconnect.Read(ctx, c, recipe.PathOf(parent, name), (*client.Client).Get)
 		return newChild(name, data, stat), err
 	}, func(child *Child) {
 		space.keepData(child)
@@ -91,9 +91,6 @@ func readChildren(ctx context.Context, c *client.Client, parent string, space by
 	}
 	return sortChildren(children), nil
 }
-
-// PathOf returns the path of a child.
-func PathOf(parent, name string) string { return recipe.PathOf(parent, name) }
 
 func sortChildren(children map[string]Child) []Child {
 	return slices.SortedFunc(maps.Values(children), func(a, b Child) int { return strings.Compare(a.Name, b.Name) })

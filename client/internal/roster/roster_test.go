@@ -12,6 +12,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/client/internal/fakezk"
+	"rollcall/client/recipe"
 )
 
 // withServer runs test with a parent /f in a bubble.
@@ -34,10 +35,10 @@ func withServer(t *testing.T, test func(t *testing.T, s *fakezk.Server, c *clien
 
 // put creates a child, or sets its data.
 func put(s *fakezk.Server, name string, length int) {
-	if path := PathOf("/f", name); !s.HasNode(path) {
+	if path := recipe.PathOf("/f", name); !s.HasNode(path) {
 		s.CreateNode(path)
 	}
-	s.SetData(PathOf("/f", name), strings.Repeat("x", length))
+	s.SetData(recipe.PathOf("/f", name), strings.Repeat("x", length))
 }
 
 // shown returns the names of children with the lengths of their data, or "omitted".
