@@ -389,7 +389,7 @@ func (l *link) renewRight(xid int32, code jute.Code) {
 	if ok && code != jute.SessionExpired && code != jute.SessionMoved {
 		l.c.right.renew(sent, l.c.timeout, says)
 	}
-	if sent, ok := l.trips.proof.finish(xid, code); ok && !l.readOnly {
+	if sent, ok := l.trips.proof.finish(xid); ok && code == jute.OK && !l.readOnly {
 		l.c.right.renew(sent, l.c.timeout, leaderHeard)
 	}
 }

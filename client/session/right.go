@@ -128,7 +128,17 @@ func (r *Right) beginProofs() {
 	if r.provenEnds <= r.clock() {
 		r.graceEnds = r.anyEnds
 	}
-	r.ends.Store(int64(max(r.provenEnds, r.graceEnds)))
+	r.updateEnd()
+}
+
+// updateEnd sets the end of the right: only proofs count while functions wait for it or are being called, and every
+// reply at other times. The lock is held.
+func (r *Right) updateEnd() {
+	end := r.anyEnds
+	if r.proofsCount() {
+		end = max(r.provenEnds, r.graceEnds)
+	}
+	r.ends.Store(int64(end))
 }
 
 // needsProofs reports whether only proofs count: while functions wait for the end, and until all of them are called.
@@ -158,17 +168,9 @@ func (r *Right) remove(entry *rightFunction) bool {
 	r.functions = slices.Delete(r.functions, i, i+1)
 	if len(r.functions) == 0 {
 		r.timer.Stop()
-		r.endProofs()
+		r.updateEnd()
 	}
 	return true
-}
-
-// endProofs makes every reply count again, unless functions still wait for the end or are being called. The lock is
-// held.
-func (r *Right) endProofs() {
-	if !r.proofsCount() {
-		r.ends.Store(int64(r.anyEnds))
-	}
 }
 
 // setTimer sets the timer to the next read of the clock. The lock is held.
@@ -211,7 +213,7 @@ func (r *Right) callFunctions() {
 	}
 	r.mu.Lock()
 	r.calling--
-	r.endProofs()
+	r.updateEnd()
 	r.mu.Unlock()
 }
 
@@ -248,11 +250,7 @@ func (r *Right) renew(sent, timeout time.Duration, says evidence) {
 	if says == leaderHeard {
 		r.provenEnds, r.graceEnds = max(r.provenEnds, end), 0
 	}
-	if r.proofsCount() {
-		r.ends.Store(int64(max(r.provenEnds, r.graceEnds)))
-	} else {
-		r.ends.Store(int64(r.anyEnds))
-	}
+	r.updateEnd()
 }
 
 // lose ends the right, because a server has said that the session has expired.
@@ -273,7 +271,7 @@ func (r *Right) end() {
 // forget makes the right end now. The lock is held.
 func (r *Right) forget() {
 	r.anyEnds, r.provenEnds, r.graceEnds = 0, 0, 0
-	r.ends.Store(0)
+	r.updateEnd()
 }
 
 // lastAnswered returns the time at which the last answered request was sent. known is false if no request was answered.

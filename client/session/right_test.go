@@ -103,7 +103,7 @@ func TestRightAndPingsUnderWay(t *testing.T) {
 
 // A ping that is sent while another one is unanswered begins no round trip: the next reply may be the other one's.
 func TestRoundTripOfPings(t *testing.T) {
-	var trip roundTrip
+	var trip sample
 	now := time.Duration(0)
 	clock := func() time.Duration { now++; return now }
 	ping := appendRequest(nil, jute.XidPing, jute.OpPing, nil)
@@ -140,7 +140,7 @@ func TestRoundTripOfPings(t *testing.T) {
 // One request in each hundredth of the timeout begins a round trip, so that the clock is read rarely.
 func TestRoundTripsOfManyRequests(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
-		var trip roundTrip
+		var trip sample
 		request, reads := appendRequest(nil, 7, jute.OpSync, nil), 0
 		for range 1000 {
 			trip.begin(request, func() time.Duration { reads++; return 1 }, time.Second)

@@ -14,15 +14,29 @@ const renewals = 100
 // roundTrips are the requests of a link whose replies will renew the session's right.
 type roundTrips struct {
 	lastSent time.Duration // when something was sent, by the monotonic clock
-	sampled  roundTrip
+	sampled  sample
 	proof    proof
 }
 
-// roundTrip is the request of a link whose reply will renew the session's right. There is at most one at a time. The
-// zero value has none. The Session's lock guards it.
+// roundTrip is a request whose reply is awaited. The zero value is none.
 type roundTrip struct {
-	xid       int32         // of the request; 0: there is none
-	sent      time.Duration // before its first byte was written, by Config.Clock
+	xid  int32         // of the request; 0: there is none
+	sent time.Duration // before its first byte was written, by Config.Clock
+}
+
+// finish reports whether the reply to xid ends the round trip, and returns when the request was sent.
+func (t *roundTrip) finish(xid int32) (sent time.Duration, ok bool) {
+	if t.xid == 0 || t.xid != xid {
+		return 0, false
+	}
+	t.xid = 0
+	return t.sent, true
+}
+
+// sample is the request of a link whose reply will renew the session's right. There is at most one at a time. The
+// zero value has none. The Session's lock guards it.
+type sample struct {
+	roundTrip
 	begun     time.Time     // when the last one began
 	pings     int           // without a reply; they are answered in order, but not in the order of requests
 	firstPing time.Duration // when the first of them was sent, by the monotonic clock; 0 from its reply on
@@ -31,8 +45,7 @@ type roundTrip struct {
 // proof is the sync whose reply will prove that the session lives. There is at most one at a time. The zero value has
 // none. The Session's lock guards it.
 type proof struct {
-	xid      int32         // of the sync; 0: there is none
-	sent     time.Duration // before it was queued, by Config.Clock
+	roundTrip
 	lastSent time.Duration // when the last one was queued, by the monotonic clock
 }
 
@@ -43,19 +56,10 @@ func (p *proof) begin(xid int32, op jute.Op, c *Session) {
 	}
 }
 
-// finish is called with each reply. It reports whether it is one that proves that the session lives.
-func (p *proof) finish(xid int32, code jute.Code) (sent time.Duration, ok bool) {
-	if p.xid == 0 || p.xid != xid {
-		return 0, false
-	}
-	p.xid = 0
-	return p.sent, code == jute.OK
-}
-
 // begin is called before a batch of frames is written. If no round trip is under way, and the last one did not begin
 // just now, the batch's first frame begins one, unless it is no request that renews a session. A ping begins one
 // only if no other ping is unanswered, because pings have no numbers.
-func (t *roundTrip) begin(batch []byte, clock Clock, timeout time.Duration) {
+func (t *sample) begin(batch []byte, clock Clock, timeout time.Duration) {
 	if t.xid != 0 {
 		return
 	}
@@ -71,17 +75,8 @@ func (t *roundTrip) begin(batch []byte, clock Clock, timeout time.Duration) {
 	}
 }
 
-// finish reports whether the reply to xid ends the round trip, and returns when the request was sent.
-func (t *roundTrip) finish(xid int32) (sent time.Duration, ok bool) {
-	if t.xid == 0 || t.xid != xid {
-		return 0, false
-	}
-	t.xid = 0
-	return t.sent, true
-}
-
 // addPing records that a ping is queued at now.
-func (t *roundTrip) addPing(now time.Duration) {
+func (t *sample) addPing(now time.Duration) {
 	if t.pings == 0 {
 		t.firstPing = now
 	}
@@ -89,7 +84,7 @@ func (t *roundTrip) addPing(now time.Duration) {
 }
 
 // endPing records the reply to a ping. It returns when the ping was sent, or 0 if others were unanswered at that time.
-func (t *roundTrip) endPing() (sent time.Duration) {
+func (t *sample) endPing() (sent time.Duration) {
 	t.pings = max(t.pings-1, 0)
 	sent, t.firstPing = t.firstPing, 0
 	return sent

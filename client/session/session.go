@@ -19,6 +19,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -182,21 +183,15 @@ func newSession(cfg Config) (*Session, error) {
 	if err := checkServerCount(cfg.Servers); err != nil {
 		return nil, err
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	if cfg.Timeout < time.Millisecond || cfg.Timeout > maxTimeout {
 		return nil, fmt.Errorf("client: timeout %v is not between 1ms and %v", cfg.Timeout, maxTimeout)
 	}
-	if cfg.MaxInFlight == 0 {
-		cfg.MaxInFlight = DefaultMaxInFlight
-	}
+	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
 	if cfg.MaxInFlight < 0 {
 		return nil, fmt.Errorf("client: MaxInFlight %d is negative", cfg.MaxInFlight)
 	}
-	if cfg.MaxRequest == 0 {
-		cfg.MaxRequest = DefaultMaxRequest
-	}
+	cfg.MaxRequest = cmp.Or(cfg.MaxRequest, DefaultMaxRequest)
 	if cfg.MaxRequest < 0 || cfg.MaxRequest > MaxRequest {
 		return nil, fmt.Errorf("client: MaxRequest %d is not between 0 and %d", cfg.MaxRequest, MaxRequest)
 	}
@@ -215,11 +210,8 @@ func newSession(cfg Config) (*Session, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = newClock()
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
 	c := &Session{
-		cfg: cfg, log: cfg.Logger, clockOrigin: time.Now(),
+		cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), clockOrigin: time.Now(),
 		readerEnded: make(chan struct{}), linkChanged: make(chan struct{}), timeout: cfg.Timeout,
 		right: Right{clock: cfg.Clock, margin: cfg.Margin}, servers: serverList{resolver: cfg.Resolver},
 	}

@@ -12,6 +12,7 @@ const (
 	watchChild
 	watchPersistent
 	watchRecursive
+	countOfKinds = iota
 )
 
 // watches holds the watches of a Session by path, as the servers know them, so that they can be set
@@ -46,6 +47,14 @@ var removedWatches = map[jute.WatcherType]watchKinds{
 	jute.WatcherAny:                 watchData | watchExist | watchChild | watchPersistent | watchRecursive,
 	jute.WatcherPersistent:          watchPersistent,
 	jute.WatcherPersistentRecursive: watchRecursive,
+}
+
+// firedWatches are the kinds that each type of event uses up.
+var firedWatches = map[jute.EventType]watchKinds{
+	jute.EventNodeCreated:         watchData | watchExist,
+	jute.EventNodeDataChanged:     watchData | watchExist,
+	jute.EventNodeDeleted:         watchData | watchExist | watchChild,
+	jute.EventNodeChildrenChanged: watchChild,
 }
 
 // requestedPersistentWatch does the same for addWatch and removeWatches. For the latter, kind has the kinds to remove.
@@ -83,54 +92,39 @@ func (w *watches) updateAfterReply(c call, code jute.Code) {
 
 // removeFired removes the one-shot watches that an event has used up.
 func (w *watches) removeFired(e jute.WatcherEvent) {
-	var kind watchKinds
-	switch e.Type {
-	case jute.EventNodeCreated, jute.EventNodeDataChanged:
-		kind = watchData | watchExist
-	case jute.EventNodeDeleted:
-		kind = watchData | watchExist | watchChild
-	case jute.EventNodeChildrenChanged:
-		kind = watchChild
-	default:
-		return
-	}
-	if had := (*w)[string(e.Path)]; had&kind != 0 {
-		w.removeKinds(string(e.Path), kind)
+	if kinds := firedWatches[e.Type]; (*w)[string(e.Path)]&kinds != 0 {
+		w.removeKinds(string(e.Path), kinds)
 	}
 }
 
-func (w *watches) removeKinds(path string, kind watchKinds) {
-	had, ok := (*w)[path]
-	if !ok {
-		return
-	}
-	if had &^= kind; had == 0 {
+func (w *watches) removeKinds(path string, kinds watchKinds) {
+	if left := (*w)[path] &^ kinds; left == 0 {
 		delete(*w, path)
 	} else {
-		(*w)[path] = had
+		(*w)[path] = left
 	}
 }
 
 // appendSetWatches appends the requests that set all watches again, and returns their number. Servers send at once the
 // events that a client has missed since zxid.
 func (w *watches) appendSetWatches(out *[]byte, zxid int64) (n int) {
-	batch, size := newWatchBatch(zxid), 0
+	batch, size := emptyBatch, 0
 	send := func() {
-		*out = batch.appendTo(*out)
-		batch, size = newWatchBatch(zxid), 0
+		*out = batch.appendTo(*out, zxid)
+		batch, size = emptyBatch, 0
 		n++
 	}
 	for path, kinds := range *w {
 		p := []byte(path)
-		for kind := watchData; kind <= watchRecursive; kind <<= 1 {
-			if kinds&kind == 0 {
+		for i := range batch {
+			if kinds&(1<<i) == 0 {
 				continue
 			}
 			if size > 0 && size+len(p)+4 > maxBatch {
 				send()
 			}
 			size += len(p) + 4
-			batch.addPath(kind, p)
+			batch[i] = append(batch[i], p)
 		}
 	}
 	if size > 0 {
@@ -139,39 +133,20 @@ func (w *watches) appendSetWatches(out *[]byte, zxid int64) (n int) {
 	return n
 }
 
-// watchBatch is one request that sets watches again.
-type watchBatch struct{ jute.SetWatches2 }
+// watchBatch has the paths of one request that sets watches again, for each kind in the order of the constants.
+type watchBatch [countOfKinds][][]byte
 
-// newWatchBatch returns a batch with empty lists, because servers reject null ones.
-func newWatchBatch(zxid int64) watchBatch {
-	none := [][]byte{}
-	return watchBatch{jute.SetWatches2{
-		RelativeZxid: zxid, Data: none, Exist: none, Child: none, Persistent: none,
-		Recursive: none,
-	}}
-}
-
-func (b *watchBatch) addPath(kind watchKinds, path []byte) {
-	switch kind {
-	case watchData:
-		b.Data = append(b.Data, path)
-	case watchExist:
-		b.Exist = append(b.Exist, path)
-	case watchChild:
-		b.Child = append(b.Child, path)
-	case watchPersistent:
-		b.Persistent = append(b.Persistent, path)
-	case watchRecursive:
-		b.Recursive = append(b.Recursive, path)
-	}
-}
+// emptyBatch has no null lists, because servers reject them.
+var emptyBatch = watchBatch{{}, {}, {}, {}, {}}
 
 // appendTo writes the request. It uses the older one if that can hold everything, for servers before
 // 3.6.
-func (b *watchBatch) appendTo(out []byte) []byte {
-	if len(b.Persistent)+len(b.Recursive) > 0 {
-		return appendRequest(out, jute.XidSetWatches, jute.OpSetWatches2, b.SetWatches2)
+func (b watchBatch) appendTo(out []byte, zxid int64) []byte {
+	if len(b[3])+len(b[4]) > 0 {
+		return appendRequest(out, jute.XidSetWatches, jute.OpSetWatches2, jute.SetWatches2{
+			RelativeZxid: zxid, Data: b[0], Exist: b[1], Child: b[2], Persistent: b[3], Recursive: b[4],
+		})
 	}
 	return appendRequest(out, jute.XidSetWatches, jute.OpSetWatches,
-		jute.SetWatches{RelativeZxid: b.RelativeZxid, Data: b.Data, Exist: b.Exist, Child: b.Child})
+		jute.SetWatches{RelativeZxid: zxid, Data: b[0], Exist: b[1], Child: b[2]})
 }
