@@ -20,25 +20,9 @@ import (
 // A candidate leads from the end of its predecessor's leadership, and its Token is greater than all earlier ones. It
 // may have stopped leading before the observer sees its successor.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Candidate, error] {
-	return func(yield func(Candidate, error) bool) {
-		var last *Candidate
-		for {
-			leader, watch, err := e.leaderWatch(ctx)
-			if err == nil && (last == nil || last.Path != leader.Path || !bytes.Equal(last.Data, leader.Data)) {
-				if last = &leader; !yield(leader, nil) {
-					watch.Stop()
-					return
-				}
-			}
-			if err == nil {
-				err = reconnect.AwaitEvent(ctx, watch)
-			}
-			if err != nil {
-				yield(Candidate{}, fmt.Errorf("election: observe %s: %w", e.parent, err))
-				return
-			}
-		}
-	}
+	isSame := func(a, b Candidate) bool { return a.Path == b.Path && bytes.Equal(a.Data, b.Data) }
+	wrap := func(err error) error { return fmt.Errorf("election: observe %s: %w", e.parent, err) }
+	return reconnect.Follow(ctx, e.leaderWatch, isSame, wrap)
 }
 
 // leaderWatch returns the leader, and a watch that fires when it changes.

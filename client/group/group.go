@@ -101,17 +101,7 @@ func Members(ctx context.Context, c *client.Client, parent string) ([]Member, er
 // When ctx or the session ends, or the parent cannot be read, the last pair has the error. After that, and after a
 // break out of the loop, no goroutine and no watch is left.
 func Watch(ctx context.Context, c *client.Client, parent string) iter.Seq2[[]Member, error] {
-	return func(yield func([]Member, error) bool) {
-		for children, err := range roster.Follow(ctx, c, parent) {
-			if err != nil {
-				yield(nil, fmt.Errorf("group: %w", err))
-				return
-			}
-			if !yield(membersOf(children), nil) {
-				return
-			}
-		}
-	}
+	return roster.FollowAs(ctx, c, parent, "group", membersOf)
 }
 
 func membersOf(children []roster.Child) []Member {

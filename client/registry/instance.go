@@ -170,7 +170,7 @@ func Register(ctx context.Context, c *client.Client, base string, i Instance) (
 		return nil, Instance{}, fmt.Errorf("registry: register in %s: %w", base, err)
 	}
 	path := recipe.PathOf(recipe.PathOf(base, i.Name), i.ID)
-	r, err := announceEntry(ctx, c, path, false, i, encodeInstance)
+	r, err := curator.announce(ctx, c, path, false, i)
 	return r, i, err
 }
 
@@ -185,16 +185,16 @@ func Names(ctx context.Context, c *client.Client, base string) ([]string, error)
 	return names, nil
 }
 
-// noneSkipped selects no node: every child of a service's parent is an instance.
-func noneSkipped(string) bool { return false }
+// curator is the layout of x-discovery: every child of a service's parent is an instance.
+var curator = layout[Instance]{encode: encodeInstance, decode: decodeInstance}
 
 // Instances returns the instances of a service under base, those that are disabled too. What the Client's server has
 // not applied yet is missing.
 func Instances(ctx context.Context, c *client.Client, base, name string) (Listing[Instance], error) {
-	return readListing(ctx, c, recipe.PathOf(base, name), noneSkipped, decodeInstance)
+	return curator.read(ctx, c, recipe.PathOf(base, name))
 }
 
 // Watch returns the instances of a service under base, and again after each change until ctx ends, as group.Watch does.
 func Watch(ctx context.Context, c *client.Client, base, name string) iter.Seq2[Listing[Instance], error] {
-	return followListing(ctx, c, recipe.PathOf(base, name), noneSkipped, decodeInstance)
+	return curator.follow(ctx, c, recipe.PathOf(base, name))
 }

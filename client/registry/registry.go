@@ -52,16 +52,20 @@ func (e *MalformedError) Error() string { return fmt.Sprintf("registry: %s: %v",
 // Unwrap returns Err.
 func (e *MalformedError) Unwrap() error { return e.Err }
 
-// listingOf decodes the children of a parent. Those that skip selects are no entries.
-func listingOf[T any](parent string, children []roster.Child, skip func(name string) bool,
-	decode func([]byte) (T, error),
-) Listing[T] {
-	var l Listing[T]
+// layout is one of the layouts of services.
+type layout[T any] struct {
+	namePrefix string // of the nodes of entries; other nodes are none
+	encode     func(T) ([]byte, error)
+	decode     func([]byte) (T, error)
+}
+
+// listingOf decodes the children of a parent.
+func (f *layout[T]) listingOf(parent string, children []roster.Child) (l Listing[T]) {
 	for _, child := range children {
-		if skip(child.Name) {
+		if !strings.HasPrefix(child.Name, f.namePrefix) {
 			continue
 		}
-		entry, err := decodeEntry(child, decode)
+		entry, err := f.decodeEntry(child)
 		if err != nil {
 			l.Malformed = append(l.Malformed, &MalformedError{Path: recipe.PathOf(parent, child.Name), Err: err})
 			continue
@@ -71,14 +75,14 @@ func listingOf[T any](parent string, children []roster.Child, skip func(name str
 	return l
 }
 
-func decodeEntry[T any](child roster.Child, decode func([]byte) (T, error)) (entry T, err error) {
+func (f *layout[T]) decodeEntry(child roster.Child) (entry T, err error) {
 	if child.Omitted {
 		return entry, group.ErrTooMuchData
 	}
 	if err := checkSize(child.Data); err != nil {
 		return entry, err
 	}
-	return decode(child.Data)
+	return f.decode(child.Data)
 }
 
 func checkSize(data []byte) error {
@@ -88,44 +92,32 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// readListing returns the entries under a parent.
-func readListing[T any](ctx context.Context, c *client.Client, parent string, skip func(string) bool,
-	decode func([]byte) (T, error),
-) (Listing[T], error) {
+// read returns the entries under a parent.
+func (f *layout[T]) read(ctx context.Context, c *client.Client, parent string) (Listing[T], error) {
 	children, err := roster.Read(ctx, c, parent)
 	if err != nil {
 		return Listing[T]{}, fmt.Errorf("registry: %w", err)
 	}
-	return listingOf(parent, children, skip, decode), nil
+	return f.listingOf(parent, children), nil
 }
 
-// followListing returns the entries under a parent, and again after each change.
-func followListing[T any](ctx context.Context, c *client.Client, parent string, skip func(string) bool,
-	decode func([]byte) (T, error),
-) iter.Seq2[Listing[T], error] {
-	return func(yield func(Listing[T], error) bool) {
-		for children, err := range roster.Follow(ctx, c, parent) {
-			if err != nil {
-				yield(Listing[T]{}, fmt.Errorf("registry: %w", err))
-				return
-			}
-			if !yield(listingOf(parent, children, skip, decode), nil) {
-				return
-			}
-		}
-	}
+// follow returns the entries under a parent, and again after each change.
+func (f *layout[T]) follow(ctx context.Context, c *client.Client, parent string) iter.Seq2[Listing[T], error] {
+	return roster.FollowAs(ctx, c, parent, "registry", func(children []roster.Child) Listing[T] {
+		return f.listingOf(parent, children)
+	})
 }
 
 // Registration is an entry that this program has registered. It is safe for concurrent use.
 type Registration[T any] struct {
 	presence *group.Presence
-	encode   func(T) ([]byte, error)
+	layout   *layout[T]
 }
 
-func announceEntry[T any](ctx context.Context, c *client.Client, path string, sequential bool, entry T,
-	encode func(T) ([]byte, error),
-) (*Registration[T], error) {
-	data, err := encode(entry)
+func (f *layout[T]) announce(ctx context.Context, c *client.Client, path string, sequential bool, entry T) (
+	*Registration[T], error,
+) {
+	data, err := f.encode(entry)
 	if err != nil {
 		return nil, fmt.Errorf("registry: register at %s: %w", path, err)
 	}
@@ -133,7 +125,7 @@ func announceEntry[T any](ctx context.Context, c *client.Client, path string, se
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	return &Registration[T]{presence: presence, encode: encode}, nil
+	return &Registration[T]{presence, f}, nil
 }
 
 // Path returns the path of the node, or "" while it has been deleted and is not back.
@@ -141,7 +133,7 @@ func (r *Registration[T]) Path() string { return r.presence.Path() }
 
 // Update replaces the entry, as group.Presence.Set does. Its name and id must stay the same.
 func (r *Registration[T]) Update(ctx context.Context, entry T) error {
-	data, err := r.encode(entry)
+	data, err := r.layout.encode(entry)
 	if err != nil {
 		return fmt.Errorf("registry: update %s: %w", r.Path(), err)
 	}

@@ -167,7 +167,7 @@ func TestListingOfOmitted(t *testing.T) {
 		{Name: "member_1", Omitted: true},
 		{Name: "member_2", Data: []byte(`{"serviceEndpoint":{"host":"h1","port":8080}}`)},
 	}
-	l := listingOf("/s", children, notMember, decodeServer)
+	l := serverset.listingOf("/s", children)
 	if len(l.Entries) != 1 || len(l.Malformed) != 1 || l.Malformed[0].Path != "/s/member_1" ||
 		!errors.Is(l.Malformed[0], group.ErrTooMuchData) {
 		t.Errorf("the listing is %+v", l)

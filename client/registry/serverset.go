@@ -6,15 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 
 	"rollcall/client"
 	"rollcall/client/recipe"
 )
 
-// memberPrefix begins the names of the members of a serverset. Other nodes under the parent, such as Finagle's vector_
-// nodes with weights, are no members.
-const memberPrefix = "member_"
+// serverset is the layout of serversets. Other nodes under the parent, such as Finagle's vector_ nodes with weights, are
+// no members.
+var serverset = layout[Server]{namePrefix: "member_", encode: encodeServer, decode: decodeServer}
 
 // Endpoint is an address of a server.
 type Endpoint struct {
@@ -99,20 +98,17 @@ func decodeServer(data []byte) (Server, error) {
 // RegisterServer registers a server in the serverset under parent until Unregister or until the session ends. Its node
 // gets another number when it comes back.
 func RegisterServer(ctx context.Context, c *client.Client, parent string, s Server) (*Registration[Server], error) {
-	return announceEntry(ctx, c, recipe.PathOf(parent, memberPrefix), true, s, encodeServer)
+	return serverset.announce(ctx, c, recipe.PathOf(parent, serverset.namePrefix), true, s)
 }
-
-// notMember selects the nodes of a serverset's parent that are no members.
-func notMember(name string) bool { return !strings.HasPrefix(name, memberPrefix) }
 
 // Servers returns the members of the serverset under parent, whatever their Status. What the Client's server has not
 // applied yet is missing.
 func Servers(ctx context.Context, c *client.Client, parent string) (Listing[Server], error) {
-	return readListing(ctx, c, parent, notMember, decodeServer)
+	return serverset.read(ctx, c, parent)
 }
 
 // WatchServers returns the members of the serverset under parent, and again after each change until ctx ends, as
 // group.Watch does.
 func WatchServers(ctx context.Context, c *client.Client, parent string) iter.Seq2[Listing[Server], error] {
-	return followListing(ctx, c, parent, notMember, decodeServer)
+	return serverset.follow(ctx, c, parent)
 }

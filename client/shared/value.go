@@ -148,25 +148,7 @@ func pauseAfter(ctx context.Context, attempts int) error {
 // misses those in between: it always gets the latest one. When ctx or the session ends, or a read fails, the last pair
 // has the error.
 func (v *Value) Watch(ctx context.Context) iter.Seq2[Revision, error] {
-	return func(yield func(Revision, error) bool) {
-		var last *Revision
-		for {
-			r, watch, err := v.getWatch(ctx)
-			if err == nil && (last == nil || !last.isSame(r)) {
-				if last = &r; !yield(r, nil) {
-					watch.Stop()
-					return
-				}
-			}
-			if err == nil {
-				err = reconnect.AwaitEvent(ctx, watch)
-			}
-			if err != nil {
-				yield(Revision{}, v.wrapError("watch", err))
-				return
-			}
-		}
-	}
+	return reconnect.Follow(ctx, v.getWatch, Revision.isSame, func(err error) error { return v.wrapError("watch", err) })
 }
 
 // getWatch is Get, and watches the node.

@@ -5,6 +5,7 @@ package reconnect
 import (
 	"context"
 	"errors"
+	"iter"
 
 	"rollcall/client"
 	"rollcall/client/internal/nodepath"
@@ -157,6 +158,33 @@ func Delete(ctx context.Context, c *client.Client, path string) error {
 		}
 		if err := recipe.AwaitWritable(ctx, c); err != nil {
 			return err
+		}
+	}
+}
+
+// Follow returns what read returns, and again after each change that its watch reports, unless isSame. When ctx or the
+// session ends, or a read fails, the last pair has the error that wrap makes of the reason.
+func Follow[T any](ctx context.Context, read func(context.Context) (T, *client.OnceWatch, error),
+	isSame func(before, now T) bool, wrap func(error) error,
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var last *T
+		for {
+			now, watch, err := read(ctx)
+			if err == nil && (last == nil || !isSame(*last, now)) {
+				if last = &now; !yield(now, nil) {
+					watch.Stop()
+					return
+				}
+			}
+			if err == nil {
+				err = AwaitEvent(ctx, watch)
+			}
+			if err != nil {
+				var none T
+				yield(none, wrap(err))
+				return
+			}
 		}
 	}
 }

@@ -22,6 +22,22 @@ func Follow(ctx context.Context, c *client.Client, parent string) iter.Seq2[[]Ch
 	return followChildren(ctx, c, parent, MaxBytes)
 }
 
+// FollowAs is Follow with what convert makes of the children. The error begins with the name of the caller's package.
+func FollowAs[T any](ctx context.Context, c *client.Client, parent, caller string, convert func([]Child) T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for children, err := range Follow(ctx, c, parent) {
+			if err != nil {
+				var none T
+				yield(none, fmt.Errorf("%s: %w", caller, err))
+				return
+			}
+			if !yield(convert(children), nil) {
+				return
+			}
+		}
+	}
+}
+
 func followChildren(ctx context.Context, c *client.Client, parent string, space byteBudget) iter.Seq2[[]Child, error] {
 	return func(yield func([]Child, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
