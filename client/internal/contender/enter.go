@@ -11,10 +11,6 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// maxParentTries limits the attempts to create the parent for one contender. The servers delete an empty container at
-// most once in a check of all containers, so a second attempt nearly always succeeds.
-const maxParentTries = 10
-
 // Enter creates the node of a contender. If it returns an error, no node stays: it may be deleted in the background.
 // Enter waits for a connection if there is none, whatever WhileSuspended of client.Config is.
 func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error) {
@@ -54,52 +50,22 @@ func EnterBeside(ctx context.Context, holder *Contender, right *client.Right, cf
 
 // createNode creates the contender's node once, by calling request. If it returns an error, no node stays.
 func (x *Contender) createNode(ctx context.Context, request func() (string, client.Stat, error)) error {
-	err := x.tryCreate(ctx, request)
+	err := reconnect.RetryWithParent(ctx, x.c, x.cfg.Parent, func() error {
+		path, stat, err := request()
+		if client.MayHaveHappened(err) {
+			x.mayHaveDuplicates = true
+			if found, searchErr := x.findCreated(ctx); found || searchErr != nil {
+				return searchErr
+			}
+		}
+		if err != nil {
+			return err
+		}
+		_, name := nodepath.SplitLast(path)
+		return x.adoptNode(name, stat)
+	})
 	if err != nil && x.mayHaveDuplicates {
 		x.Abandon()
-	}
-	return err
-}
-
-func (x *Contender) tryCreate(ctx context.Context, request func() (string, client.Stat, error)) error {
-	for tries := 0; ; {
-		path, stat, err := request()
-		switch {
-		case err == nil:
-			_, name := nodepath.SplitLast(path)
-			return x.adoptNode(name, stat)
-		case client.MayHaveHappened(err):
-			x.mayHaveDuplicates = true
-			if found, err := x.findCreated(ctx); found || err != nil {
-				return err
-			}
-		case errors.Is(err, client.ErrSuspended):
-			if err := x.c.AwaitConnected(ctx); err != nil {
-				return err
-			}
-		case errors.Is(err, client.ErrNoNode) && tries < maxParentTries:
-			tries++
-			if err := x.createParent(ctx); err != nil {
-				return err
-			}
-		default:
-			return err
-		}
-	}
-}
-
-// createParent creates the parent and its ancestors. It returns nil if the servers delete one of these containers
-// meanwhile. It checks first whether the parent exists, because many contenders may find at once that it is missing.
-func (x *Contender) createParent(ctx context.Context) error {
-	err := reconnect.Retry(ctx, x.c, func() error {
-		_, exists, err := x.c.Exists(ctx, x.cfg.Parent)
-		if err != nil || exists {
-			return err
-		}
-		return x.c.CreateAll(ctx, x.cfg.Parent, client.Container)
-	})
-	if errors.Is(err, client.ErrNoNode) {
-		return nil
 	}
 	return err
 }

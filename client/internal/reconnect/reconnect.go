@@ -102,7 +102,13 @@ func RetryWithParent(ctx context.Context, c *client.Client, parent string, creat
 		if !errors.Is(err, client.ErrNoNode) || tries == maxParentTries || parent == "" {
 			return err
 		}
-		err = Retry(ctx, c, func() error { return c.CreateAll(ctx, parent, client.Container) })
+		err = Retry(ctx, c, func() error {
+			_, exists, err := c.Exists(ctx, parent) // many clients may find at once that it is missing
+			if err != nil || exists {
+				return err
+			}
+			return c.CreateAll(ctx, parent, client.Container)
+		})
 		if err != nil && !errors.Is(err, client.ErrNoNode) { // a container on the way was deleted: begin again
 			return err
 		}
