@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // ErrInCallback means that a call was made by Config.OnEvent or Config.OnPong. It would wait for the goroutine that it
@@ -25,9 +24,8 @@ const maxWaitingStates = 64
 // OnEvent and OnPong run on the reader, which alone knows the order of events and replies. While one of them runs, the
 // reader's goroutine is known by its name, and its calls are rejected.
 type callbacks struct {
-	onState func(StateChange)   // nil: none
-	onEvent func(Event)         // nil: none
-	onPong  func(time.Duration) // nil: none
+	onState func(StateChange) // nil: none
+	onEvent func(Event)       // nil: none
 
 	reader   string      // the name of the reader's goroutine; set by the reader before it sets inReader
 	inReader atomic.Bool // OnEvent or OnPong runs
@@ -87,28 +85,17 @@ func (b *callbacks) awaitOnState(ctx context.Context) error {
 	}
 }
 
-// callOnEvent calls OnEvent, on the reader.
-func (b *callbacks) callOnEvent(e Event) {
-	if b.onEvent == nil {
+// callOnReader calls OnEvent or OnPong, on the reader. If callback is nil, it does nothing.
+func callOnReader[T any](b *callbacks, callback func(T), with T) {
+	if callback == nil {
 		return
 	}
-	b.enterCallback()
-	defer b.inReader.Store(false)
-	b.onEvent(e)
-}
-
-// callOnPong calls OnPong, on the reader.
-func (b *callbacks) callOnPong(took time.Duration) {
-	b.enterCallback()
-	defer b.inReader.Store(false)
-	b.onPong(took)
-}
-
-func (b *callbacks) enterCallback() {
 	if b.reader == "" {
 		b.reader = goroutineName()
 	}
 	b.inReader.Store(true)
+	defer b.inReader.Store(false)
+	callback(with)
 }
 
 // checkNotInCallback returns ErrInCallback if the caller is OnEvent or OnPong. It costs one load while neither runs.

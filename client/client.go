@@ -199,7 +199,7 @@ func dialSession(ctx context.Context, servers string, cfg Config, onEnd func(Sta
 	}
 	root := chroot(path)
 	c := &Client{chroot: root, observer: cfg.Observer, policy: cfg.WhileSuspended}
-	c.callbacks.onState, c.callbacks.onEvent, c.callbacks.onPong = cfg.OnState, cfg.OnEvent, cfg.OnPong
+	c.callbacks.onState, c.callbacks.onEvent = cfg.OnState, cfg.OnEvent
 	c.states = states{changed: make(chan struct{}), onEnd: onEnd, callbacks: &c.callbacks, watches: &c.watches}
 	c.watches = watchTable{c: c, paths: map[string]*pathWatches{}}
 	if cfg.Resume != nil {
@@ -208,7 +208,7 @@ func dialSession(ctx context.Context, servers string, cfg Config, onEnd func(Sta
 	settings := cfg.forSession(list)
 	settings.OnState, settings.OnEvent = c.states.handleChange, c.watches.handleEvent
 	if cfg.OnPong != nil {
-		settings.OnPong = c.callbacks.callOnPong
+		settings.OnPong = func(took time.Duration) { callOnReader(&c.callbacks, cfg.OnPong, took) }
 	}
 	if c.session, err = session.Open(ctx, settings); err != nil {
 		return nil, fmt.Errorf("client: dial %.200s: %w", servers, err)

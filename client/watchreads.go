@@ -82,7 +82,7 @@ func (w *sharedWatch) nodeRead(path string, round uint32, r session.Reply, err e
 	w.last = max(w.last, Zxid(r.Zxid))
 	c := comparison{
 		nodes: w.nodes, root: w.table.c.chroot.callerPath(w.path), from: w.from, now: w.last,
-		silent: w.phase == learning, emit: func(e Event) { w.pushEvent(e, false) },
+		silent: w.phase == learning, emit: w.pushEvent,
 	}
 	below := w.relativePath(path)
 	for _, name := range c.handleRead(below, r.Err.Err(), statOf(resp.stat), resp.names) {

@@ -108,10 +108,10 @@ func (w *sharedWatch) wakeKeeper() {
 	}
 }
 
-// pushEvent passes an event to the Watches with state, and to those without if all is set. The lock is held.
-func (w *sharedWatch) pushEvent(e Event, all bool) {
+// pushEvent passes an event to the Watches with state. The lock is held.
+func (w *sharedWatch) pushEvent(e Event) {
 	for _, l := range w.listeners {
-		if all || !w.isStateless(l) {
+		if !w.isStateless(l) {
 			l.pushEvent(e)
 		}
 	}
@@ -125,7 +125,7 @@ func (w *sharedWatch) reportLost(e Event, path string) {
 	}
 	root := w.table.c.chroot.callerPath(w.path)
 	for _, lost := range w.nodes.lostBelow(e, path) {
-		w.pushEvent(Event{Type: NodeDeleted, Path: nodepath.Join(root, lost), Zxid: NoZxid, From: w.from}, false)
+		w.pushEvent(Event{Type: NodeDeleted, Path: nodepath.Join(root, lost), Zxid: NoZxid, From: w.from})
 	}
 }
 

@@ -82,7 +82,7 @@ func (t *watchTable) handleEvent(e jute.WatcherEvent, zxid int64) {
 	if event.Zxid == NoZxid {
 		event.From = NoZxid
 	}
-	t.c.callbacks.callOnEvent(event)
+	callOnReader(&t.c.callbacks, t.c.callbacks.onEvent, event)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.paths[path]

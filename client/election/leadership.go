@@ -132,23 +132,17 @@ func (l *Leadership) passLeadership(ctx context.Context, successor string) error
 		case !errors.Is(err, client.ErrConnectionLost) && !errors.Is(err, client.ErrSuspended):
 			return err
 		}
-		if deleted, err := l.isNodeDeleted(ctx); deleted || err != nil {
-			if err == nil {
-				err = l.checkHandedOver(ctx, successor)
-			}
+		if err := reconnect.Settle(ctx, l.election.c); err != nil {
 			return err
 		}
+		_, exists, err := reconnect.Read(ctx, l.election.c, l.Path(), (*client.Client).Exists)
+		switch {
+		case err != nil:
+			return err
+		case !exists: // the request without a reply has deleted the leader's node
+			return l.checkHandedOver(ctx, successor)
+		}
 	}
-}
-
-// isNodeDeleted reports whether a request without a reply has deleted the leader's node.
-func (l *Leadership) isNodeDeleted(ctx context.Context) (bool, error) {
-	c := l.election.c
-	if err := reconnect.Settle(ctx, c); err != nil {
-		return false, err
-	}
-	_, exists, err := reconnect.Read(ctx, c, l.Path(), (*client.Client).Exists)
-	return err == nil && !exists, err
 }
 
 // checkHandedOver returns client.ErrNotHeld if there are still candidates before the successor, because another client

@@ -24,11 +24,23 @@ var ErrTooManyIdentities = fmt.Errorf("client: a session has at most %d identiti
 // the reply, the error is ErrConnectionLost, and the identity is sent on the next connection. If the Session has
 // MaxIdentities others, the error is ErrTooManyIdentities, and the Session continues.
 func (c *Session) AddAuth(ctx context.Context, a Auth) error {
-	l, answer, err := c.queueAuth(ctx, a)
-	if err != nil {
+	if err := c.lockConnected(ctx); err != nil {
 		return err
 	}
-	if l != nil {
+	known := func(b Auth) bool { return b.Scheme == a.Scheme && bytes.Equal(b.Auth, a.Auth) }
+	if !slices.ContainsFunc(c.cfg.Auth, known) {
+		if len(c.cfg.Auth) >= MaxIdentities {
+			c.mu.Unlock()
+			return ErrTooManyIdentities
+		}
+		c.cfg.Auth = append(c.cfg.Auth, a)
+	}
+	l, answer := c.link, make(chan error, 1)
+	l.out = appendRequest(l.output(), jute.XidAuth, jute.OpAuth, a.packet())
+	l.pendingAuths = append(l.pendingAuths, answer)
+	write := l.claimWrite()
+	c.mu.Unlock()
+	if write {
 		l.writeOutput(false)
 	}
 	select {
@@ -39,39 +51,22 @@ func (c *Session) AddAuth(ctx context.Context, a Auth) error {
 	}
 }
 
-// queueAuth waits for a connection and queues the identity on it. answer gets the server's reply. The caller
-// must call write of l, unless that is nil.
-func (c *Session) queueAuth(ctx context.Context, a Auth) (l *link, answer chan error, err error) {
+// lockConnected waits for a connection. Unless it returns an error, it has taken the lock.
+func (c *Session) lockConnected(ctx context.Context) error {
 	for {
 		if err := c.AwaitReady(ctx); err != nil {
-			return nil, nil, err
+			return err
 		}
 		c.mu.Lock()
 		err := c.checkCanSend(false)
 		if err == nil {
-			break
+			return nil
 		}
 		c.mu.Unlock()
 		if !errors.Is(err, ErrNotConnected) {
-			return nil, nil, err
+			return err
 		}
 	}
-	defer c.mu.Unlock()
-	known := func(b Auth) bool { return b.Scheme == a.Scheme && bytes.Equal(b.Auth, a.Auth) }
-	if !slices.ContainsFunc(c.cfg.Auth, known) {
-		if len(c.cfg.Auth) >= MaxIdentities {
-			return nil, nil, ErrTooManyIdentities
-		}
-		c.cfg.Auth = append(c.cfg.Auth, a)
-	}
-	l = c.link
-	l.out = appendRequest(l.output(), jute.XidAuth, jute.OpAuth, a.packet())
-	answer = make(chan error, 1)
-	l.pendingAuths = append(l.pendingAuths, answer)
-	if !l.claimWrite() {
-		return nil, answer, nil
-	}
-	return l, answer, nil
 }
 
 func (a Auth) packet() jute.AuthPacket {

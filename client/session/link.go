@@ -61,16 +61,8 @@ type link struct {
 // largeBatchPool has the memory of batches that are longer than maxKept.
 var largeBatchPool sync.Pool
 
-// These pools have the buffers that are lent to links.
-var (
-	readBufferPool     = sync.Pool{New: func() any { return newReadBuffer(readSize) }}
-	longReadBufferPool = sync.Pool{New: func() any { return newReadBuffer(longReadSize) }}
-)
-
-func newReadBuffer(size int) *[]byte {
-	b := make([]byte, size)
-	return &b
-}
+// readBufferPools have the buffers that are lent to links, by size.
+var readBufferPools = map[int]*sync.Pool{readSize: {}, longReadSize: {}}
 
 func newLink(r *reader, conn net.Conn, server candidate) *link {
 	c := r.c
@@ -502,9 +494,9 @@ func (l *link) makeReadRoom(need int) {
 		to, l.lent = l.smallBuffer[:], nil
 	case len(l.buf) == smallRead && !l.lastReadFilled && need <= smallRead:
 	case need <= readSize:
-		to = l.borrowBuffer(&readBufferPool, readSize)
+		to = l.borrowBuffer(readSize)
 	case len(have) < longReadSize:
-		to = l.borrowBuffer(&longReadBufferPool, longReadSize)
+		to = l.borrowBuffer(longReadSize)
 	case len(have) == len(l.buf):
 		to, l.lent = make([]byte, min(need, 2*len(have))), nil
 	}
@@ -517,21 +509,22 @@ func (l *link) makeReadRoom(need int) {
 }
 
 // borrowBuffer returns the buffer of this size that the link has, or one from the pool.
-func (l *link) borrowBuffer(pool *sync.Pool, size int) []byte {
+func (l *link) borrowBuffer(size int) []byte {
 	if l.lent == nil || len(*l.lent) != size {
-		l.lent = pool.Get().(*[]byte)
+		lent, ok := readBufferPools[size].Get().(*[]byte)
+		if !ok {
+			lent = new([]byte)
+			*lent = make([]byte, size)
+		}
+		l.lent = lent
 	}
 	return *l.lent
 }
 
 // returnBuffer returns a lent buffer, to which nothing refers any more. It may be nil.
 func returnBuffer(lent *[]byte) {
-	switch {
-	case lent == nil:
-	case len(*lent) == readSize:
-		readBufferPool.Put(lent)
-	default:
-		longReadBufferPool.Put(lent)
+	if lent != nil {
+		readBufferPools[len(*lent)].Put(lent)
 	}
 }
 

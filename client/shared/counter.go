@@ -88,19 +88,11 @@ func (k *Counter) Set(ctx context.Context, n int64) error {
 // true for its error, it does not know. It fails with ErrOverflow if the sum has no place in the encoding, and with
 // ErrContended as Value.Update does.
 func (k *Counter) Add(ctx context.Context, delta int64) (int64, error) {
-	if k.configError != nil {
-		return 0, k.configError
-	}
-	var sum int64
-	_, err := k.value.Update(ctx, func(r Revision) ([]byte, error) {
-		n, err := k.decodeRevision(r)
-		if err != nil {
-			return nil, err
+	sum, err := k.update(ctx, func(n int64) (int64, error) {
+		if (n+delta > n) != (delta > 0) {
+			return 0, k.wrapError(fmt.Errorf("%w: %d and %d", ErrOverflow, n, delta))
 		}
-		if sum = n + delta; (sum > n) != (delta > 0) {
-			return nil, k.wrapError(fmt.Errorf("%w: %d and %d", ErrOverflow, n, delta))
-		}
-		return k.encodeNumber(sum)
+		return n + delta, nil
 	})
 	if err != nil {
 		return 0, err
@@ -108,20 +100,31 @@ func (k *Counter) Add(ctx context.Context, delta int64) (int64, error) {
 	return sum, nil
 }
 
+// update sets the number to what change makes of it.
+func (k *Counter) update(ctx context.Context, change func(n int64) (int64, error)) (changed int64, err error) {
+	if k.configError != nil {
+		return 0, k.configError
+	}
+	_, err = k.value.Update(ctx, func(r Revision) ([]byte, error) {
+		n, err := k.decodeRevision(r)
+		if err == nil {
+			changed, err = change(n)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return k.encodeNumber(changed)
+	})
+	return changed, err
+}
+
 // CompareAndSet sets the number to n if it is old. It reports whether it did so.
 func (k *Counter) CompareAndSet(ctx context.Context, old, n int64) (bool, error) {
-	if k.configError != nil {
-		return false, k.configError
-	}
-	_, err := k.value.Update(ctx, func(r Revision) ([]byte, error) {
-		now, err := k.decodeRevision(r)
-		switch {
-		case err != nil:
-			return nil, err
-		case now != old:
-			return nil, errNotOld
+	_, err := k.update(ctx, func(now int64) (int64, error) {
+		if now != old {
+			return 0, errNotOld
 		}
-		return k.encodeNumber(n)
+		return n, nil
 	})
 	if errors.Is(err, errNotOld) {
 		return false, nil

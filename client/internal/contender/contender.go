@@ -66,12 +66,6 @@ type Contender struct {
 // Path returns the path of the contender's node.
 func (x *Contender) Path() string { return x.cfg.PathOf(x.name.Text) }
 
-// Name returns the name of the contender's node.
-func (x *Contender) Name() Name { return x.name }
-
-// Stat returns the Stat of the contender's node as it was created.
-func (x *Contender) Stat() client.Stat { return x.stat }
-
 // Abandon deletes the contender's node in the background. It tries until the node is gone or the session has ended.
 func (x *Contender) Abandon() { go func() { _ = x.deleteNodes() }() }
 

@@ -98,28 +98,39 @@ func (s *Server) Disconnect(down bool) {
 	}
 }
 
-// AllowConnections lets clients connect again after Disconnect.
-func (s *Server) AllowConnections() {
+// locked runs f under the lock.
+func (s *Server) locked(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.down = false
+	f()
 }
+
+// AllowConnections lets clients connect again after Disconnect.
+func (s *Server) AllowConnections() { s.locked(func() { s.down = false }) }
 
 // SetReadOnly sets whether the server is without a leader, and ends the connection.
 func (s *Server) SetReadOnly(readOnly bool) {
-	s.mu.Lock()
-	s.readOnly = readOnly
-	s.mu.Unlock()
+	s.locked(func() { s.readOnly = readOnly })
 	s.Disconnect(false)
 }
 
 // ExpireSession ends the session.
 func (s *Server) ExpireSession() {
-	s.mu.Lock()
-	s.expired = true
-	s.mu.Unlock()
+	s.locked(func() { s.expired = true })
 	s.Disconnect(false)
 }
+
+// AllowSessions lets clients open a session again after ExpireSession.
+func (s *Server) AllowSessions() { s.locked(func() { s.expired = false }) }
+
+// BehaveBefore39 makes the Server behave as before ZooKeeper 3.9. There must be no connection.
+func (s *Server) BehaveBefore39() { s.locked(func() { s.Before39 = true }) }
+
+// DenyRead makes reads of a node return NoAuth.
+func (s *Server) DenyRead(path string) { s.locked(func() { s.nodes[path].secret = true }) }
+
+// AllowRead makes a node readable again.
+func (s *Server) AllowRead(path string) { s.locked(func() { s.nodes[path].secret = false }) }
 
 // serveConnection handles a connection until it ends.
 func (s *Server) serveConnection(c *conn) {
@@ -305,16 +316,19 @@ func (c *conn) clearWatch(table map[string]int, path string, mask int) {
 
 func (s *Server) setWatches(c *conn, r jute.SetWatches2) {
 	notify := func(typ jute.EventType, path string) { s.sendEvent(c, typ, path, -1) }
-	for _, p := range r.Data {
-		switch n := s.nodes[string(p)]; {
-		case n == nil:
-			notify(jute.EventNodeDeleted, string(p))
-		case n.stat.Mzxid > r.RelativeZxid:
-			notify(jute.EventNodeDataChanged, string(p))
-		default:
-			s.addWatch(c.data, string(p), modeOnce)
+	setOnce := func(paths [][]byte, table map[string]int, changed jute.EventType, last func(*node) int64) {
+		for _, p := range paths {
+			switch n := s.nodes[string(p)]; {
+			case n == nil:
+				notify(jute.EventNodeDeleted, string(p))
+			case last(n) > r.RelativeZxid:
+				notify(changed, string(p))
+			default:
+				s.addWatch(table, string(p), modeOnce)
+			}
 		}
 	}
+	setOnce(r.Data, c.data, jute.EventNodeDataChanged, func(n *node) int64 { return n.stat.Mzxid })
 	for _, p := range r.Exist {
 		if s.nodes[string(p)] != nil {
 			notify(jute.EventNodeCreated, string(p))
@@ -322,16 +336,7 @@ func (s *Server) setWatches(c *conn, r jute.SetWatches2) {
 			s.addWatch(c.data, string(p), modeOnce)
 		}
 	}
-	for _, p := range r.Child {
-		switch n := s.nodes[string(p)]; {
-		case n == nil:
-			notify(jute.EventNodeDeleted, string(p))
-		case n.stat.Pzxid > r.RelativeZxid:
-			notify(jute.EventNodeChildrenChanged, string(p))
-		default:
-			s.addWatch(c.children, string(p), modeOnce)
-		}
-	}
+	setOnce(r.Child, c.children, jute.EventNodeChildrenChanged, func(n *node) int64 { return n.stat.Pzxid })
 	for _, p := range r.Persistent {
 		s.addWatch(c.data, string(p), modePersistent)
 		s.addWatch(c.children, string(p), modePersistent)
@@ -374,15 +379,20 @@ func (s *Server) CreateNode(path string) int64 {
 	defer s.mu.Unlock()
 	s.zxid++
 	s.nodes[path] = &node{stat: jute.Stat{Czxid: s.zxid, Mzxid: s.zxid, Pzxid: s.zxid}}
-	parent := s.nodes[nodepath.Parent(path)]
-	parent.stat.Pzxid = s.zxid
-	parent.stat.Cversion++
-	parent.stat.NumChildren++
+	s.countChild(path, 1)
 	if s.link != nil {
 		s.fireWatches(s.link.data, jute.EventNodeCreated, path)
 		s.fireWatches(s.link.children, jute.EventNodeChildrenChanged, nodepath.Parent(path))
 	}
 	return s.zxid
+}
+
+// countChild adds to the parent's number of children.
+func (s *Server) countChild(path string, add int32) {
+	parent := &s.nodes[nodepath.Parent(path)].stat
+	parent.Pzxid = s.zxid
+	parent.Cversion++
+	parent.NumChildren += add
 }
 
 // SetData sets a node's data, with a transaction of its own.
@@ -407,10 +417,7 @@ func (s *Server) DeleteNode(path string) int64 {
 	defer s.mu.Unlock()
 	s.zxid++
 	delete(s.nodes, path)
-	parent := s.nodes[nodepath.Parent(path)]
-	parent.stat.Pzxid = s.zxid
-	parent.stat.Cversion++
-	parent.stat.NumChildren--
+	s.countChild(path, -1)
 	if s.link != nil {
 		if s.fireWatches(s.link.data, jute.EventNodeDeleted, path) {
 			s.link.clearWatch(s.link.children, path, modeOnce)
@@ -437,20 +444,6 @@ func (s *Server) RequestCount(op jute.Op) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requests[op]
-}
-
-// DenyRead makes reads of a node return NoAuth.
-func (s *Server) DenyRead(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.nodes[path].secret = true
-}
-
-// AllowRead makes a node readable again.
-func (s *Server) AllowRead(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.nodes[path].secret = false
 }
 
 // ApplyChanges carries out steps: "+/a" creates, "=/a" sets, "-/a" deletes.
@@ -493,18 +486,4 @@ func (s *Server) ListSubtree(path string) (nodes []string) {
 		return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 	})
 	return nodes
-}
-
-// AllowSessions lets clients open a session again after ExpireSession.
-func (s *Server) AllowSessions() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.expired = false
-}
-
-// BehaveBefore39 makes the Server behave as before ZooKeeper 3.9. There must be no connection.
-func (s *Server) BehaveBefore39() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.Before39 = true
 }
