@@ -114,14 +114,10 @@ func (p *Presence) Set(ctx context.Context, data []byte) error {
 func (p *Presence) Leave(ctx context.Context) error {
 	p.cancel()
 	<-p.done
-	left := make(chan error, 1)
-	go func() { left <- p.deleteNode() }()
-	select {
-	case err := <-left:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("group: leave %s: %w; it is tried again until the session ends", p.prefix, ctx.Err())
+	if err := reconnect.Finish(ctx, p.deleteNode); err != nil {
+		return fmt.Errorf("group: leave %s: %w", p.prefix, err)
 	}
+	return nil
 }
 
 // keepNode creates the node again whenever it is gone. It ends with ctx or with the session.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"rollcall/client"
+	"rollcall/client/internal/reconnect"
 	"rollcall/client/recipe"
 )
 
@@ -43,14 +44,8 @@ func (e *Element) Release(ctx context.Context) error {
 	ctx, cancel := recipe.Outlast(ctx, e.Right)
 	defer cancel()
 	recipe.End(e.Right)
-	done := make(chan error, 1)
-	go func() { done <- e.queue.unlockElement(e.name, e.lockID) }()
-	select {
-	case err := <-done:
-		return wrapError("give back", e.Path(), err)
-	case <-ctx.Done():
-		return wrapError("give back", e.Path(), fmt.Errorf("%w; it is tried again until the session ends", ctx.Err()))
-	}
+	err := reconnect.Finish(ctx, func() error { return e.queue.unlockElement(e.name, e.lockID) })
+	return wrapError("give back", e.Path(), err)
 }
 
 // Guard carries out ops as one multi, but only if the client still has the element: see client.Right.Guard. ops must

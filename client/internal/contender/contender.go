@@ -71,16 +71,7 @@ func (x *Contender) Abandon() { go func() { _ = x.deleteNodes() }() }
 
 // Leave deletes the contender's node and waits until it is gone. If ctx ends first, Leave returns ctx's error, and the
 // deletion continues in the background.
-func (x *Contender) Leave(ctx context.Context) error {
-	done := make(chan error, 1)
-	go func() { done <- x.deleteNodes() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (x *Contender) Leave(ctx context.Context) error { return reconnect.Finish(ctx, x.deleteNodes) }
 
 // deleteNodes deletes the contender's node. If there may be duplicates, it deletes every node with the contender's id.
 func (x *Contender) deleteNodes() error {

@@ -5,6 +5,7 @@ package reconnect
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"rollcall/client"
@@ -192,6 +193,18 @@ func Follow[T any](ctx context.Context, read func(context.Context) (T, *client.O
 				return
 			}
 		}
+	}
+}
+
+// Finish runs do, which ends with the session at the latest, and returns its error. If ctx ends first, do continues.
+func Finish(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w; it is tried again until the session ends", ctx.Err())
 	}
 }
 
