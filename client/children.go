@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/binary"
 	"fmt"
 	"iter"
 	"unsafe"
@@ -97,31 +96,18 @@ func (e *encodedNames) readFrom(d *jute.Decoder) Stat {
 
 // eachName yields all names, and an error after the last one that makes sense.
 func (e *encodedNames) eachName(yield func(name []byte, err error) bool) {
-	rest := e.names
+	d := jute.NewDecoder(e.names)
 	for range e.count {
-		size := nameSize(rest)
-		if size == 0 {
+		name := d.ReadBytes()
+		if d.Err() != nil {
 			yield(nil, fmt.Errorf("%w: a name without an end", ErrProtocol))
 			return
 		}
-		if !yield(rest[lengthSize:size:size], nil) {
+		if !yield(name, nil) {
 			return
 		}
-		rest = rest[size:]
 	}
-	if len(rest) > 0 {
+	if rest := d.Rest(); len(rest) > 0 {
 		yield(nil, fmt.Errorf("%w: %d bytes after the last name", ErrProtocol, len(rest)))
 	}
-}
-
-// nameSize returns the size of the name at the begin of b, with its length, or 0 if it does not end in b.
-func nameSize(b []byte) int {
-	if len(b) < lengthSize {
-		return 0
-	}
-	size := uint64(binary.BigEndian.Uint32(b)) + lengthSize
-	if size > uint64(len(b)) {
-		return 0
-	}
-	return int(size)
 }

@@ -118,15 +118,13 @@ func (t *watchTable) takeUnwanted() (path string, typ jute.WatcherType, removed 
 
 // removalSent lets reads with a watch begin on the path again. If err is set, the removal was not sent.
 func (t *watchTable) removalSent(path string, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.watchesAt(path)
-	close(p.removing)
-	p.removing = nil
-	if err != nil {
-		p.removals--
-	}
-	t.releasePath(path, p)
+	t.update(path, func(p *pathWatches) {
+		close(p.removing)
+		p.removing = nil
+		if err != nil {
+			p.removals--
+		}
+	})
 }
 
 // stopRemoving is called when the session has ended.
@@ -138,20 +136,18 @@ func (t *watchTable) stopRemoving() {
 
 // removalAnswered handles the reply to a removal, on the reader.
 func (t *watchTable) removalAnswered(path string, removed []watchKind, r session.Reply, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.watchesAt(path)
-	p.removals--
-	switch {
-	case err != nil: // the watch has been removed, or it is set again on the next connection
-	case r.Err == jute.Unimplemented:
-		t.unwanted.hopeless = true
-	case r.Err == jute.MarshallingError && removed[0] >= onceKinds: // a type that the server does not know
-		t.versions = replacesKinds
-	default: // they are removed, or had fired
-		for _, kind := range removed {
-			p.set[kind] = false
+	t.update(path, func(p *pathWatches) {
+		p.removals--
+		switch {
+		case err != nil: // the watch has been removed, or it is set again on the next connection
+		case r.Err == jute.Unimplemented:
+			t.unwanted.hopeless = true
+		case r.Err == jute.MarshallingError && removed[0] >= onceKinds: // a type that the server does not know
+			t.versions = replacesKinds
+		default: // they are removed, or had fired
+			for _, kind := range removed {
+				p.set[kind] = false
+			}
 		}
-	}
-	t.releasePath(path, p)
+	})
 }

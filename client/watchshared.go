@@ -307,12 +307,11 @@ func (w *sharedWatch) handleAdded(r session.Reply) error {
 	if r.Err != jute.OK {
 		return r.Err
 	}
-	t := w.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.watchesAt(w.path)
-	p.set[w.kind] = true
-	if p.shared[w.kind] == w {
+	w.table.update(w.path, func(p *pathWatches) {
+		p.set[w.kind] = true
+		if p.shared[w.kind] != w {
+			return
+		}
 		w.last = max(w.last, Zxid(r.Zxid))
 		if !w.isSet {
 			w.startFollowing()
@@ -322,8 +321,7 @@ func (w *sharedWatch) handleAdded(r session.Reply) error {
 			w.restartReads() // reads that came before may lack changes without events
 		}
 		w.mustAdd = false
-	}
-	t.releasePath(w.path, p)
+	})
 	return nil
 }
 
@@ -347,10 +345,7 @@ func (w *sharedWatch) findVersion() (version serverVersion, err error) {
 		if r.Err != jute.OK && r.Err != jute.NoWatcher {
 			version = replacesKinds
 		}
-		w.table.mu.Lock()
-		defer w.table.mu.Unlock()
-		w.table.versions = version
-		w.table.releasePath(w.path, w.table.watchesAt(w.path))
+		w.table.update(w.path, func(*pathWatches) { w.table.versions = version })
 		return nil
 	})
 	return version, err

@@ -55,7 +55,16 @@ type watchTable struct {
 	unwanted unwantedWatches
 }
 
-// watchesAt returns the watches on a path, to be changed. release must follow. The lock is held.
+// update changes the watches on a path under the lock.
+func (t *watchTable) update(path string, change func(p *pathWatches)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.watchesAt(path)
+	change(p)
+	t.releasePath(path, p)
+}
+
+// watchesAt returns the watches on a path, to be changed. releasePath must follow. The lock is held.
 func (t *watchTable) watchesAt(path string) *pathWatches {
 	p := t.paths[path]
 	if p == nil {
@@ -153,32 +162,26 @@ func (t *watchTable) awaitRemovalSent(ctx context.Context, path string) error {
 
 // abandonRead is called if a read was not sent, or got no reply.
 func (t *watchTable) abandonRead(path string, kind watchKind) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.watchesAt(path)
-	p.reading[kind]--
-	t.releasePath(path, p)
+	t.update(path, func(p *pathWatches) { p.reading[kind]-- })
 }
 
 // endRead is called with the reply to a read that has set a watch of the kind w.kind.
 func (t *watchTable) endRead(w *onceWaiter) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.watchesAt(w.path)
-	p.reading[w.kind]--
-	p.set[w.kind] = true
-	if t.versions != addsKinds {
-		p.replacePersistent(w.kind)
-	}
-	switch {
-	case w.gaveUp:
-	case t.ended != nil:
-		w.fireEvent(*t.ended)
-	default:
-		w.added = true
-		p.once[w.kind] = append(p.once[w.kind], w)
-	}
-	t.releasePath(w.path, p)
+	t.update(w.path, func(p *pathWatches) {
+		p.reading[w.kind]--
+		p.set[w.kind] = true
+		if t.versions != addsKinds {
+			p.replacePersistent(w.kind)
+		}
+		switch {
+		case w.gaveUp:
+		case t.ended != nil:
+			w.fireEvent(*t.ended)
+		default:
+			w.added = true
+			p.once[w.kind] = append(p.once[w.kind], w)
+		}
+	})
 }
 
 // giveUp is called when the caller of w stops waiting. It may precede the reply.
