@@ -114,7 +114,7 @@ func (l *Watcher) pushEvent(e Event) {
 		return
 	}
 	l.queue.push(e, l.root)
-	l.wakeReader()
+	wake(l.ready)
 }
 
 // pushFirst adds the first event. The lock of the table is held.
@@ -123,18 +123,11 @@ func (l *Watcher) pushFirst(zxid Zxid) {
 	l.pushEvent(Event{Type: Gap, Path: l.root, Zxid: zxid, Below: true})
 }
 
-func (l *Watcher) wakeReader() {
-	select {
-	case l.ready <- struct{}{}:
-	default:
-	}
-}
-
 // failAfterEvents ends the Watch after the events that wait. The lock of the table is held.
 func (l *Watcher) failAfterEvents(err error) {
 	if l.end == nil {
 		l.end = err
-		l.wakeReader()
+		wake(l.ready)
 	}
 }
 

@@ -70,7 +70,7 @@ func (w *sharedWatch) nodeRead(path string, round uint32, r session.Reply, err e
 	}
 	w.table.mu.Lock()
 	defer w.table.mu.Unlock()
-	defer w.wakeKeeper()
+	defer wake(w.wake)
 	w.reads--
 	if w.nodes == nil || w.nodes.round != round {
 		return // it is forgotten, or begins again

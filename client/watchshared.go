@@ -98,12 +98,13 @@ func (w *sharedWatch) discardNodes(phase watchPhase) {
 func (w *sharedWatch) restartReads() {
 	w.nodes.round++
 	w.toRead = append(w.toRead[:0], w.path)
-	w.wakeKeeper()
+	wake(w.wake)
 }
 
-func (w *sharedWatch) wakeKeeper() {
+// wake sends to a channel that has room for one, unless it is full.
+func wake(waiting chan<- struct{}) {
 	select {
-	case w.wake <- struct{}{}:
+	case waiting <- struct{}{}:
 	default:
 	}
 }
@@ -188,7 +189,7 @@ func (w *sharedWatch) disconnected() {
 
 // reconnected is called when the watch is set again, unless a server has it no longer. The lock is held.
 func (w *sharedWatch) reconnected() {
-	w.wakeKeeper()
+	wake(w.wake)
 	if !w.isSet || w.mustAdd {
 		return
 	}
@@ -218,7 +219,7 @@ func (p *pathWatches) replacePersistent(kind watchKind) {
 		if w != nil && (kind == dataWatch || w.kind == nodeWatch) {
 			w.markMissed()
 			w.mustAdd = true
-			w.wakeKeeper()
+			wake(w.wake)
 		}
 	}
 }

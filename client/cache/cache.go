@@ -200,7 +200,7 @@ func (k *Cache) notifyWaiters() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 	for l := range k.listeners {
-		l.wakeReader()
+		wake(l.ready)
 	}
 }
 

@@ -36,13 +36,6 @@ type listener struct {
 	ready   chan struct{} // has room for one
 }
 
-func (l *listener) wakeReader() {
-	select {
-	case l.ready <- struct{}{}:
-	default:
-	}
-}
-
 // reportChange queues a change for all listeners. The lock is held.
 func (k *Cache) reportChange(c Change) {
 	for l := range k.listeners {

@@ -176,12 +176,13 @@ func (f *follower) queueRead(r read) {
 	}
 	f.queued[r] = true
 	f.toRead = append(f.toRead, r)
-	f.wakeLoop()
+	wake(f.wake)
 }
 
-func (f *follower) wakeLoop() {
+// wake sends to a channel that has room for one, unless it is full.
+func wake(waiting chan<- struct{}) {
 	select {
-	case f.wake <- struct{}{}:
+	case waiting <- struct{}{}:
 	default:
 	}
 }
@@ -262,7 +263,7 @@ func (f *follower) finishRead(r read, handle func()) {
 		f.k.stayStale(ErrTooLarge)
 	}
 	f.k.notifyWaiters()
-	f.wakeLoop()
+	wake(f.wake)
 }
 
 // gotStat handles a Stat of a node whose data may be known. The lock is held.

@@ -86,7 +86,9 @@ func (t *tree) removeNode(path string, removed func(path string, n *node)) {
 	if n == nil {
 		return
 	}
-	t.removeChildren(path, n, removed)
+	for _, name := range n.childNames() {
+		t.removeNode(nodepath.Join(path, name), removed)
+	}
 	if path == "" {
 		t.root = nil
 	} else {
@@ -98,12 +100,6 @@ func (t *tree) removeNode(path string, removed func(path string, n *node)) {
 	t.bytes -= nodeBytes + len(n.Data)
 	t.count--
 	removed(path, n)
-}
-
-func (t *tree) removeChildren(path string, n *node, removed func(string, *node)) {
-	for _, name := range n.childNames() {
-		t.removeNode(nodepath.Join(path, name), removed)
-	}
 }
 
 // childNames returns the names of a node's children, sorted.
@@ -131,26 +127,27 @@ func (n *node) copyOf() Node {
 func (k *Cache) Get(path string) (n Node, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	relative, ok := k.relativePath(path)
-	if !ok {
-		return Node{}, false
-	}
-	found := k.tree.findNode(relative)
+	found := k.findNode(path)
 	if found == nil {
 		return Node{}, false
 	}
 	return found.copyOf(), true
 }
 
+// findNode returns the copy of a node, or nil if it is missing in the copy. The lock is held.
+func (k *Cache) findNode(path string) *node {
+	relative, ok := k.relativePath(path)
+	if !ok {
+		return nil
+	}
+	return k.tree.findNode(relative)
+}
+
 // Children returns the names of a node's children, sorted. ok is false if the node is missing in the copy.
 func (k *Cache) Children(path string) (names []string, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	relative, ok := k.relativePath(path)
-	if !ok {
-		return nil, false
-	}
-	found := k.tree.findNode(relative)
+	found := k.findNode(path)
 	if found == nil {
 		return nil, false
 	}
