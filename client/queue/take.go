@@ -71,12 +71,11 @@ func (q *Queue) lockElement(ctx context.Context, name string) (*Element, error) 
 	if errors.Is(err, errTakenOrDone) {
 		return nil, nil
 	}
-	if err != nil {
-		q.unlockInBackground(name, id)
-		return nil, err
+	if err == nil {
+		err = reconnect.Retry(ctx, q.c, func() error { return recipe.Prove(ctx, q.c) })
 	}
-	if err := reconnect.Retry(ctx, q.c, func() error { return recipe.Prove(ctx, q.c) }); err != nil {
-		q.unlockInBackground(name, id)
+	if err != nil {
+		go func() { _ = q.unlockElement(name, id) }()
 		return nil, err
 	}
 	e := &Element{Right: recipe.NewRight(q.c, q.lockPathOf(name), lock), queue: q, name: name, lockID: id}
@@ -141,9 +140,6 @@ func (q *Queue) unlockElement(name, id string) error {
 		}
 	}
 }
-
-// unlockInBackground deletes the lock with this id, if there is one, after a take that has failed.
-func (q *Queue) unlockInBackground(name, id string) { go func() { _ = q.unlockElement(name, id) }() }
 
 // tryUnlock reads the element and then its lock, and deletes the lock if it has this id. Each taker sets the element
 // once more, so the deletion is rejected with client.ErrBadVersion if another one has taken the element since.

@@ -23,12 +23,8 @@ func Exclusive(Kind) bool { return true }
 func (x *Contender) AwaitTurn(ctx context.Context, waitsFor WaitsFor) error {
 	for {
 		position, err := x.readPosition(ctx, waitsFor)
-		if err != nil {
-			_ = x.Leave(ctx)
+		if err != nil || !position.mustWait() {
 			return err
-		}
-		if !position.mustWait() {
-			return nil
 		}
 		watch, err := reconnect.WatchNode(ctx, x.c, x.cfg.PathOf(position.predecessor.Text))
 		if err == nil {
@@ -44,19 +40,12 @@ func (x *Contender) AwaitTurn(ctx context.Context, waitsFor WaitsFor) error {
 // HasTurn reports whether the contender has its turn now. If it returns an error, the contender has left.
 func (x *Contender) HasTurn(ctx context.Context, waitsFor WaitsFor) (bool, error) {
 	position, err := x.readPosition(ctx, waitsFor)
-	if err != nil {
-		_ = x.Leave(ctx)
-		return false, err
-	}
-	return !position.mustWait(), nil
+	return err == nil && !position.mustWait(), err
 }
 
 // CountAhead returns the number of contenders before this one. If it returns an error, the contender has left.
 func (x *Contender) CountAhead(ctx context.Context) (int, error) {
 	position, err := x.readPosition(ctx, Exclusive)
-	if err != nil {
-		_ = x.Leave(ctx)
-	}
 	return position.ahead, err
 }
 
@@ -81,13 +70,18 @@ func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch
 }
 
 // readPosition lists the parent's children and returns the contender's position. The server has applied the create of
-// the contender's node, so it knows all nodes with smaller numbers.
+// the contender's node, so it knows all nodes with smaller numbers. If readPosition returns an error, the contender has
+// left.
 func (x *Contender) readPosition(ctx context.Context, waitsFor WaitsFor) (position, error) {
 	children, err := reconnect.Children(ctx, x.c, x.cfg.Parent)
-	if err != nil {
-		return position{}, err
+	var p position
+	if err == nil {
+		p, err = x.positionAmong(ctx, children, waitsFor)
 	}
-	return x.positionAmong(ctx, children, waitsFor)
+	if err != nil {
+		_ = x.Leave(ctx)
+	}
+	return p, err
 }
 
 // position is the place of a contender among the parent's children. A thousand contenders list a thousand names each, so
@@ -97,7 +91,7 @@ type position struct {
 	predecessor Name     // the last of them to wait for; the zero value if there is none
 	exists      bool     // the contender's node is one of the children
 	usedUp      bool     // a child has a number for which ErrNumbersUsedUp is returned
-	duplicates  []string // other children with the contender's id
+	duplicates  []Name   // other children with the contender's id
 	foreign     []string // children that are not contenders
 }
 
@@ -106,27 +100,23 @@ func (p *position) mustWait() bool { return p.predecessor.Text != "" }
 
 // positionAmong returns the contender's position among the parent's children. It deletes other nodes with the
 // contender's id.
-func (x *Contender) positionAmong(ctx context.Context, children []string, waitsFor WaitsFor) (position, error) {
-	var p position
+func (x *Contender) positionAmong(ctx context.Context, children []string, waitsFor WaitsFor) (p position, err error) {
 	for _, child := range children {
 		p.addChild(child, x, waitsFor)
 	}
 	switch {
 	case len(p.foreign) > 0:
 		slices.Sort(p.foreign)
-		return p, &ForeignError{Parent: x.cfg.Parent, Names: p.foreign, Layout: x.cfg.Layout}
+		err = &ForeignError{Parent: x.cfg.Parent, Names: p.foreign, Layout: x.cfg.Layout}
 	case p.usedUp:
-		return p, numbersUsedUp(x.cfg.Parent)
+		err = numbersUsedUp(x.cfg.Parent)
+	default:
+		err = x.deleteEach(ctx, p.duplicates)
 	}
-	for _, duplicate := range p.duplicates {
-		if err := x.deleteNode(ctx, duplicate); err != nil {
-			return p, err
-		}
+	if err == nil && !p.exists {
+		err = fmt.Errorf("%s: %w", x.Path(), ErrRemoved)
 	}
-	if !p.exists {
-		return p, fmt.Errorf("%s: %w", x.Path(), ErrRemoved)
-	}
-	return p, nil
+	return p, err
 }
 
 func (p *position) addChild(child string, x *Contender, waitsFor WaitsFor) {
@@ -139,7 +129,7 @@ func (p *position) addChild(child string, x *Contender, waitsFor WaitsFor) {
 	case name == x.name:
 		p.exists = true
 	case name.ID == x.id:
-		p.duplicates = append(p.duplicates, child)
+		p.duplicates = append(p.duplicates, name)
 	case compareNames(name, x.name) < 0:
 		p.ahead++
 		if (!p.mustWait() || compareNames(name, p.predecessor) > 0) && waitsFor(name.Kind) {
