@@ -42,25 +42,6 @@ func (authorTools) Inherited(c *Client, stat Stat) bool {
 
 // Shared implements recipe.Shared.
 func (authorTools) Shared(c *Client, key any, create func() any) any {
-	return c.recipes.loadOrCreate(key, create)
-}
-
-// recipeState has what the recipes of a Client share, by a key of the recipe's own type. The zero value is empty.
-type recipeState struct {
-	mu     sync.Mutex
-	values map[any]any
-}
-
-func (s *recipeState) loadOrCreate(key any, create func() any) any {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	value, ok := s.values[key]
-	if !ok {
-		if s.values == nil {
-			s.values = map[any]any{}
-		}
-		value = create()
-		s.values[key] = value
-	}
-	return value
+	value, _ := c.recipes.LoadOrStore(key, sync.OnceValue(create))
+	return value.(func() any)()
 }

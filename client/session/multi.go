@@ -46,19 +46,15 @@ func (r *MultiResult) decode(d *jute.Decoder) {
 		failed.Decode(d)
 		r.Err = failed.Err
 	case jute.OpCreate:
-		var made jute.PathRecord
-		made.Decode(d)
-		r.Path = made.Path
+		r.Path = d.ReadBytes()
 	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
-		var made jute.Create2Response
-		made.Decode(d)
-		r.Path, r.Stat = made.Path, made.Stat
+		r.Path = d.ReadBytes()
+		r.Stat.Decode(d)
 	case jute.OpSetData:
 		r.Stat.Decode(d)
 	case jute.OpGetData:
-		var got jute.GetDataResponse
-		got.Decode(d)
-		r.Data, r.Stat = got.Data, got.Stat
+		r.Data = d.ReadBytes()
+		r.Stat.Decode(d)
 	case jute.OpGetChildren:
 		var got jute.GetChildrenResponse
 		got.Decode(d)

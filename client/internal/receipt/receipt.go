@@ -36,18 +36,17 @@ type Book struct {
 type nodePool struct {
 	places chan struct{} // one for each write under way
 
-	mu      sync.Mutex
-	free    []*receiptNode      // nodes that no write uses; the last one was used most recently
-	count   int                 // nodes that are free or in use: at most maxNodes
-	cleared map[string]struct{} // parents whose inherited nodes are being deleted; only if the session was handed over
+	cleared sync.Map // parents whose inherited nodes are being deleted; only if the session was handed over
+
+	mu    sync.Mutex
+	free  []*receiptNode // nodes that no write uses; the last one was used most recently
+	count int            // nodes that are free or in use: at most maxNodes
 }
 
 // poolKey is the key of a Client's nodePool in recipe.Shared.
 type poolKey struct{}
 
-func newPool() *nodePool {
-	return &nodePool{places: make(chan struct{}, maxNodes), cleared: map[string]struct{}{}}
-}
+func newPool() *nodePool { return &nodePool{places: make(chan struct{}, maxNodes)} }
 
 // nodePrefix begins the names of receipt nodes. The parent may have other nodes of the session.
 const nodePrefix = "receipt-"
@@ -154,19 +153,11 @@ func (d *nodePool) forgetNode() {
 	d.count--
 }
 
-// claimCleanup reports whether the caller must delete the inherited nodes under parent. It does so once for each
-// parent.
-func (d *nodePool) claimCleanup(parent string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, cleared := d.cleared[parent]
-	d.cleared[parent] = struct{}{}
-	return !cleared
-}
-
 func (b *Book) createNode(ctx context.Context) (*receiptNode, error) {
-	if recipe.IsSuccessor(b.c) && b.pool.claimCleanup(b.parent) {
-		go b.removeInherited()
+	if recipe.IsSuccessor(b.c) {
+		if _, cleared := b.pool.cleared.LoadOrStore(b.parent, true); !cleared {
+			go b.removeInherited()
+		}
 	}
 	name := nodePrefix + rand.Text()
 	if _, err := reconnect.CreateOwn(ctx, b.c, b.parent, name, nil, client.Ephemeral); err != nil {
