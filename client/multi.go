@@ -73,14 +73,6 @@ func checkOperations(op jute.Op, ops []Operation) error {
 	return nil
 }
 
-func appendMulti(b []byte, root chroot, ops []Operation) []byte {
-	for i := range ops {
-		b = jute.MultiHeader{Type: ops[i].op, Err: unusedCode}.Append(b)
-		b = ops[i].appendBody(b, root)
-	}
-	return jute.AppendMultiEnd(b)
-}
-
 // unusedCode is the code in the header of an operation, where it has no meaning.
 const unusedCode jute.Code = -1
 

@@ -69,7 +69,11 @@ func (o *Operation) check() error {
 // appendBody appends the record of the operation.
 func (o *Operation) appendBody(b []byte, root chroot) []byte {
 	if o.op == jute.OpMulti || o.op == jute.OpMultiRead {
-		return appendMulti(b, root, o.ops)
+		for i := range o.ops {
+			b = jute.MultiHeader{Type: o.ops[i].op, Err: unusedCode}.Append(b)
+			b = o.ops[i].appendBody(b, root)
+		}
+		return jute.AppendMultiEnd(b)
 	}
 	b = root.appendPath(b, o.path)
 	switch o.op {

@@ -135,7 +135,8 @@ func (f *follower) handleEvent(e client.Event) {
 	n := f.k.tree.findNode(path)
 	switch {
 	case e.Type == client.Gap && e.Below:
-		f.rereadTree(path)
+		f.reloading = true
+		f.queueRead(read{path, f.kindFor(path)})
 	case e.Type == client.NodeDeleted && e.Zxid != client.NoZxid:
 		if n != nil && n.Stat.Created < e.Zxid {
 			f.removeCopy(path, e.Zxid)
@@ -144,12 +145,6 @@ func (f *follower) handleEvent(e client.Event) {
 	default:
 		f.queueRead(read{path, readData})
 	}
-}
-
-// rereadTree queues reads of a node and of all nodes below it. The lock is held.
-func (f *follower) rereadTree(path string) {
-	f.reloading = true
-	f.queueRead(read{path, f.kindFor(path)})
 }
 
 // kindFor returns the kind of read that reads a node and all nodes below it. The lock is held.

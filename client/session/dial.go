@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"net"
 	"strings"
-	"time"
 )
 
 // dialDefault connects to host:port by TCP, or to the Unix socket of unix: and a path. It resolves the name of the
@@ -21,13 +20,6 @@ func dialDefault(ctx context.Context, addr string) (net.Conn, error) {
 // A lookup of SRV records may take a lookupShare-th of the session's timeout, so that two servers can be tried after
 // it.
 const lookupShare = 3
-
-// dialBy connects to a server. It gives up at by.
-func (r *reader) dialBy(addr string, by time.Time) (net.Conn, error) {
-	ctx, cancel := context.WithDeadline(r.c.ctx, by)
-	defer cancel()
-	return r.dial(ctx, addr)
-}
 
 // dial connects to a server, and does the handshake of TLS. Any goroutine may call it.
 func (r *reader) dial(ctx context.Context, addr string) (net.Conn, error) {

@@ -21,8 +21,6 @@ type reader struct {
 	attemptBegun time.Duration // when the last attempt began
 }
 
-func newReader(c *Session) *reader { return &reader{c: c} }
-
 // keepConnected keeps a connection until the session ends or the Session is closed. While a connection
 // is idle, its stack has only this function, the loop over frames and a read, and therefore stays small.
 func (r *reader) keepConnected() {
@@ -93,7 +91,9 @@ func (r *reader) openLink() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := r.dialBy(server.addr, by)
+	ctx, cancel := context.WithDeadline(r.c.ctx, by)
+	conn, err := r.dial(ctx, server.addr)
+	cancel()
 	if err != nil {
 		return nil, fmt.Errorf("client: connect to %s: %w", server.addr, err)
 	}

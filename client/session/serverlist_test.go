@@ -70,7 +70,7 @@ func listReader(t *testing.T, cfg Config) *reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newReader(c)
+	return &reader{c: c}
 }
 
 // SRV records are looked up for each round, and keep their order. A failed lookup leaves the last good list.
@@ -185,7 +185,7 @@ func TestUpdateServersInLookup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go newReader(c).keepConnected()
+		go (&reader{c: c}).keepConnected()
 		synctest.Wait()
 		if err := c.UpdateServers([]string{"b"}); err != nil {
 			t.Error(err)

@@ -165,7 +165,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	go newReader(c).keepConnected()
+	go (&reader{c: c}).keepConnected()
 	if err := c.AwaitReady(ctx); err != nil {
 		c.mu.Lock()
 		last := c.lastFailure

@@ -23,7 +23,7 @@ const (
 
 // createMode is a kind of node.
 type createMode struct {
-	flag        int32
+	flag        int32       // for that library's tests
 	mode        client.Mode // without a TTL
 	isContainer bool
 	isTTL       bool
