@@ -222,29 +222,22 @@ func dialSession(ctx context.Context, servers string, cfg Config, onEnd func(Sta
 }
 
 // lacksChroot reports whether the chroot does not exist. A server may lag, so lacksChroot reads again after a sync. It
-// returns false after any other failure, which the Client's first call meets too.
+// returns false after any other failure, which the Client's first call meets too. No Observer sees its requests: they
+// are no calls.
 func lacksChroot(ctx context.Context, c *Client) bool {
+	exists := jute.ExistsRequest{Path: []byte(c.chroot)}
 	for {
-		err := askForChroot(ctx, c)
+		_, err := c.session.Do(ctx, jute.OpExists, exists, nil)
+		if errors.Is(err, ErrNoNode) {
+			_, err = c.session.Do(ctx, jute.OpSync, jute.SyncRequest{Path: exists.Path}, nil)
+			if err == nil {
+				_, err = c.session.Do(ctx, jute.OpExists, exists, nil)
+			}
+		}
 		if !errors.Is(err, ErrConnectionLost) {
 			return errors.Is(err, ErrNoNode)
 		}
 	}
-}
-
-// askForChroot returns ErrNoNode if there is no node at the chroot, and any failure. No Observer sees its requests:
-// they are no calls.
-func askForChroot(ctx context.Context, c *Client) error {
-	exists := jute.ExistsRequest{Path: []byte(c.chroot)}
-	_, err := c.session.Do(ctx, jute.OpExists, exists, nil)
-	if !errors.Is(err, ErrNoNode) {
-		return err
-	}
-	if _, err = c.session.Do(ctx, jute.OpSync, jute.SyncRequest{Path: exists.Path}, nil); err != nil {
-		return err
-	}
-	_, err = c.session.Do(ctx, jute.OpExists, exists, nil)
-	return err
 }
 
 // ParseServers parses a list of servers in the form of Dial: addresses with commas, such as h1:2181,h2:2181, and a
