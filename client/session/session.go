@@ -184,28 +184,25 @@ func newSession(cfg Config) (*Session, error) {
 		return nil, err
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
-	if cfg.Timeout < time.Millisecond || cfg.Timeout > maxTimeout {
-		return nil, fmt.Errorf("client: timeout %v is not between 1ms and %v", cfg.Timeout, maxTimeout)
-	}
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
-	if cfg.MaxInFlight < 0 {
-		return nil, fmt.Errorf("client: MaxInFlight %d is negative", cfg.MaxInFlight)
-	}
 	cfg.MaxRequest = cmp.Or(cfg.MaxRequest, DefaultMaxRequest)
-	if cfg.MaxRequest < 0 || cfg.MaxRequest > MaxRequest {
+	switch {
+	case cfg.Timeout < time.Millisecond || cfg.Timeout > maxTimeout:
+		return nil, fmt.Errorf("client: timeout %v is not between 1ms and %v", cfg.Timeout, maxTimeout)
+	case cfg.MaxInFlight < 0:
+		return nil, fmt.Errorf("client: MaxInFlight %d is negative", cfg.MaxInFlight)
+	case cfg.MaxRequest < 0 || cfg.MaxRequest > MaxRequest:
 		return nil, fmt.Errorf("client: MaxRequest %d is not between 0 and %d", cfg.MaxRequest, MaxRequest)
-	}
-	if len(cfg.Auth) > MaxIdentities {
+	case len(cfg.Auth) > MaxIdentities:
 		return nil, fmt.Errorf("%w: Config.Auth has %d", ErrTooManyIdentities, len(cfg.Auth))
+	case cfg.Margin < 0 || cfg.Margin >= cfg.Timeout:
+		return nil, fmt.Errorf("client: margin %v is not between 0 and the timeout, %v", cfg.Margin, cfg.Timeout)
 	}
 	if cfg.Dial == nil {
 		cfg.Dial = dialDefault
 	}
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
-	}
-	if cfg.Margin < 0 || cfg.Margin >= cfg.Timeout {
-		return nil, fmt.Errorf("client: margin %v is not between 0 and the timeout, %v", cfg.Margin, cfg.Timeout)
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = newClock()
