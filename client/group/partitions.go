@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rollcall/client"
-	"rollcall/client/internal/contender"
+	"rollcall/client/lock"
 	"rollcall/client/recipe"
 )
 
@@ -232,7 +232,7 @@ func (s *partitionOwner) runTenure(ctx context.Context, number int) error {
 	switch {
 	case ctx.Err() != nil:
 		return nil
-	case errors.Is(err, contender.ErrRemoved), errors.Is(err, client.ErrNotHeld):
+	case errors.Is(err, lock.ErrRemoved), errors.Is(err, client.ErrNotHeld):
 		// Another client has deleted the node, or the process was stopped for long: it is tried again.
 		select {
 		case <-time.After(retryPause):
@@ -256,17 +256,8 @@ func (s *partitionOwner) runTenure(ctx context.Context, number int) error {
 
 // acquirePartition waits until this member owns the partition. If ctx ends meanwhile, it releases the partition.
 func (s *partitionOwner) acquirePartition(ctx context.Context, number int) (*client.Right, error) {
-	x, err := contender.Enter(ctx, s.c, contender.Config{
-		Parent: fmt.Sprintf("%s/%04d", recipe.PathOf(s.cfg.Parent, "partitions"), number),
-		Layout: contender.CuratorLock, Data: []byte(s.cfg.ID), ACL: s.cfg.ACL,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := x.AwaitTurn(ctx, contender.Exclusive); err != nil {
-		return nil, err
-	}
-	right, err := x.Right(ctx)
+	parent := fmt.Sprintf("%s/%04d", recipe.PathOf(s.cfg.Parent, "partitions"), number)
+	right, err := lock.NewMutex(s.c, parent, lock.Config{Data: []byte(s.cfg.ID), ACL: s.cfg.ACL}).Lock(ctx)
 	if err == nil && ctx.Err() != nil {
 		s.releaseRight(ctx, right)
 	}
