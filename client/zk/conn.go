@@ -61,7 +61,6 @@ type Conn struct {
 	quit           context.CancelFunc
 	ended          chan struct{} // closed when the Conn has ended
 	watches        watchTable
-	closeOnce      sync.Once
 	eventChan      chan Event
 	eventMu        sync.Mutex // guards sends on eventChan against its close
 	eventsAreEnded bool
@@ -69,7 +68,7 @@ type Conn struct {
 	mu         sync.Mutex
 	client     *client.Client // nil between two sessions
 	hasSession bool           // requests pass
-	conn       net.Conn       // the present connection
+	conn       net.Conn       // the present connection; for that library's tests
 	server     string         // of that, or of the last one
 	failed     bool           // a server could not be reached, or has dropped a connection, since the last session
 	rounds     int            // how often all servers have been tried in vain
@@ -310,7 +309,7 @@ func (c *Conn) awaitSession() (*client.Client, error) {
 
 // Close ends the session. It waits for that at most a second.
 func (c *Conn) Close() {
-	c.closeOnce.Do(c.quit)
+	c.quit()
 	select {
 	case <-c.ended:
 	case <-time.After(closeTimeout):
