@@ -34,7 +34,13 @@ func (c *childNames) decodeNames(d *jute.Decoder) {
 		return
 	}
 	rest := d.Rest()
-	text := c.textOf(rest[:len(rest)-len(after.Rest())])
+	reply := rest[:len(rest)-len(after.Rest())]
+	text := ""
+	if c.inReply {
+		text = textInReply(reply)
+	} else {
+		text = string(reply)
+	}
 	if have := len(c.names); cap(c.names)-have < n {
 		c.names = append(make([]string, 0, have+n), c.names...)
 	}
@@ -43,13 +49,6 @@ func (c *childNames) decodeNames(d *jute.Decoder) {
 		end := len(rest) - len(d.Rest())
 		c.names = append(c.names, text[end-len(name):end])
 	}
-}
-
-func (c *childNames) textOf(reply []byte) string {
-	if c.inReply {
-		return textInReply(reply)
-	}
-	return string(reply)
 }
 
 // textInReply returns bytes of a reply as a string without a copy. The memory of a reply that session.Do has given away

@@ -170,7 +170,9 @@ func (h *Handover) claimRight(ctx context.Context, c *Client, held HeldRight) (*
 		}
 		switch {
 		case errors.Is(err, ErrNoNode), err == nil && !standsFor(c, stat, held.Created):
-			return endedRight(c, held), nil
+			ended := newRight(c, held.Path, held.Created, held.Token)
+			ended.leaveNode()
+			return ended, nil
 		case err == nil && tried && h.received && stat.ACLVersion == held.ACLVersion+1:
 			return newProvenRight(c, held.Path, stat, held.Token), nil
 		case err == nil && stat.ACLVersion != held.ACLVersion:
@@ -195,13 +197,6 @@ func (h *Handover) claimRight(ctx context.Context, c *Client, held HeldRight) (*
 			return nil, err
 		}
 	}
-}
-
-// endedRight returns a right that another client has ended.
-func endedRight(c *Client, held HeldRight) *Right {
-	r := newRight(c, held.Path, held.Created, held.Token)
-	r.leaveNode()
-	return r
 }
 
 func (h *Handover) resumeToken() *session.ResumeToken {

@@ -67,7 +67,9 @@ func (c *comparison) handlePresent(path string, stat Stat, names []string) (toRe
 		c.applyEvent(e, path)
 	}
 	c.markRead(path)
-	n.recordStat(stat, c.nodes.round)
+	n.created, n.changed, n.childrenChanged = stat.Created, stat.Changed, stat.ChildrenChanged
+	n.version, n.childrenVersion = stat.Version, stat.ChildrenVersion
+	n.round, n.hidden = c.nodes.round, false
 	return toRead
 }
 
@@ -76,13 +78,6 @@ func (c *comparison) markRead(path string) {
 	if path == "" {
 		c.nodes.top.round = c.nodes.round
 	}
-}
-
-// recordStat makes a Stat known.
-func (n *watchedNode) recordStat(s Stat, round uint32) {
-	n.created, n.changed, n.childrenChanged = s.Created, s.Changed, s.ChildrenChanged
-	n.version, n.childrenVersion = s.Version, s.ChildrenVersion
-	n.round, n.hidden = round, false
 }
 
 // isNew reports whether a node was not known before.

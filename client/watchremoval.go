@@ -86,8 +86,10 @@ func (t *watchTable) removeUnwanted() {
 		if errors.Is(err, ErrSuspended) {
 			err = t.c.AwaitConnected(ctx)
 		}
-		if err != nil {
-			t.stopRemoving()
+		if err != nil { // the session has ended
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.unwanted = unwantedWatches{hopeless: true}
 			return
 		}
 	}
@@ -125,13 +127,6 @@ func (t *watchTable) removalSent(path string, err error) {
 			p.removals--
 		}
 	})
-}
-
-// stopRemoving is called when the session has ended.
-func (t *watchTable) stopRemoving() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.unwanted = unwantedWatches{hopeless: true}
 }
 
 // removalAnswered handles the reply to a removal, on the reader.

@@ -77,10 +77,15 @@ func (w *sharedWatch) addWatcher(l *Watcher) {
 // removeWatcher removes a Watch, and reports whether it was the last one. The lock is held.
 func (w *sharedWatch) removeWatcher(l *Watcher) bool {
 	w.listeners = slices.DeleteFunc(w.listeners, func(other *Watcher) bool { return other == l })
-	if !slices.ContainsFunc(w.listeners, func(l *Watcher) bool { return !l.stateless }) {
+	if !w.hasStateful() {
 		w.discardNodes(known)
 	}
 	return len(w.listeners) == 0
+}
+
+// hasStateful reports whether a Watch needs the nodes. The lock is held.
+func (w *sharedWatch) hasStateful() bool {
+	return slices.ContainsFunc(w.listeners, func(l *Watcher) bool { return !l.stateless })
 }
 
 // startReading begins to read the nodes for the first time. The lock is held.
@@ -314,8 +319,14 @@ func (w *sharedWatch) handleAdded(r session.Reply) error {
 			return
 		}
 		w.last = max(w.last, Zxid(r.Zxid))
-		if !w.isSet {
-			w.startFollowing()
+		if !w.isSet { // for the first time
+			w.isSet = true
+			if w.hasStateful() {
+				w.startReading()
+			}
+			for _, l := range w.listeners {
+				l.pushFirst(w.lastSeenZxid())
+			}
 		}
 		w.payGap()
 		if w.mustAdd && w.nodes != nil {
@@ -324,17 +335,6 @@ func (w *sharedWatch) handleAdded(r session.Reply) error {
 		w.mustAdd = false
 	})
 	return nil
-}
-
-// startFollowing is called when the watch is set for the first time. The lock is held.
-func (w *sharedWatch) startFollowing() {
-	w.isSet = true
-	if slices.ContainsFunc(w.listeners, func(l *Watcher) bool { return !l.stateless }) {
-		w.startReading()
-	}
-	for _, l := range w.listeners {
-		l.pushFirst(w.lastSeenZxid())
-	}
 }
 
 // findVersion finds out whether the server adds kinds of watches, or replaces them. checkWatches with a type that older

@@ -151,7 +151,10 @@ func (s *partitionOwner) followMembers(ctx context.Context, lists <-chan []Membe
 	for {
 		select {
 		case list := <-lists:
-			latest := idsOf(list)
+			var latest []string
+			for _, m := range list {
+				latest = append(latest, m.ID)
+			}
 			if !slices.Equal(ids, latest) && changes < maxSettles {
 				settled.Reset(max(s.cfg.Settle, 0))
 				changes++
@@ -194,14 +197,6 @@ func (s *partitionOwner) assignPartitions(ctx context.Context, ids []string) err
 		}
 	}
 	return nil
-}
-
-func idsOf(members []Member) []string {
-	ids := make([]string, len(members))
-	for i, m := range members {
-		ids[i] = m.ID
-	}
-	return ids
 }
 
 func (s *partitionOwner) startTenure(ctx context.Context, number int) {

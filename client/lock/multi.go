@@ -64,7 +64,7 @@ func (m *Multi) acquire(ctx context.Context, p patience) (*MultiRight, error) {
 			if cause := context.Cause(whileHeld); errors.Is(cause, client.ErrNotHeld) {
 				err = fmt.Errorf("lock: lost another lock while waiting for %s: %w", mutex.cfg.Parent, cause)
 			}
-			right.releaseInBackground()
+			go func() { _ = right.Release(context.Background()) }() // ends with the session at the latest
 			return nil, err
 		}
 	}
@@ -154,10 +154,4 @@ func (r *MultiRight) Release(ctx context.Context) error {
 		errs = append(errs, one.Release(ctx))
 	}
 	return errors.Join(errs...)
-}
-
-// releaseInBackground releases the locks in a goroutine, which ends with the session at the latest.
-func (r *MultiRight) releaseInBackground() {
-	r.endRight()
-	go func() { _ = r.Release(context.Background()) }()
 }

@@ -80,7 +80,7 @@ func (c *Session) Go(ctx context.Context, op jute.Op, rec Record, done func(Repl
 
 func (c *Session) sendRequest(ctx context.Context, op jute.Op, rec Record, done func(Reply, error), last bool) error {
 	if op == jute.OpCloseSession {
-		c.right.end() // before the request can be sent, and also without a connection
+		c.right.end(true) // before the request can be sent, and also without a connection
 	}
 	c.mu.Lock()
 	for {

@@ -399,7 +399,7 @@ func (l *link) handleReply(r Reply) error {
 	l.renewRight(r.Xid, r.Err)
 	c.mu.Unlock()
 	if r.Err == jute.SessionExpired {
-		c.right.lose()
+		c.right.end(false)
 	}
 	if r.Zxid > c.zxid.Load() {
 		c.zxid.Store(r.Zxid)

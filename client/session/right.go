@@ -253,25 +253,13 @@ func (r *Right) renew(sent, timeout time.Duration, says evidence) {
 	r.updateEnd()
 }
 
-// lose ends the right, because a server has said that the session has expired.
-func (r *Right) lose() {
+// end ends the right now. It is for good, unless a server has said that the session has expired.
+func (r *Right) end(forGood bool) {
 	r.mu.Lock()
-	r.forget()
-	r.callFunctions()
-}
-
-// end ends the right for good.
-func (r *Right) end() {
-	r.mu.Lock()
-	r.over = true
-	r.forget()
-	r.callFunctions()
-}
-
-// forget makes the right end now. The lock is held.
-func (r *Right) forget() {
+	r.over = r.over || forGood
 	r.anyEnds, r.provenEnds, r.graceEnds = 0, 0, 0
 	r.updateEnd()
+	r.callFunctions()
 }
 
 // lastAnswered returns the time at which the last answered request was sent. known is false if no request was answered.

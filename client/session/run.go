@@ -67,7 +67,7 @@ func (r *reader) shutDown(s State, why, end error) {
 	r.c.wakeRoomWaiters()
 	r.c.mu.Unlock()
 	r.failCalls(end)
-	r.c.right.end()
+	r.c.right.end(true)
 	r.reportState(s, why)
 	close(r.c.readerEnded)
 }

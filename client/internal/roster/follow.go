@@ -42,7 +42,13 @@ func followChildren(ctx context.Context, c *client.Client, parent string, space 
 	return func(yield func([]Child, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		f := follower{c: c, parent: parent, children: map[string]*followed{}, space: space, fired: make(chan *followed)}
-		defer f.stopWatching(cancel)
+		defer func() {
+			cancel()
+			if f.watch != nil {
+				f.watch.Stop()
+			}
+			f.waiting.Wait()
+		}()
 		changed := true
 		err := f.readList(ctx)
 		for err == nil {
@@ -71,15 +77,6 @@ type followed struct {
 	Child
 	watch *client.OnceWatch
 	stop  context.CancelFunc // ends the goroutine that waits for the watch
-}
-
-// stopWatching ends all watches and goroutines.
-func (f *follower) stopWatching(cancel context.CancelFunc) {
-	cancel()
-	if f.watch != nil {
-		f.watch.Stop()
-	}
-	f.waiting.Wait()
 }
 
 func (f *follower) listChildren() []Child {
