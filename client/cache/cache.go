@@ -24,6 +24,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,12 +106,7 @@ type Cache struct {
 // client.ErrNoAuth if the Client may not read root, and client.ErrUnimplemented if the servers are older than ZooKeeper
 // 3.6. Nodes that the Client may not read are missing in the copy, with all nodes below them.
 func Open(ctx context.Context, c *client.Client, root string, cfg Config) (*Cache, error) {
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = DefaultMaxBytes
-	}
-	if cfg.MaxInFlight == 0 {
-		cfg.MaxInFlight = DefaultMaxInFlight
-	}
+	cfg.MaxBytes, cfg.MaxInFlight = cmp.Or(cfg.MaxBytes, DefaultMaxBytes), cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
 	if cfg.MaxBytes < 0 || cfg.MaxInFlight < 0 {
 		return nil, fmt.Errorf("cache: MaxBytes %d and MaxInFlight %d must not be negative", cfg.MaxBytes, cfg.MaxInFlight)
 	}
@@ -187,9 +183,7 @@ func (k *Cache) stopFollowing() {
 func (k *Cache) Close() {
 	k.mu.Lock()
 	k.closed = true
-	if k.err == nil {
-		k.err = ErrClosed
-	}
+	k.err = cmp.Or(k.err, ErrClosed)
 	k.notifyWaiters()
 	k.mu.Unlock()
 	k.stopFollowing()
@@ -206,9 +200,7 @@ func (k *Cache) notifyWaiters() {
 
 // stayStale makes the Cache Stale until Attach. The lock is held.
 func (k *Cache) stayStale(err error) {
-	if k.err == nil {
-		k.err = err
-	}
+	k.err = cmp.Or(k.err, err)
 	k.notifyWaiters()
 }
 

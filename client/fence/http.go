@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -68,11 +69,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, fmt.Errorf("fence: %w", client.ErrNotHeld)
 	}
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
 	fenced := r.Clone(r.Context())
 	fenced.Header.Set(Header, strconv.FormatInt(int64(t.Right.Token()), 10))
-	return base.RoundTrip(fenced)
+	return cmp.Or(t.Base, http.DefaultTransport).RoundTrip(fenced)
 }

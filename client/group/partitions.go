@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,9 +54,7 @@ func (cfg *PartitionsConfig) applyDefaults() error {
 	if cfg.Partitions < 1 || cfg.Partitions > MaxPartitions {
 		return fmt.Errorf("group: %d partitions; there must be 1 to %d", cfg.Partitions, MaxPartitions)
 	}
-	if cfg.Settle == 0 {
-		cfg.Settle = DefaultSettle
-	}
+	cfg.Settle = cmp.Or(cfg.Settle, DefaultSettle)
 	if cfg.Shares == nil {
 		cfg.Shares = Shares
 	}

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,10 +100,7 @@ func encodeInstance(i Instance) ([]byte, error) {
 	}
 	r := instanceRecord{
 		Name: i.Name, ID: i.ID, Address: i.Address, Port: portOrNull(i.Port), SSLPort: portOrNull(i.SSLPort),
-		Payload: i.Payload, RegisteredMs: i.Registered.UnixMilli(), Type: i.Type, URI: i.URI,
-	}
-	if r.Type == "" {
-		r.Type = Dynamic
+		Payload: i.Payload, RegisteredMs: i.Registered.UnixMilli(), Type: cmp.Or(i.Type, Dynamic), URI: i.URI,
 	}
 	if i.Disabled {
 		r.Enabled = new(bool)
@@ -135,11 +133,8 @@ func decodeInstance(data []byte) (Instance, error) {
 		return Instance{}, errNoID
 	}
 	i := Instance{
-		Name: r.Name, ID: r.ID, Address: r.Address, Registered: time.UnixMilli(r.RegisteredMs), Type: r.Type,
+		Name: r.Name, ID: r.ID, Address: r.Address, Registered: time.UnixMilli(r.RegisteredMs), Type: cmp.Or(r.Type, Dynamic),
 		URI: r.URI, Disabled: r.Enabled != nil && !*r.Enabled,
-	}
-	if r.Type == "" {
-		i.Type = Dynamic
 	}
 	if !bytes.Equal(r.Payload, []byte("null")) {
 		i.Payload = r.Payload

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,12 +68,9 @@ func encodeServer(s Server) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := serverRecord{Service: &s.Service, Additional: s.Additional, Status: s.Status, Shard: s.Shard}
+	r := serverRecord{Service: &s.Service, Additional: s.Additional, Status: cmp.Or(s.Status, Alive), Shard: s.Shard}
 	if r.Additional == nil {
 		r.Additional = map[string]Endpoint{} // readers want an object
-	}
-	if r.Status == "" {
-		r.Status = Alive
 	}
 	return encodeJSON(r)
 }
@@ -88,10 +86,7 @@ func decodeServer(data []byte) (Server, error) {
 	if r.Service == nil {
 		return Server{}, errNoEndpoint
 	}
-	s := Server{Service: *r.Service, Additional: r.Additional, Status: r.Status, Shard: r.Shard}
-	if s.Status == "" {
-		s.Status = Alive
-	}
+	s := Server{Service: *r.Service, Additional: r.Additional, Status: cmp.Or(r.Status, Alive), Shard: r.Shard}
 	return s, s.Service.checkPort()
 }
 

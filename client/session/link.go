@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -175,9 +176,7 @@ func (l *link) output() []byte {
 // abort closes the connection because of why; the reader then cleans up. The lock is held, but
 // released while the connection is closed.
 func (l *link) abort(why error) {
-	if l.closeReason == nil {
-		l.closeReason = why
-	}
+	l.closeReason = cmp.Or(l.closeReason, why)
 	l.c.mu.Unlock()
 	_ = l.conn.Close()
 	l.c.mu.Lock()

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -237,11 +238,7 @@ func (r *Right) renew(sent, timeout time.Duration, says evidence) {
 	if says == serverReplied {
 		return
 	}
-	margin := r.margin
-	if margin == 0 {
-		margin = timeout / marginDivisor
-	}
-	end := sent + timeout - margin
+	end := sent + timeout - cmp.Or(r.margin, timeout/marginDivisor)
 	if timeout < r.timeout { // servers end the session by the timeout of the last handshake, whatever came before
 		r.anyEnds, r.provenEnds, r.graceEnds = min(r.anyEnds, end), min(r.provenEnds, end), min(r.graceEnds, end)
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,10 +134,7 @@ func (r *reader) nextAttempt() (server candidate, by time.Time, err error) {
 // expire, that is longer than any wait.
 func (r *reader) timeToGiveUp() time.Duration {
 	_, timeout := r.c.Identity()
-	after := r.c.cfg.GiveUpAfter
-	if after == 0 {
-		after = timeout / 3 * 4
-	}
+	after := cmp.Or(r.c.cfg.GiveUpAfter, timeout/3*4)
 	sent, known := r.c.right.lastAnswered()
 	r.c.mu.Lock()
 	local := r.c.local
