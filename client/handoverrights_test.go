@@ -288,11 +288,11 @@ func TestRightsOfAnotherClient(t *testing.T) {
 func TestInherited(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, _ *fakezk.Server, c *Client) {
 		id, _ := c.Session()
-		if (authorTools{}).IsSuccessor(c) || (authorTools{}).Inherited(c, Stat{Owner: id, Created: 1}) {
+		if isSuccessor(c) || isInherited(c, Stat{Owner: id, Created: 1}) {
 			t.Error("a Client without a predecessor has inherited something")
 		}
 		c.inheritedUntil = 1
-		if !(authorTools{}).IsSuccessor(c) {
+		if !isSuccessor(c) {
 			t.Error("a Client with a predecessor is no successor")
 		}
 		c.inheritedUntil = 8
@@ -300,7 +300,7 @@ func TestInherited(t *testing.T) {
 			{Owner: id, Created: 7}: true, {Owner: id, Created: 8}: true, {Owner: id, Created: 9}: false,
 			{Owner: id + 1, Created: 7}: false, {Created: 7}: false,
 		} {
-			if (authorTools{}).Inherited(c, stat) != want {
+			if isInherited(c, stat) != want {
 				t.Errorf("%+v is inherited: %t", stat, !want)
 			}
 		}

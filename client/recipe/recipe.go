@@ -10,19 +10,7 @@ import (
 	"rollcall/client/internal/nodepath"
 )
 
-// tools are the functions that package client implements.
-type tools interface {
-	Prove(ctx context.Context, c *client.Client) error
-	NewRight(c *client.Client, path string, stat client.Stat, token client.Token) *client.Right
-	End(r *client.Right)
-	Outlast(ctx context.Context, r *client.Right) (context.Context, context.CancelFunc)
-	AwaitWritable(ctx context.Context, c *client.Client) error
-	IsSuccessor(c *client.Client) bool
-	Inherited(c *client.Client, stat client.Stat) bool
-	Shared(c *client.Client, key any, create func() any) any
-}
-
-var ofClient = authors.Tools.(tools)
+var ofClient = authors.OfClient.(authors.Tools[client.Client, client.Right, client.Stat, client.Token])
 
 // Prove returns when the Client's right is proven: at once if a sync or a connect has proved it and that still counts,
 // and else after a sync. Recipes call it before NewRight. The error is that of Client.Sync.
@@ -55,7 +43,7 @@ func End(r *client.Right) { ofClient.End(r) }
 // Requests that give the right up need it. It keeps ctx's deadline; the end of ctx's parent after that of the Right is
 // not seen.
 func Outlast(ctx context.Context, r *client.Right) (context.Context, context.CancelFunc) {
-	return ofClient.Outlast(ctx, r)
+	return ofClient.Outlast(r, ctx)
 }
 
 // AwaitWritable waits, after ErrReadOnly, until c is connected to a server that can write, or until ctx ends. If it
