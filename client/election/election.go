@@ -110,7 +110,7 @@ func (e *Election) tryCampaign(ctx context.Context) (*client.Right, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := candidate.AwaitTurn(ctx, contender.Exclusive); err != nil {
+	if err := candidate.AwaitTurn(ctx); err != nil {
 		return nil, err
 	}
 	return candidate.Right(ctx)

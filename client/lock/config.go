@@ -60,7 +60,7 @@ const (
 )
 
 // acquire creates a contender, and returns its right when it has its turn.
-func acquire(ctx context.Context, c *client.Client, cfg contender.Config, waitsFor contender.WaitsFor, p patience) (
+func acquire(ctx context.Context, c *client.Client, cfg contender.Config, p patience) (
 	*contender.Contender, *client.Right, error,
 ) {
 	x, err := contender.Enter(ctx, c, cfg)
@@ -68,9 +68,9 @@ func acquire(ctx context.Context, c *client.Client, cfg contender.Config, waitsF
 	switch {
 	case err != nil:
 	case p == waits:
-		err = x.AwaitTurn(ctx, waitsFor)
+		err = x.AwaitTurn(ctx)
 	default:
-		hasTurn, err = x.HasTurn(ctx, waitsFor)
+		hasTurn, err = x.HasTurn(ctx)
 	}
 	if err == nil && !hasTurn {
 		err = errors.Join(ErrBusy, x.Leave(ctx))

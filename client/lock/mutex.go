@@ -87,6 +87,6 @@ func (m *Mutex) Lock(ctx context.Context) (*client.Right, error) { return m.acqu
 func (m *Mutex) TryLock(ctx context.Context) (*client.Right, error) { return m.acquire(ctx, givesUp) }
 
 func (m *Mutex) acquire(ctx context.Context, p patience) (*client.Right, error) {
-	_, right, err := acquire(ctx, m.c, m.cfg, contender.Exclusive, p)
+	_, right, err := acquire(ctx, m.c, m.cfg, p)
 	return right, err
 }

@@ -21,7 +21,9 @@ func NewRWMutex(c *client.Client, parent string, cfg Config) *RWMutex {
 	config := func(kind contender.Kind) contender.Config {
 		return cfg.contenderConfig(parent, kind, contender.CuratorReadWrite, contender.KazooReadWrite)
 	}
-	return &RWMutex{c: c, readConfig: config(contender.Reader), writeConfig: config(contender.Writer)}
+	m := &RWMutex{c: c, readConfig: config(contender.Reader), writeConfig: config(contender.Writer)}
+	m.readConfig.WaitsFor = afterWriters
+	return m
 }
 
 // WriteRight is the right of a writer.
@@ -38,7 +40,7 @@ func (m *RWMutex) Lock(ctx context.Context) (*WriteRight, error) { return m.acqu
 func (m *RWMutex) TryLock(ctx context.Context) (*WriteRight, error) { return m.acquire(ctx, givesUp) }
 
 func (m *RWMutex) acquire(ctx context.Context, p patience) (*WriteRight, error) {
-	x, right, err := acquire(ctx, m.c, m.writeConfig, contender.Exclusive, p)
+	x, right, err := acquire(ctx, m.c, m.writeConfig, p)
 	if err != nil {
 		return nil, err
 	}
@@ -48,17 +50,17 @@ func (m *RWMutex) acquire(ctx context.Context, p patience) (*WriteRight, error) 
 // RLock waits, until ctx ends, for the lock as a reader, and returns the right to it. A store must not check the tokens
 // of readers against each other, because they hold the lock at the same time.
 func (m *RWMutex) RLock(ctx context.Context) (*client.Right, error) {
-	_, right, err := acquire(ctx, m.c, m.readConfig, afterWriters, waits)
+	_, right, err := acquire(ctx, m.c, m.readConfig, waits)
 	return right, err
 }
 
 // TryRLock returns the right of a reader if no writer holds the lock or waits for it. Otherwise the error is ErrBusy.
 func (m *RWMutex) TryRLock(ctx context.Context) (*client.Right, error) {
-	_, right, err := acquire(ctx, m.c, m.readConfig, afterWriters, givesUp)
+	_, right, err := acquire(ctx, m.c, m.readConfig, givesUp)
 	return right, err
 }
 
-// afterWriters is the WaitsFor of a reader: it waits for the last writer before it.
+// afterWriters is what a reader waits for: it waits for the last writer before it.
 func afterWriters(before contender.Kind) bool { return before == contender.Writer }
 
 // Downgrade makes the writer a reader. No other writer gets the lock in between. The reader has the writer's place in

@@ -169,7 +169,7 @@ func (q *Queue) takeInLine(ctx context.Context) (*Element, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := place.AwaitTurn(ctx, contender.Exclusive); err != nil {
+	if err := place.AwaitTurn(ctx); err != nil {
 		return nil, err
 	}
 	defer place.Abandon()

@@ -45,6 +45,10 @@ type Config struct {
 	Kind   Kind         // of the contender
 	Data   []byte       // of its node
 	ACL    []client.ACL // of its node; nil: everyone has every permission
+
+	// WaitsFor reports whether the contender waits for earlier contenders of a kind. It waits for the last of them, and
+	// has its turn when there are none. nil: it waits for every kind.
+	WaitsFor func(earlier Kind) bool
 }
 
 // PathOf returns the path of the parent's child with a name.

@@ -10,19 +10,12 @@ import (
 	"rollcall/client/internal/reconnect"
 )
 
-// WaitsFor reports whether a contender waits for earlier contenders of a kind. The contender waits for the last of them,
-// and has its turn when there are none.
-type WaitsFor func(earlier Kind) bool
-
-// Exclusive is the WaitsFor of a contender that must be the only one with a turn: it waits for every kind.
-func Exclusive(Kind) bool { return true }
-
 // AwaitTurn waits for the contender's turn. If it returns an error, the contender has left. If ctx has ended, the node
 // is deleted in the background. The error is a *ForeignError if the parent has children that are not contenders, and
 // ErrRemoved if another client has deleted the contender's node.
-func (x *Contender) AwaitTurn(ctx context.Context, waitsFor WaitsFor) error {
+func (x *Contender) AwaitTurn(ctx context.Context) error {
 	for {
-		position, err := x.readPosition(ctx, waitsFor)
+		position, err := x.readPosition(ctx)
 		if err != nil || !position.mustWait() {
 			return err
 		}
@@ -38,14 +31,14 @@ func (x *Contender) AwaitTurn(ctx context.Context, waitsFor WaitsFor) error {
 }
 
 // HasTurn reports whether the contender has its turn now. If it returns an error, the contender has left.
-func (x *Contender) HasTurn(ctx context.Context, waitsFor WaitsFor) (bool, error) {
-	position, err := x.readPosition(ctx, waitsFor)
+func (x *Contender) HasTurn(ctx context.Context) (bool, error) {
+	position, err := x.readPosition(ctx)
 	return err == nil && !position.mustWait(), err
 }
 
 // CountAhead returns the number of contenders before this one. If it returns an error, the contender has left.
 func (x *Contender) CountAhead(ctx context.Context) (int, error) {
-	position, err := x.readPosition(ctx, Exclusive)
+	position, err := x.readPosition(ctx)
 	return position.ahead, err
 }
 
@@ -60,7 +53,7 @@ func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch
 		x.Abandon()
 		return 0, nil, err
 	}
-	position, err := x.positionAmong(ctx, children, Exclusive)
+	position, err := x.positionAmong(ctx, children)
 	if err != nil {
 		watch.Stop()
 		_ = x.Leave(ctx)
@@ -72,11 +65,11 @@ func (x *Contender) CountAheadWatch(ctx context.Context) (int, *client.OnceWatch
 // readPosition lists the parent's children and returns the contender's position. The server has applied the create of
 // the contender's node, so it knows all nodes with smaller numbers. If readPosition returns an error, the contender has
 // left.
-func (x *Contender) readPosition(ctx context.Context, waitsFor WaitsFor) (position, error) {
+func (x *Contender) readPosition(ctx context.Context) (position, error) {
 	children, err := reconnect.Children(ctx, x.c, x.cfg.Parent)
 	var p position
 	if err == nil {
-		p, err = x.positionAmong(ctx, children, waitsFor)
+		p, err = x.positionAmong(ctx, children)
 	}
 	if err != nil {
 		_ = x.Leave(ctx)
@@ -100,9 +93,9 @@ func (p *position) mustWait() bool { return p.predecessor.Text != "" }
 
 // positionAmong returns the contender's position among the parent's children. It deletes other nodes with the
 // contender's id.
-func (x *Contender) positionAmong(ctx context.Context, children []string, waitsFor WaitsFor) (p position, err error) {
+func (x *Contender) positionAmong(ctx context.Context, children []string) (p position, err error) {
 	for _, child := range children {
-		p.addChild(child, x, waitsFor)
+		p.addChild(child, x)
 	}
 	switch {
 	case len(p.foreign) > 0:
@@ -119,7 +112,7 @@ func (x *Contender) positionAmong(ctx context.Context, children []string, waitsF
 	return p, err
 }
 
-func (p *position) addChild(child string, x *Contender, waitsFor WaitsFor) {
+func (p *position) addChild(child string, x *Contender) {
 	name, ok := x.cfg.Layout.Parse(child)
 	switch {
 	case !ok:
@@ -132,7 +125,8 @@ func (p *position) addChild(child string, x *Contender, waitsFor WaitsFor) {
 		p.duplicates = append(p.duplicates, name)
 	case compareNames(name, x.name) < 0:
 		p.ahead++
-		if (!p.mustWait() || compareNames(name, p.predecessor) > 0) && waitsFor(name.Kind) {
+		waits := x.cfg.WaitsFor == nil || x.cfg.WaitsFor(name.Kind)
+		if waits && (!p.mustWait() || compareNames(name, p.predecessor) > 0) {
 			p.predecessor = name
 		}
 	}

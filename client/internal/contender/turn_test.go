@@ -35,15 +35,15 @@ func contenderNamed(t *testing.T, text string) *Contender {
 // A contender waits for the last earlier one that its WaitsFor selects, whatever the order of the list, and not for later
 // ones.
 func TestAheadOf(t *testing.T) {
-	afterWriters := WaitsFor(func(before Kind) bool { return before == Writer })
+	afterWriters := func(before Kind) bool { return before == Writer }
 	for _, tt := range []struct {
 		kinds string // the last but one is the contender's
-		turn  WaitsFor
+		turn  func(Kind) bool
 		want  int // the index of the one that it waits for, or -1
 	}{
-		{"rw", Exclusive, -1},
-		{"rrw", Exclusive, 0},
-		{"wrwrrw", Exclusive, 3},
+		{"rw", nil, -1},
+		{"rrw", nil, 0},
+		{"wrwrrw", nil, 3},
 		{"rw", afterWriters, -1},
 		{"rrrw", afterWriters, -1},
 		{"wrw", afterWriters, 0},
@@ -52,6 +52,7 @@ func TestAheadOf(t *testing.T) {
 		list := contendersOf(tt.kinds)
 		own := len(list) - 2
 		x := contenderNamed(t, list[own])
+		x.cfg.WaitsFor = tt.turn
 		want := ""
 		if tt.want >= 0 {
 			want = list[tt.want]
@@ -60,7 +61,7 @@ func TestAheadOf(t *testing.T) {
 			list = append(list[1:len(list):len(list)], list[0])
 			for range 2 {
 				slices.Reverse(list)
-				got, err := x.positionAmong(t.Context(), list, tt.turn)
+				got, err := x.positionAmong(t.Context(), list)
 				if err != nil || got.predecessor.Text != want || got.mustWait() != (want != "") || got.ahead != own {
 					t.Errorf("%s, listed as %q: waits for %q, %d are ahead, %v; want %q, %d", tt.kinds, list, got.predecessor.Text,
 						got.ahead, err, want, own)
@@ -77,7 +78,7 @@ func TestAheadOfLongNumbers(t *testing.T) {
 		list = append(list, CuratorReadWrite.namePrefix(fmt.Sprintf("%08x%s", 9-i, uuid[8:]), Writer)+number)
 	}
 	for i, own := range list {
-		got, err := contenderNamed(t, own).positionAmong(t.Context(), list, Exclusive)
+		got, err := contenderNamed(t, own).positionAmong(t.Context(), list)
 		if err != nil || got.ahead != i || i > 0 && got.predecessor.Text != list[i-1] {
 			t.Errorf("%s: %d are ahead, the last is %q, %v", own, got.ahead, got.predecessor.Text, err)
 		}
@@ -97,7 +98,7 @@ func TestAheadOfErrors(t *testing.T) {
 		{append([]string{last}, list...), ErrNumbersUsedUp},
 		{append([]string{"zeta", last, "alpha"}, list...), ErrForeignContenders},
 	} {
-		_, err := x.positionAmong(t.Context(), tt.list, Exclusive)
+		_, err := x.positionAmong(t.Context(), tt.list)
 		if !errors.Is(err, tt.want) {
 			t.Errorf("%q: %v, want %v", tt.list, err, tt.want)
 		}
