@@ -52,12 +52,12 @@ func (c *Conn) AddAuth(scheme string, auth []byte) error {
 }
 
 // call sends a request about a path, whose reply is something and a Stat.
-func call[T any](c *Conn, path string, send func(context.Context, *client.Client) (T, client.Stat, error)) (
+func call[T any](c *Conn, path string, send func(*client.Client, context.Context, string) (T, client.Stat, error)) (
 	something T, _ *Stat, err error,
 ) {
 	var stat client.Stat
 	err = c.doWithPath(path, func(ctx context.Context, cl *client.Client) error {
-		something, stat, err = send(ctx, cl)
+		something, stat, err = send(cl, ctx, path)
 		return err
 	})
 	return something, statUnlessClosed(stat, err), err
@@ -65,21 +65,17 @@ func call[T any](c *Conn, path string, send func(context.Context, *client.Client
 
 // Children returns the names of a node's children.
 func (c *Conn) Children(path string) ([]string, *Stat, error) {
-	return call(c, path, func(ctx context.Context, cl *client.Client) ([]string, client.Stat, error) {
-		return cl.Children(ctx, path)
-	})
+	return call(c, path, (*client.Client).Children)
 }
 
 // Get returns a node's data.
 func (c *Conn) Get(path string) ([]byte, *Stat, error) {
-	return call(c, path, func(ctx context.Context, cl *client.Client) ([]byte, client.Stat, error) {
-		return cl.Get(ctx, path)
-	})
+	return call(c, path, (*client.Client).Get)
 }
 
 // Exists reports whether there is a node.
 func (c *Conn) Exists(path string) (bool, *Stat, error) {
-	return call(c, path, func(ctx context.Context, cl *client.Client) (bool, client.Stat, error) {
+	return call(c, path, func(cl *client.Client, ctx context.Context, path string) (bool, client.Stat, error) {
 		stat, exists, err := cl.Exists(ctx, path)
 		return exists, stat, err
 	})
@@ -154,9 +150,9 @@ func (c *Conn) ExistsW(path string) (bool, *Stat, <-chan Event, error) {
 
 // Set sets a node's data. Version -1 matches any.
 func (c *Conn) Set(path string, data []byte, version int32) (*Stat, error) {
-	_, stat, err := call(c, path, func(ctx context.Context, cl *client.Client) (none struct{}, _ client.Stat, _ error) {
-		stat, err := cl.Set(ctx, path, data, version)
-		return none, stat, err
+	_, stat, err := call(c, path, func(cl *client.Client, ctx context.Context, path string) (_ any, stat client.Stat, err error) {
+		stat, err = cl.Set(ctx, path, data, version)
+		return nil, stat, err
 	})
 	return stat, err
 }
@@ -168,7 +164,7 @@ func (c *Conn) Delete(path string, version int32) error {
 
 // GetACL returns a node's access control list.
 func (c *Conn) GetACL(path string) ([]ACL, *Stat, error) {
-	return call(c, path, func(ctx context.Context, cl *client.Client) ([]ACL, client.Stat, error) {
+	return call(c, path, func(cl *client.Client, ctx context.Context, path string) ([]ACL, client.Stat, error) {
 		acl, stat, err := cl.GetACL(ctx, path)
 		return aclOf(acl), stat, err
 	})
@@ -176,9 +172,9 @@ func (c *Conn) GetACL(path string) ([]ACL, *Stat, error) {
 
 // SetACL sets a node's access control list. version is that of the list; -1 matches any.
 func (c *Conn) SetACL(path string, acl []ACL, version int32) (*Stat, error) {
-	_, stat, err := call(c, path, func(ctx context.Context, cl *client.Client) (none struct{}, _ client.Stat, _ error) {
-		stat, err := cl.SetACL(ctx, path, clientACL(acl), version)
-		return none, stat, err
+	_, stat, err := call(c, path, func(cl *client.Client, ctx context.Context, path string) (_ any, stat client.Stat, err error) {
+		stat, err = cl.SetACL(ctx, path, clientACL(acl), version)
+		return nil, stat, err
 	})
 	return stat, err
 }
