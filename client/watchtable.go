@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -249,9 +250,4 @@ func (t *watchTable) end(why error) {
 }
 
 // endError returns the reason for which no event will come any more. The lock is held.
-func (t *watchTable) endError() error {
-	if t.ended.Err == nil {
-		return ErrClosed
-	}
-	return t.ended.Err
-}
+func (t *watchTable) endError() error { return cmp.Or(t.ended.Err, ErrClosed) }

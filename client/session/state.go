@@ -1,6 +1,9 @@
 package session
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // State is the state of a session.
 type State int
@@ -18,18 +21,13 @@ const (
 	AuthFailed                   // a server has rejected the login or an identity
 )
 
-var stateNames = [...]string{
+var stateNames = map[State]string{
 	Connecting: "connecting", Connected: "connected", Suspended: "suspended", Reconnected: "reconnected",
 	ReadOnly: "read-only", Expired: "expired", Closed: "closed", AuthFailed: "auth failed",
 }
 
 // String returns the state's name.
-func (s State) String() string {
-	if s < Connecting || s > AuthFailed {
-		return "no state"
-	}
-	return stateNames[s]
-}
+func (s State) String() string { return cmp.Or(stateNames[s], "no state") }
 
 // IsConnected reports whether requests pass in this state, if only reads.
 func (s State) IsConnected() bool { return s == Connected || s == Reconnected || s == ReadOnly }

@@ -1,6 +1,8 @@
 package zk
 
 import (
+	"cmp"
+
 	"rollcall/client"
 )
 
@@ -28,12 +30,7 @@ var eventNames = map[EventType]string{
 }
 
 // String returns the type's name.
-func (t EventType) String() string {
-	if name, ok := eventNames[t]; ok {
-		return name
-	}
-	return "Unknown"
-}
+func (t EventType) String() string { return cmp.Or(eventNames[t], "Unknown") }
 
 // State is the state of a session.
 type State int32
@@ -61,12 +58,7 @@ var stateNames = map[State]string{
 }
 
 // String returns the state's name.
-func (s State) String() string {
-	if name, ok := stateNames[s]; ok {
-		return name
-	}
-	return "Unknown"
-}
+func (s State) String() string { return cmp.Or(stateNames[s], "Unknown") }
 
 // Event is a change of a node or of the session.
 type Event struct {

@@ -3,6 +3,7 @@
 package reconnect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -210,13 +211,10 @@ func Finish(ctx context.Context, do func() error) error {
 
 // EventError returns nil for an event of a node, and the reason of the end for an event that ends the session.
 func EventError(event client.Event) error {
-	switch {
-	case event.Type != client.SessionEnded:
+	if event.Type != client.SessionEnded {
 		return nil
-	case event.Err == nil:
-		return client.ErrClosed
 	}
-	return event.Err
+	return cmp.Or(event.Err, client.ErrClosed)
 }
 
 // AwaitEvent waits until a watch fires, and returns the reason if that was the end of the session. If ctx ends first,
