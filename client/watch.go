@@ -200,7 +200,7 @@ func (l *Watcher) AsOf() (zxid Zxid, complete bool) {
 	return w.lastSeenZxid(), true
 }
 
-// addWatcher begins a Watch. leave must follow.
+// addWatcher begins a Watch. removeWatcher must follow.
 func (t *watchTable) addWatcher(path string, mode WatchMode) *Watcher {
 	l := &Watcher{
 		table: t, root: path, stateless: mode == TreeWithoutState, waiting: true, ready: make(chan struct{}, 1),

@@ -64,7 +64,7 @@ func (w *sharedWatch) lastSeenZxid() Zxid { return max(w.last, Zxid(w.table.c.se
 func (w *sharedWatch) addWatcher(l *Watcher) {
 	w.listeners = append(w.listeners, l)
 	if !w.isSet {
-		return // added does the rest
+		return // handleAdded does the rest
 	}
 	if !l.stateless && w.nodes == nil && w.phase == known {
 		w.startReading()

@@ -102,7 +102,7 @@ func (c *Session) sendRequest(ctx context.Context, op jute.Op, rec Record, done 
 	return err
 }
 
-// queueRequest queues a request on the connection. It reports whether the caller has to call write. It
+// queueRequest queues a request on the connection. It reports whether the caller has to call writeOutput. It
 // releases the lock.
 func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (l *link, write bool, err error) {
 	defer c.mu.Unlock()

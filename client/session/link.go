@@ -76,7 +76,7 @@ func newLink(r *reader, conn net.Conn, server candidate) *link {
 	return l
 }
 
-// claimWrite reports whether the caller has to call write, after it has released the lock, which is
+// claimWrite reports whether the caller has to call writeOutput, after it has released the lock, which is
 // held. If not, a write is running, or the reader will start one.
 func (l *link) claimWrite() bool {
 	if l.writeRunning || l.readerWillWrite {
@@ -182,7 +182,7 @@ func (l *link) abort(why error) {
 	l.c.mu.Lock()
 }
 
-// queuePing queues a ping and reports whether the caller has to call write. The lock is held.
+// queuePing queues a ping and reports whether the caller has to call writeOutput. The lock is held.
 func (l *link) queuePing(now time.Duration) (write bool) {
 	l.out = appendRequest(l.output(), jute.XidPing, jute.OpPing, nil)
 	l.trips.lastSent = now

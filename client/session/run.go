@@ -275,7 +275,7 @@ const (
 
 // pingOrGiveUp sends a ping if nothing has been sent for a third of the timeout, or for maxPingPause. If
 // nothing has been received for two thirds, or for maxSilence, it gives the connection up and returns the
-// reason. It returns when it has to be called next, and reports whether the caller has to call write. The lock
+// reason. It returns when it has to be called next, and reports whether the caller has to call writeOutput. The lock
 // is held.
 func (l *link) pingOrGiveUp(now time.Duration) (next time.Duration, write bool, end error) {
 	c := l.c
