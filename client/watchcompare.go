@@ -48,11 +48,11 @@ func (c *comparison) handlePresent(path string, stat Stat, names []string) (toRe
 	case n == nil && path != "":
 		return nil // its parent has been deleted, or begins again
 	case n == nil:
-		if c.nodes.top.round != 0 { // it was missing: it may have come and gone before this creation
+		if c.nodes.rootRound != 0 { // it was missing: it may have come and gone before this creation
 			c.applyEvent(Event{Type: Gap, From: c.from, Zxid: stat.Created - 1}, path)
 		}
 		n = &watchedNode{}
-		c.nodes.addChild(&c.nodes.top, "", n)
+		c.nodes.setRoot(n)
 	}
 	events := n.differences(stat)
 	if c.nodes.kind == nodeWatch {
@@ -76,7 +76,7 @@ func (c *comparison) handlePresent(path string, stat Stat, names []string) (toRe
 // markRead records that the root has been read in this round.
 func (c *comparison) markRead(path string) {
 	if path == "" {
-		c.nodes.top.round = c.nodes.round
+		c.nodes.rootRound = c.nodes.round
 	}
 }
 
@@ -173,14 +173,23 @@ func (c *comparison) deleteBelow(parent *watchedNode, name, path string) {
 
 // handleMissing handles a node that does not exist.
 func (c *comparison) handleMissing(path string) {
-	parent, name := c.nodes.parentOf(path)
-	switch {
-	case parent != nil && parent.children[name] != nil:
-		c.deleteBelow(parent, name, path)
-	case path == "" && parent.round != 0: // it may have come and gone
+	if path != "" {
+		parentPath, name := nodepath.SplitLast(path)
+		if parent := c.nodes.findNode(parentPath); parent != nil && parent.children[name] != nil {
+			c.deleteBelow(parent, name, path)
+		}
+		return
+	}
+	switch root := c.nodes.root; {
+	case root != nil:
+		for _, child := range slices.Sorted(maps.Keys(root.children)) {
+			c.deleteBelow(root, child, child)
+		}
+		c.applyEvent(Event{Type: NodeDeleted, Zxid: NoZxid, From: c.from}, "")
+	case c.nodes.rootRound != 0: // it may have come and gone
 		c.applyEvent(Event{Type: Gap, From: c.from, Zxid: c.now}, "")
 	}
-	c.markRead(path)
+	c.nodes.setRoot(nil)
 }
 
 // handleHidden handles a node that the Client may not read. Nothing is known of the nodes below it.
@@ -191,7 +200,7 @@ func (c *comparison) handleHidden(path string) {
 		return
 	case n == nil:
 		n = &watchedNode{}
-		c.nodes.addChild(&c.nodes.top, "", n)
+		c.nodes.setRoot(n)
 	}
 	c.nodes.forgetChildren(n)
 	n.hidden, n.round = true, c.nodes.round

@@ -15,9 +15,9 @@ func secondRound(kind watchKind, root *watchedNode) (c *comparison, lines *[]str
 	k := newWatchedNodes(kind)
 	k.round = 1
 	if root != nil {
-		k.addChild(&k.top, "", root)
+		k.setRoot(root)
 	}
-	k.top.round, k.round = 1, 2
+	k.rootRound, k.round = 1, 2
 	lines = &[]string{}
 	c = &comparison{nodes: k, root: "/a", from: 100, now: 200, emit: func(e Event) { *lines = append(*lines, text(e)) }}
 	return c, lines
@@ -75,13 +75,13 @@ func TestCompareRoot(t *testing.T) {
 		if !slices.Equal(*lines, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, *lines, tt.want)
 		}
-		n := c.nodes.findNode("")
+		n := c.nodes.root
 		learned := watchedNode{
 			created: tt.stat.Created, changed: tt.stat.Changed, childrenChanged: tt.stat.ChildrenChanged,
 			version: tt.stat.Version, childrenVersion: tt.stat.ChildrenVersion, round: 2,
 		}
 		if n == nil || n.created != learned.created || n.changed != learned.changed || n.childrenChanged != learned.childrenChanged ||
-			n.version != learned.version || n.childrenVersion != learned.childrenVersion || n.round != 2 || n.hidden || c.nodes.top.round != 2 {
+			n.version != learned.version || n.childrenVersion != learned.childrenVersion || n.round != 2 || n.hidden || c.nodes.rootRound != 2 {
 			t.Errorf("%s: learned %+v, want %+v", tt.name, n, learned)
 		}
 	}
@@ -93,12 +93,12 @@ func TestNamesKeepNoList(t *testing.T) {
 	list := "a name of a list, and another one"
 	c.handleRead("", nil, Stat{Created: 10, ChildrenVersion: 6}, []string{list[:6], list[22:]})
 	begin := uintptr(unsafe.Pointer(unsafe.StringData(list)))
-	for name := range c.nodes.findNode("").children {
+	for name := range c.nodes.root.children {
 		if at := uintptr(unsafe.Pointer(unsafe.StringData(name))); at >= begin && at < begin+uintptr(len(list)) {
 			t.Errorf("%s shares the memory of the list", name)
 		}
 	}
-	if n := len(c.nodes.findNode("").children); n != 2 {
+	if n := len(c.nodes.root.children); n != 2 {
 		t.Errorf("%d children are known", n)
 	}
 }
@@ -144,7 +144,7 @@ func TestCompareNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, *lines, tt.want)
 		}
 		for _, name := range []string{"b", "c", "d"} {
-			if known := c.nodes.findNode("").children[name] != nil; known != slices.Contains(tt.names, name) {
+			if known := c.nodes.root.children[name] != nil; known != slices.Contains(tt.names, name) {
 				t.Errorf("%s: %s is known: %t", tt.name, name, known)
 			}
 		}
@@ -158,8 +158,8 @@ func TestCompareNames(t *testing.T) {
 	c.handleRead("b/x", jute.NoNode, Stat{}, nil)
 	c.handleRead("c", jute.NoAuth, Stat{}, nil)
 	want := []string{"data changed /a/b 155", "deleted /a/b/x/y 100--1", "deleted /a/b/x 100--1", "gap /a/c 100-200 below"}
-	if !slices.Equal(*lines, want) || c.nodes.top.round != 1 {
-		t.Errorf("%q, want %q; the root was read in round %d", *lines, want, c.nodes.top.round)
+	if !slices.Equal(*lines, want) || c.nodes.rootRound != 1 {
+		t.Errorf("%q, want %q; the root was read in round %d", *lines, want, c.nodes.rootRound)
 	}
 	if n := c.nodes.findNode("c"); !n.hidden || n.round != 2 {
 		t.Errorf("a node that is hidden: %+v", n)
@@ -189,10 +189,10 @@ func TestCompareMissingRoot(t *testing.T) {
 		if !slices.Equal(*lines, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, *lines, tt.want)
 		}
-		if (c.nodes.findNode("") == nil) != errors.Is(tt.code, jute.NoNode) || c.nodes.top.round != 2 {
-			t.Errorf("%s: the root is %+v, of round %d", tt.name, c.nodes.findNode(""), c.nodes.top.round)
+		if (c.nodes.root == nil) != errors.Is(tt.code, jute.NoNode) || c.nodes.rootRound != 2 {
+			t.Errorf("%s: the root is %+v, of round %d", tt.name, c.nodes.root, c.nodes.rootRound)
 		}
-		if want := map[bool]int{true: watchedNodeBytes}[c.nodes.findNode("") != nil]; c.nodes.bytes != want {
+		if want := map[bool]int{true: watchedNodeBytes}[c.nodes.root != nil]; c.nodes.bytes != want {
 			t.Errorf("%s: %d bytes are kept, want %d", tt.name, c.nodes.bytes, want)
 		}
 	}
@@ -207,7 +207,7 @@ func TestCompareMissingRoot(t *testing.T) {
 func TestCompareFirst(t *testing.T) {
 	for code, want := range map[error][]string{nil: {"created /a 150"}, jute.NoNode: nil} {
 		c, lines := secondRound(nodeWatch, nil)
-		c.nodes.top.round = 0
+		c.nodes.rootRound = 0
 		c.handleRead("", code, Stat{Created: 150, Changed: 150, ChildrenChanged: 150}, nil)
 		if !slices.Equal(*lines, want) {
 			t.Errorf("%v: %q, want %q", code, *lines, want)

@@ -25,17 +25,18 @@ type watchedNode struct {
 // children. A node that has been read in this round is known exactly: events and replies come in the order of the
 // connection. Paths are relative to the root, whose path is "".
 type watchedNodes struct {
-	kind  watchKind
-	top   watchedNode // its one child "" is the root, if that exists; its round is that of the last read of the root
-	round uint32
-	bytes int
+	kind      watchKind
+	root      *watchedNode // nil: it does not exist, or was never read
+	rootRound uint32       // in which the root was read last; 0: never
+	round     uint32
+	bytes     int
 }
 
 func newWatchedNodes(kind watchKind) *watchedNodes { return &watchedNodes{kind: kind} }
 
 // findNode returns the node at a path, or nil.
 func (k *watchedNodes) findNode(path string) *watchedNode {
-	n := k.top.children[""]
+	n := k.root
 	for n != nil && path != "" {
 		var name string
 		name, path, _ = strings.Cut(path, "/")
@@ -44,19 +45,14 @@ func (k *watchedNodes) findNode(path string) *watchedNode {
 	return n
 }
 
-// parentOf returns the parent of the node at a path, or nil, and the node's name.
-func (k *watchedNodes) parentOf(path string) (parent *watchedNode, name string) {
-	if path == "" {
-		return &k.top, ""
-	}
-	parentPath, name := nodepath.SplitLast(path)
-	return k.findNode(parentPath), name
-}
-
 // applyEvent changes the nodes by an event. It reports whether the event must be passed on. If the node, or the names
 // of the children of its parent, are still to be read, the running comparison will find the change instead.
 func (k *watchedNodes) applyEvent(e Event, path string, comparing bool) (passes bool) {
-	parent, name := k.parentOf(path)
+	if path == "" {
+		return k.applyToRoot(e, comparing)
+	}
+	parentPath, name := nodepath.SplitLast(path)
+	parent := k.findNode(parentPath)
 	if parent == nil || parent.round != k.round {
 		return !comparing
 	}
@@ -73,19 +69,8 @@ func (k *watchedNodes) applyEvent(e Event, path string, comparing bool) (passes 
 			k.removeChild(parent, name)
 		}
 		parent.countChild(e.Zxid)
-	case ChildrenChanged:
-		if n != nil {
-			n.countChild(e.Zxid)
-		}
 	case DataChanged:
-		switch {
-		case n == nil:
-		case n.round != k.round:
-			return !comparing
-		default:
-			n.changed = e.Zxid
-			n.version++
-		}
+		return k.applyToData(n, e, comparing)
 	}
 	return true
 }
@@ -96,7 +81,8 @@ func (k *watchedNodes) lostBelow(e Event, path string) (lost []string) {
 	if path == "" || e.Type != NodeDeleted && e.Type != NodeCreated {
 		return nil
 	}
-	parent, name := k.parentOf(path)
+	parentPath, name := nodepath.SplitLast(path)
+	parent := k.findNode(parentPath)
 	if parent == nil || parent.round != k.round {
 		return nil // the comparison finds that the node is gone
 	}
@@ -113,6 +99,37 @@ func (n *watchedNode) appendBelow(paths []string, path string) []string {
 		paths = append(n.children[name].appendBelow(paths, child), child)
 	}
 	return paths
+}
+
+func (k *watchedNodes) applyToRoot(e Event, comparing bool) (passes bool) {
+	if k.rootRound != k.round {
+		return !comparing
+	}
+	switch e.Type {
+	case NodeCreated:
+		k.setRoot(newWatchedNode(e.Zxid, k.round))
+	case NodeDeleted:
+		k.setRoot(nil)
+	case ChildrenChanged:
+		if k.root != nil {
+			k.root.countChild(e.Zxid)
+		}
+	case DataChanged:
+		return k.applyToData(k.root, e, comparing)
+	}
+	return true
+}
+
+func (k *watchedNodes) applyToData(n *watchedNode, e Event, comparing bool) (passes bool) {
+	if n == nil {
+		return true
+	}
+	if n.round != k.round {
+		return !comparing
+	}
+	n.changed = e.Zxid
+	n.version++
+	return true
 }
 
 // newWatchedNode returns a node that an event has reported.
@@ -146,4 +163,12 @@ func (k *watchedNodes) forgetChildren(n *watchedNode) {
 		k.removeChild(n, name)
 	}
 	n.children = nil
+}
+
+func (k *watchedNodes) setRoot(n *watchedNode) {
+	k.root, k.bytes = n, 0
+	k.rootRound = k.round
+	if n != nil {
+		k.bytes = watchedNodeBytes
+	}
 }

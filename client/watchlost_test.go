@@ -11,7 +11,7 @@ func TestLostBelow(t *testing.T) {
 	nodes := newWatchedNodes(treeWatch)
 	nodes.round = 1
 	root, parent := &watchedNode{round: 1}, &watchedNode{round: 1}
-	nodes.addChild(&nodes.top, "", root)
+	nodes.setRoot(root)
 	nodes.addChild(root, "parent", parent)
 	nodes.addChild(parent, "b", &watchedNode{round: 1})
 	nodes.addChild(parent, "a", &watchedNode{round: 1})
@@ -37,10 +37,10 @@ func TestLostBelow(t *testing.T) {
 // A node whose deletion was not reported has nothing below it when it is created again.
 func TestCreatedAgain(t *testing.T) {
 	nodes := newWatchedNodes(treeWatch)
-	nodes.addChild(&nodes.top, "", &watchedNode{})
-	nodes.addChild(nodes.findNode(""), "parent", &watchedNode{})
+	nodes.setRoot(&watchedNode{})
+	nodes.addChild(nodes.root, "parent", &watchedNode{})
 	before := nodes.bytes
-	nodes.addChild(nodes.findNode("").children["parent"], "a", &watchedNode{})
+	nodes.addChild(nodes.root.children["parent"], "a", &watchedNode{})
 	if !nodes.applyEvent(Event{Type: NodeCreated, Zxid: 9}, "parent", false) {
 		t.Error("the event is held back")
 	}
