@@ -150,7 +150,7 @@ func (s *partitionOwner) followMembers(ctx context.Context, lists <-chan []Membe
 	for {
 		select {
 		case list := <-lists:
-			var latest []string
+			latest := make([]string, 0, len(list))
 			for _, m := range list {
 				latest = append(latest, m.ID)
 			}
