@@ -207,8 +207,8 @@ func dialSession(ctx context.Context, servers string, cfg Config, onEnd func(Sta
 	}
 	settings := cfg.forSession(list)
 	settings.OnState, settings.OnEvent = c.states.handleChange, c.watches.handleEvent
-	if cfg.OnPong != nil {
-		settings.OnPong = func(took time.Duration) { callOnReader(&c.callbacks, cfg.OnPong, took) }
+	if onPong := cfg.OnPong; onPong != nil { // the closure must not keep cfg
+		settings.OnPong = func(took time.Duration) { callOnReader(&c.callbacks, onPong, took) }
 	}
 	if c.session, err = session.Open(ctx, settings); err != nil {
 		return nil, fmt.Errorf("client: dial %.200s: %w", servers, err)
