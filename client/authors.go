@@ -22,8 +22,24 @@ func isInherited(c *Client, stat Stat) bool {
 	return stat.Owner == id && stat.Created <= c.inheritedUntil
 }
 
+// recipeState has what the recipes of a Client share, by a key of the recipe's own type. The zero value is empty.
+type recipeState struct {
+	mu     sync.Mutex
+	values map[any]any
+}
+
 // sharedByRecipes is recipe.Shared.
 func sharedByRecipes(c *Client, key any, create func() any) any {
-	value, _ := c.recipes.LoadOrStore(key, sync.OnceValue(create))
-	return value.(func() any)()
+	s := &c.recipes
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	value, ok := s.values[key]
+	if !ok {
+		if s.values == nil {
+			s.values = map[any]any{}
+		}
+		value = create()
+		s.values[key] = value
+	}
+	return value
 }

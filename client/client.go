@@ -167,7 +167,7 @@ type Client struct {
 
 	inheritedUntil Zxid // the last one that the predecessor has seen, if the session was handed over
 
-	recipes sync.Map // functions that return what the recipes of the Client share, by a key of the recipe's own type
+	recipes recipeState
 
 	background sync.WaitGroup // goroutines that end with the session
 }

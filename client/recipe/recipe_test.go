@@ -58,3 +58,16 @@ func TestShared(t *testing.T) {
 		t.Errorf("%d values for three pairs of a Client and a key", made)
 	}
 }
+
+// If create panics, there is no value, and the next call makes it.
+func TestSharedAfterPanic(t *testing.T) {
+	type key struct{}
+	c := new(client.Client)
+	func() {
+		defer func() { _ = recover() }()
+		Shared(c, key{}, func() int { panic("once") })
+	}()
+	if value := Shared(c, key{}, func() int { return 5 }); value != 5 {
+		t.Errorf("the value is %d", value)
+	}
+}
