@@ -114,10 +114,11 @@ func (p *Presence) Set(ctx context.Context, data []byte) error {
 func (p *Presence) Leave(ctx context.Context) error {
 	p.cancel()
 	<-p.done
-	if err := reconnect.Finish(ctx, p.deleteNode); err != nil {
+	err := reconnect.Finish(ctx, p.deleteNode)
+	if end := ctx.Err(); end != nil && errors.Is(err, end) {
 		return fmt.Errorf("group: leave %s: %w", p.prefix, err)
 	}
-	return nil
+	return err
 }
 
 // keepNode creates the node again whenever it is gone. It ends with ctx or with the session.
