@@ -50,7 +50,7 @@ func EnterBeside(ctx context.Context, holder *Contender, right *client.Right, cf
 
 // createNode creates the contender's node once, by calling request. If it returns an error, no node stays.
 func (x *Contender) createNode(ctx context.Context, request func() (string, client.Stat, error)) error {
-	err := reconnect.RetryWithParent(ctx, x.c, x.cfg.Parent, func() error {
+	err := reconnect.RetryWithSharedParent(ctx, x.c, x.cfg.Parent, func() error {
 		path, stat, err := request()
 		if client.MayHaveHappened(err) {
 			x.mayHaveDuplicates = true

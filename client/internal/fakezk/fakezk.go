@@ -214,6 +214,9 @@ func (s *Server) executeRequest(c *conn, op jute.Op, path string, body []byte) (
 			return jute.NotReadOnly, nil
 		}
 		delete(s.nodes, path)
+	case jute.OpCreateContainer:
+		s.createNode(path)
+		return jute.OK, jute.Create2Response{Path: []byte(path), Stat: s.nodes[path].stat}
 	case jute.OpGetData, jute.OpExists, jute.OpGetChildren2:
 		d.ReadBytes()
 		return s.readNode(c, op, path, d.ReadBool())
@@ -377,6 +380,12 @@ func (s *Server) fireWatches(table map[string]int, typ jute.EventType, path stri
 func (s *Server) CreateNode(path string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.createNode(path)
+	return s.zxid
+}
+
+// createNode creates a node. The lock is held.
+func (s *Server) createNode(path string) {
 	s.zxid++
 	s.nodes[path] = &node{stat: jute.Stat{Czxid: s.zxid, Mzxid: s.zxid, Pzxid: s.zxid}}
 	s.countChild(path, 1)
@@ -384,7 +393,6 @@ func (s *Server) CreateNode(path string) int64 {
 		s.fireWatches(s.link.data, jute.EventNodeCreated, path)
 		s.fireWatches(s.link.children, jute.EventNodeChildrenChanged, nodepath.Parent(path))
 	}
-	return s.zxid
 }
 
 // countChild adds to the parent's number of children.

@@ -99,18 +99,28 @@ const maxParentTries = 10
 // RetryWithParent calls create, which creates a node under parent, as Retry does. If there is no parent, it creates it
 // as a container, with those on the way to it, and calls create again.
 func RetryWithParent(ctx context.Context, c *client.Client, parent string, create func() error) error {
+	return retryWithParent(ctx, c, parent, create, func() error { return c.CreateAll(ctx, parent, client.Container) })
+}
+
+// RetryWithSharedParent is RetryWithParent for a parent that many clients may find missing at once. Before it creates
+// the parent, it reads whether another client has created it.
+func RetryWithSharedParent(ctx context.Context, c *client.Client, parent string, create func() error) error {
+	return retryWithParent(ctx, c, parent, create, func() error {
+		_, exists, err := c.Exists(ctx, parent)
+		if err != nil || exists {
+			return err
+		}
+		return c.CreateAll(ctx, parent, client.Container)
+	})
+}
+
+func retryWithParent(ctx context.Context, c *client.Client, parent string, create, createParent func() error) error {
 	for tries := 0; ; tries++ {
 		err := Retry(ctx, c, create)
 		if !errors.Is(err, client.ErrNoNode) || tries == maxParentTries || parent == "" {
 			return err
 		}
-		err = Retry(ctx, c, func() error {
-			_, exists, err := c.Exists(ctx, parent) // many clients may find at once that it is missing
-			if err != nil || exists {
-				return err
-			}
-			return c.CreateAll(ctx, parent, client.Container)
-		})
+		err = Retry(ctx, c, createParent)
 		if err != nil && !errors.Is(err, client.ErrNoNode) { // a container on the way was deleted: begin again
 			return err
 		}

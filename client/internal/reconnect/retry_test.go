@@ -42,6 +42,33 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// A missing parent is created, and create called again. If many clients may find that it is missing, a read comes first.
+func TestRetryWithParent(t *testing.T) {
+	for name, tt := range map[string]struct {
+		retry  func(context.Context, *client.Client, string, func() error) error
+		exists int
+	}{"RetryWithParent": {RetryWithParent, 0}, "RetryWithSharedParent": {RetryWithSharedParent, 1}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, client.Config{}, func(t *testing.T, s *fakezk.Server, c *client.Client) {
+				create := func() error {
+					if s.HasNode("/parent") {
+						return nil
+					}
+					return client.ErrNoNode
+				}
+				for range 2 { // the second time, there is a parent
+					if err := tt.retry(t.Context(), c, "/parent", create); err != nil {
+						t.Error(err)
+					}
+				}
+				if exists, creates := s.RequestCount(jute.OpExists), s.RequestCount(jute.OpCreateContainer); exists != tt.exists || creates != 1 {
+					t.Errorf("%d reads, %d creates, want %d and 1", exists, creates, tt.exists)
+				}
+			})
+		})
+	}
+}
+
 // Delete deletes nothing at a server that has no leader. It deletes the node when the server has one again.
 func TestDeleteWaitsForWritableServer(t *testing.T) {
 	bubble(t, client.Config{AllowReadOnly: true}, func(t *testing.T, s *fakezk.Server, c *client.Client) {
