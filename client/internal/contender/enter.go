@@ -54,9 +54,11 @@ func (x *Contender) createNode(ctx context.Context, request func() (string, clie
 		path, stat, err := request()
 		if client.MayHaveHappened(err) {
 			x.mayHaveDuplicates = true
-			if found, searchErr := x.findCreated(ctx); found || searchErr != nil {
-				return searchErr
+			found, err := x.findCreated(ctx)
+			if !found && err == nil {
+				return client.ErrConnectionLost // whatever it was: the create is settled, and can be sent again
 			}
+			return err
 		}
 		if err != nil {
 			return err
