@@ -2,9 +2,11 @@ package contender
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"rollcall/client"
 	"rollcall/client/internal/fakezk"
@@ -50,4 +52,27 @@ func TestCreateIsSentAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A contender whose connection breaks before its watch is set lists the children again: its node may be gone meanwhile.
+func TestTurnAfterLostWatch(t *testing.T) {
+	bubble(t, client.Config{WhileSuspended: client.Fail}, func(t *testing.T, s *fakezk.Server, c *client.Client) {
+		list := contendersOf("ww")
+		for _, name := range list {
+			s.CreateNode("/f/" + name)
+		}
+		x := contenderNamed(t, list[1])
+		x.c = c
+		s.OnRequest = func(op jute.Op, _ string, _ int) bool { return op == jute.OpGetData }
+		s.OnReply = func(op jute.Op, _ string) {
+			if op == jute.OpGetData {
+				s.DeleteNode(x.Path())
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := x.AwaitTurn(ctx); !errors.Is(err, ErrRemoved) || s.RequestCount(jute.OpGetData) != 1 {
+			t.Errorf("%d watches, %v, want 1, %v", s.RequestCount(jute.OpGetData), err, ErrRemoved)
+		}
+	})
 }

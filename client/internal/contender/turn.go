@@ -19,15 +19,26 @@ func (x *Contender) AwaitTurn(ctx context.Context) error {
 		if err != nil || !position.mustWait() {
 			return err
 		}
-		watch, err := reconnect.WatchNode(ctx, x.c, x.cfg.PathOf(position.predecessor.Text))
-		if err == nil {
-			err = reconnect.AwaitEvent(ctx, watch)
-		}
-		if err != nil {
+		if err := awaitChange(ctx, x.c, x.cfg.PathOf(position.predecessor.Text)); err != nil {
 			x.Abandon()
 			return err
 		}
 	}
+}
+
+// awaitChange waits until a node is set or deleted, or does not exist. It also returns nil after the connection was lost
+// and is back, because the children may have changed meanwhile.
+func awaitChange(ctx context.Context, c *client.Client, path string) error {
+	_, _, watch, err := c.GetWatch(ctx, path) // unlike ExistsWatch, it leaves no watch if there is no node
+	switch {
+	case errors.Is(err, client.ErrNoNode):
+		return nil
+	case errors.Is(err, client.ErrConnectionLost), errors.Is(err, client.ErrSuspended):
+		return c.AwaitConnected(ctx)
+	case err != nil:
+		return err
+	}
+	return reconnect.AwaitEvent(ctx, watch)
 }
 
 // HasTurn reports whether the contender has its turn now. If it returns an error, the contender has left.
