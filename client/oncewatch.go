@@ -81,24 +81,27 @@ func (t *watchTable) read(ctx context.Context, op jute.Op, path string, into ses
 	if err := t.beginRead(ctx, path, w.kind); err != nil {
 		return nil, err
 	}
-	var reply session.Reply
-	answered := make(chan error, 1)
+	type answer struct {
+		reply session.Reply
+		err   error
+	}
+	answered := make(chan answer, 1)
 	err := t.c.session.Go(ctx, op, jute.WatchedPath{Path: []byte(path), Watch: true}, func(r session.Reply, err error) {
-		reply = r
-		reply.Body = bytes.Clone(r.Body)
-		answered <- t.readAnswered(op, w, r.Err, err)
+		r.Body = bytes.Clone(r.Body)
+		answered <- answer{r, t.readAnswered(op, w, r.Err, err)}
 	})
 	if err != nil {
 		t.abandonRead(path, w.kind)
 		return nil, err
 	}
 	select {
-	case err := <-answered:
+	case a := <-answered:
+		err := a.err
 		if !setsWatch(op, err) {
 			return nil, err
 		}
 		if err == nil {
-			err = reply.DecodeBody(into)
+			err = a.reply.DecodeBody(into)
 		}
 		if errors.Is(err, ErrProtocol) {
 			t.giveUp(w)
