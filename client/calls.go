@@ -105,8 +105,10 @@ func (c *Client) CreateAll(ctx context.Context, path string, mode Mode) error {
 // Get returns a node's data and its Stat. The data are nil if they are null.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, Stat, error) {
 	var resp jute.GetDataResponse
-	err := c.carryOut(ctx, GetOp(path), &resp)
-	return resp.Data, statOf(resp.Stat), err
+	if err := c.carryOut(ctx, GetOp(path), &resp); err != nil {
+		return nil, Stat{}, err
+	}
+	return resp.Data, statOf(resp.Stat), nil
 }
 
 // Set sets a node's data. version must be that of the node, or AnyVersion.
@@ -135,8 +137,10 @@ func (c *Client) Exists(ctx context.Context, path string) (Stat, bool, error) {
 // is kept keeps all.
 func (c *Client) Children(ctx context.Context, path string) ([]string, Stat, error) {
 	resp := childNames{inReply: true}
-	err := c.carryOut(ctx, namesOp(path), &resp)
-	return resp.names, statOf(resp.stat), err
+	if err := c.carryOut(ctx, namesOp(path), &resp); err != nil {
+		return nil, Stat{}, err
+	}
+	return resp.names, statOf(resp.stat), nil
 }
 
 // Sync waits until the server that the Client is connected to has applied everything that was written anywhere
@@ -148,8 +152,11 @@ func (c *Client) Sync(ctx context.Context) error {
 // GetACL returns a node's access control list and its Stat.
 func (c *Client) GetACL(ctx context.Context, path string) ([]ACL, Stat, error) {
 	var resp aclReply
-	err := c.callPath(ctx, jute.OpGetACL, path, jute.GetACLRequest{Path: []byte(c.chroot.serverPath(path))}, &resp)
-	return resp.acl, statOf(resp.stat), err
+	rec := jute.GetACLRequest{Path: []byte(c.chroot.serverPath(path))}
+	if err := c.callPath(ctx, jute.OpGetACL, path, rec, &resp); err != nil {
+		return nil, Stat{}, err
+	}
+	return resp.acl, statOf(resp.stat), nil
 }
 
 // SetACL sets a node's access control list. version must be that of the list (Stat.ACLVersion), or AnyVersion.
@@ -199,8 +206,10 @@ func (c *Client) AddAuth(ctx context.Context, a Auth) error {
 // without their hash.
 func (c *Client) WhoAmI(ctx context.Context) ([]Identity, error) {
 	var resp identitiesReply
-	err := sendAndWait(ctx, c, jute.OpWhoAmI, "", nil, nil, &resp)
-	return resp.identities, err
+	if err := sendAndWait(ctx, c, jute.OpWhoAmI, "", nil, nil, &resp); err != nil {
+		return nil, err
+	}
+	return resp.identities, nil
 }
 
 // AwaitConnected waits until requests can be sent, or until ctx ends. If requests can never be sent again, it

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net"
 	"reflect"
 	"slices"
 	"testing"
@@ -261,6 +262,49 @@ func pipelineSteps() []pipelineStep {
 		{jute.OpCloseSession, jute.OK, nil, []any{none}, func(ctx context.Context, p Pipeline, got func(...any)) error {
 			return p.EndSession(ctx, func(err error) { got(err) })
 		}},
+	}
+}
+
+// A call whose reply makes no sense returns nothing of it beside the error.
+func TestMalformedReplies(t *testing.T) {
+	stat := jute.Stat{Version: 3}
+	data := jute.GetDataResponse{Data: []byte("x"), Stat: stat}
+	children := jute.GetChildren2Response{Children: [][]byte{[]byte("b")}, Stat: stat}
+	acl := jute.GetACLResponse{ACL: []jute.ACL{{Perms: 1}}, Stat: stat}
+	identities := jute.WhoAmIResponse{ClientInfo: []jute.ClientInfo{{AuthScheme: []byte("ip"), User: []byte("::1")}}}
+	all := func(results ...any) []any { return results }
+	for name, tt := range map[string]struct {
+		reply appender
+		call  func(ctx context.Context, c *Client) []any
+	}{
+		"get":      {data, func(ctx context.Context, c *Client) []any { return all(c.Get(ctx, "/a")) }},
+		"set":      {stat, func(ctx context.Context, c *Client) []any { return all(c.Set(ctx, "/a", nil, 2)) }},
+		"children": {children, func(ctx context.Context, c *Client) []any { return all(c.Children(ctx, "/a")) }},
+		"getACL":   {acl, func(ctx context.Context, c *Client) []any { return all(c.GetACL(ctx, "/a")) }},
+		"setACL":   {stat, func(ctx context.Context, c *Client) []any { return all(c.SetACL(ctx, "/a", nil, 2)) }},
+		"whoAmI":   {identities, func(ctx context.Context, c *Client) []any { return all(c.WhoAmI(ctx)) }},
+
+		"getWatch":      {data, func(ctx context.Context, c *Client) []any { return all(c.GetWatch(ctx, "/a")) }},
+		"existsWatch":   {stat, func(ctx context.Context, c *Client) []any { return all(c.ExistsWatch(ctx, "/a")) }},
+		"childrenWatch": {children, func(ctx context.Context, c *Client) []any { return all(c.ChildrenWatch(ctx, "/a")) }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := dialServed(t, func(conn net.Conn) {
+				serveReplies(conn, func(h jute.RequestHeader, _ *jute.Decoder) []byte {
+					reply := tt.reply.Append(jute.ReplyHeader{Xid: h.Xid, Zxid: 9}.Append(nil))
+					return reply[:len(reply)-1]
+				})
+			})
+			results := tt.call(t.Context(), c)
+			for i, result := range results[:len(results)-1] {
+				if !reflect.ValueOf(result).IsZero() {
+					t.Errorf("%s: result %d is %+v", name, i, result)
+				}
+			}
+			if err, _ := results[len(results)-1].(error); !errors.Is(err, ErrProtocol) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
 }
 

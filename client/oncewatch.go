@@ -26,7 +26,10 @@ func (w *OnceWatch) Stop() { w.stop() }
 func (c *Client) GetWatch(ctx context.Context, path string) ([]byte, Stat, *OnceWatch, error) {
 	var resp jute.GetDataResponse
 	w, err := c.readAndWatch(ctx, jute.OpGetData, path, &resp)
-	return resp.Data, statOf(resp.Stat), w, err
+	if err != nil {
+		return nil, Stat{}, nil, err
+	}
+	return resp.Data, statOf(resp.Stat), w, nil
 }
 
 // ExistsWatch is Exists, and watches the node's creation, its data and its deletion.
@@ -44,7 +47,10 @@ func (c *Client) ExistsWatch(ctx context.Context, path string) (Stat, bool, *Onc
 func (c *Client) ChildrenWatch(ctx context.Context, path string) ([]string, Stat, *OnceWatch, error) {
 	resp := childNames{inReply: true}
 	w, err := c.readAndWatch(ctx, jute.OpGetChildren2, path, &resp)
-	return resp.names, statOf(resp.stat), w, err
+	if err != nil {
+		return nil, Stat{}, nil, err
+	}
+	return resp.names, statOf(resp.stat), w, nil
 }
 
 // readAndWatch sends a read that sets a watch, and waits for the reply. It sends the read again as sendAndWait does.
