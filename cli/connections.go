@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,85 +26,28 @@ func newConnections(w IOStreams) *cobra.Command {
 
 func connectionColumns(now time.Time) []Column[api.Connection] {
 	return []Column[api.Connection]{
-		{
-			Name: "member", AlignRight: true, Cell: func(c api.Connection) string { return formatMember(c.MemberID) },
-			Compare: compareBy(func(c api.Connection) uint32 { return c.MemberID }),
-		},
-		{
-			Name: "address", Cell: func(c api.Connection) string { return c.Address },
-			Compare: compareBy(func(c api.Connection) string { return c.Address }),
-		},
+		numberColumn("member", func(c api.Connection) uint32 { return c.MemberID }, formatMember),
+		sortedColumn("address", func(c api.Connection) string { return c.Address }, orDash),
 		{Name: "tls", Cell: func(c api.Connection) string { return orDash(c.TLS) }},
-		{
-			Name: "session", Cell: func(c api.Connection) string { return orDash(c.SessionID) }, MarkChanges: true,
-			Compare: func(a, b api.Connection) int {
-				return cmp.Compare(parseIDNumber(a.SessionID), parseIDNumber(b.SessionID))
-			},
-		},
-		{
-			Name: "age", AlignRight: true, Cell: func(c api.Connection) string { return formatAge(now, c.EstablishedAt) },
-			Compare: func(a, b api.Connection) int { return b.EstablishedAt.Compare(a.EstablishedAt) },
-		},
-		receivedColumn(), sentColumn(), rateColumn(), bytesColumn(), queuedColumn(),
+		sessionIDColumn("session", func(c api.Connection) string { return c.SessionID }).marked(),
+		ageColumn(now, func(c api.Connection) time.Time { return c.EstablishedAt }),
+		numberColumn("received", func(c api.Connection) uint64 { return c.Received }, formatNumber),
+		numberColumn("sent", func(c api.Connection) uint64 { return c.Sent }, formatNumber),
+		// its changes are not marked: the rate of any busy client changes a little each time
+		numberColumn("rate", func(c api.Connection) float64 { return c.RequestsPerS }, formatRate).greatestFirst(),
+		numberColumn("bytes", func(c api.Connection) int64 { return c.BytesPerS }, formatByteRate).greatestFirst(),
+		numberColumn("queued", func(c api.Connection) int { return c.QueuedRequests }, formatNumber).marked().tinted(queueTint),
 		{Name: "last", Cell: func(c api.Connection) string { return orDash(c.LastOp) }},
-		averageColumn(), slowestColumn(),
-		{Name: "number", WideOnly: true, AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Number, 10) }},
+		numberColumn("average", func(c api.Connection) int64 { return c.AvgUs }, formatLatency).greatestFirst(),
+		numberColumn("slowest", func(c api.Connection) int64 { return c.MaxUs }, formatLatency).greatestFirst(),
+		{Name: "number", WideOnly: true, AlignRight: true, Cell: func(c api.Connection) string { return formatNumber(c.Number) }},
 		{Name: "timeout", WideOnly: true, AlignRight: true, Cell: func(c api.Connection) string { return formatMillis(&c.TimeoutMs) }},
 		{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(c api.Connection) string { return c.LastZxid }},
 		{Name: "cipher", WideOnly: true, Cell: func(c api.Connection) string { return orDash(c.Cipher) }},
 	}
 }
 
-func receivedColumn() Column[api.Connection] {
-	return Column[api.Connection]{
-		Name: "received", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Received, 10) },
-		Compare: compareBy(func(c api.Connection) uint64 { return c.Received }),
-	}
-}
-
-func sentColumn() Column[api.Connection] {
-	return Column[api.Connection]{
-		Name: "sent", AlignRight: true, Cell: func(c api.Connection) string { return strconv.FormatUint(c.Sent, 10) },
-		Compare: compareBy(func(c api.Connection) uint64 { return c.Sent }),
-	}
-}
-
-func rateColumn() Column[api.Connection] {
-	return Column[api.Connection]{
-		Name: "rate", AlignRight: true, Cell: func(c api.Connection) string { return formatRate(c.RequestsPerS) },
-		Compare:       compareBy(func(c api.Connection) float64 { return c.RequestsPerS }),
-		GreatestFirst: true, // its changes are not marked: the rate of any busy client changes a little each time
-	}
-}
-
-func bytesColumn() Column[api.Connection] {
-	return Column[api.Connection]{
-		Name: "bytes", AlignRight: true, Cell: func(c api.Connection) string { return FormatSize(c.BytesPerS) + "/s" },
-		Compare: compareBy(func(c api.Connection) int64 { return c.BytesPerS }), GreatestFirst: true,
-	}
-}
-
-func queuedColumn() Column[api.Connection] {
-	return Column[api.Connection]{
-		Name: "queued", AlignRight: true, Cell: func(c api.Connection) string { return strconv.Itoa(c.QueuedRequests) },
-		Compare: compareBy(func(c api.Connection) int { return c.QueuedRequests }), MarkChanges: true,
-		Tint: func(c api.Connection) Tint { return tintIf(c.QueuedRequests > 0, Yellow) },
-	}
-}
-
-func averageColumn() Column[api.Connection] {
-	return Column[api.Connection]{
-		Name: "average", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.AvgUs) },
-		Compare: compareBy(func(c api.Connection) int64 { return c.AvgUs }), GreatestFirst: true,
-	}
-}
-
-func slowestColumn() Column[api.Connection] {
-	return Column[api.Connection]{
-		Name: "slowest", AlignRight: true, Cell: func(c api.Connection) string { return formatLatency(c.MaxUs) },
-		Compare: compareBy(func(c api.Connection) int64 { return c.MaxUs }), GreatestFirst: true,
-	}
-}
+func queueTint(c api.Connection) Tint { return tintIf(c.QueuedRequests > 0, Yellow) }
 
 // formatRate formats requests per second. A client that only pings does less than one.
 func formatRate(perSecond float64) string {
@@ -115,6 +56,8 @@ func formatRate(perSecond float64) string {
 	}
 	return fmt.Sprintf("%.0f/s", perSecond)
 }
+
+func formatByteRate(perSecond int64) string { return FormatSize(perSecond) + "/s" }
 
 func formatLatency(us int64) string {
 	if us < 10_000 {
@@ -185,7 +128,7 @@ func watchColumns() []Column[api.Watch] {
 		{Name: "member", AlignRight: true, Cell: func(w api.Watch) string { return formatMember(w.MemberID) }},
 		{Name: "session", Cell: func(w api.Watch) string { return w.SessionID }},
 		{Name: "kind", Cell: formatWatchKind},
-		{Name: "connection", WideOnly: true, AlignRight: true, Cell: func(w api.Watch) string { return strconv.FormatUint(w.Connection, 10) }},
+		{Name: "connection", WideOnly: true, AlignRight: true, Cell: func(w api.Watch) string { return formatNumber(w.Connection) }},
 		{Name: "path", Cell: func(w api.Watch) string { return w.Path }},
 	}
 }

@@ -17,15 +17,9 @@ import (
 
 var usageColumns = []Column[subtree.Usage]{
 	{Name: "bytes", AlignRight: true, Cell: func(r subtree.Usage) string { return FormatSize(r.Bytes) }, Compare: compareUsage},
-	{
-		Name: "nodes", AlignRight: true, Cell: func(r subtree.Usage) string { return fmt.Sprint(r.Nodes) },
-		Compare: compareBy(func(r subtree.Usage) int { return r.Nodes }),
-	},
-	{
-		Name: "ephemerals", AlignRight: true, Cell: func(r subtree.Usage) string { return fmt.Sprint(r.Ephemerals) },
-		Compare: compareBy(func(r subtree.Usage) int { return r.Ephemerals }),
-	},
-	{Name: "path", Cell: func(r subtree.Usage) string { return r.Path }, Compare: compareBy(func(r subtree.Usage) string { return r.Path })},
+	numberColumn("nodes", func(r subtree.Usage) int { return r.Nodes }, formatNumber),
+	numberColumn("ephemerals", func(r subtree.Usage) int { return r.Ephemerals }, formatNumber),
+	sortedColumn("path", func(r subtree.Usage) string { return r.Path }, orDash),
 }
 
 // compareUsage orders a subtree before the one that contains it.

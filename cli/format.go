@@ -74,6 +74,8 @@ func orDash(text string) string {
 	return text
 }
 
+func formatNumber[N int | int64 | uint64](n N) string { return fmt.Sprint(n) }
+
 func formatMember(id uint32) string {
 	if id == 0 {
 		return unknownText

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +31,44 @@ type Column[T any] struct {
 	GreatestFirst bool
 	// MarkChanges is set if --watch marks the cells of this column that have changed.
 	MarkChanges bool
+}
+
+// sortedColumn returns a column of values, which format writes, that --sort orders by the values.
+func sortedColumn[T any, K cmp.Ordered](name string, value func(T) K, format func(K) string) Column[T] {
+	return Column[T]{Name: name, Cell: func(row T) string { return format(value(row)) }, Compare: compareBy(value)}
+}
+
+// numberColumn is sortedColumn, aligned on the right.
+func numberColumn[T any, K cmp.Ordered](name string, value func(T) K, format func(K) string) Column[T] {
+	c := sortedColumn(name, value, format)
+	c.AlignRight = true
+	return c
+}
+
+func compareBy[T any, K cmp.Ordered](key func(T) K) func(a, b T) int {
+	return func(a, b T) int { return cmp.Compare(key(a), key(b)) }
+}
+
+// marked, greatestFirst, tinted and wide return the column with one more property.
+
+func (c Column[T]) marked() Column[T] {
+	c.MarkChanges = true
+	return c
+}
+
+func (c Column[T]) greatestFirst() Column[T] {
+	c.GreatestFirst = true
+	return c
+}
+
+func (c Column[T]) tinted(tint func(T) Tint) Column[T] {
+	c.Tint = tint
+	return c
+}
+
+func (c Column[T]) wide() Column[T] {
+	c.WideOnly, c.MarkChanges = true, false // a mark would name a column that is not there
+	return c
 }
 
 // Tint is a terminal colour.

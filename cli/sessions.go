@@ -2,11 +2,9 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"io"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,70 +31,52 @@ func newSessions(w IOStreams) *cobra.Command {
 }
 
 func sessionColumns(now time.Time) []Column[api.Session] {
+	of := map[string]Column[api.Session]{} // the columns of the session's connection
+	for _, c := range connectionColumns(now) {
+		of[c.Name] = ofSession(c)
+	}
 	return []Column[api.Session]{
-		{
-			Name: "id", Cell: func(s api.Session) string { return s.ID },
-			Compare: func(a, b api.Session) int { return cmp.Compare(parseIDNumber(a.ID), parseIDNumber(b.ID)) },
-		},
-		{
-			Name: "state", Cell: func(s api.Session) string { return s.State },
-			Compare: compareBy(func(s api.Session) string { return s.State }), Tint: stateTint, MarkChanges: true,
-		},
-		{
-			Name: "member", AlignRight: true, Cell: func(s api.Session) string { return formatMember(s.MemberID) },
-			Compare: compareBy(func(s api.Session) uint32 { return s.MemberID }), MarkChanges: true,
-		},
-		{
-			Name: "address", Cell: func(s api.Session) string { return orDash(s.Address) },
-			Compare: compareBy(func(s api.Session) string { return s.Address }), MarkChanges: true,
-		},
-		{
-			Name: "timeout", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(&s.TimeoutMs) },
-			Compare: compareBy(func(s api.Session) int64 { return s.TimeoutMs }),
-		},
-		{
-			Name: "left", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.LeftMs) },
-			Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.LeftMs) }), Tint: timeLeftTint,
-		},
-		{
-			Name: "heard", AlignRight: true, Cell: func(s api.Session) string { return formatMillis(s.HeardMs) },
-			Compare: compareBy(func(s api.Session) int64 { return orMinusOne(s.HeardMs) }),
-		},
-		{
-			Name: "ephemerals", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.EphemeralCount) },
-			Compare: compareBy(func(s api.Session) int { return s.EphemeralCount }), MarkChanges: true,
-		},
-		{
-			Name: "watches", AlignRight: true, Cell: func(s api.Session) string { return strconv.Itoa(s.WatchCount) },
-			Compare: compareBy(func(s api.Session) int { return s.WatchCount }), MarkChanges: true,
-		},
-		ofSession(rateColumn()), ofSession(bytesColumn()),
-		{
-			Name: "age", WideOnly: true, AlignRight: true,
-			Cell:    func(s api.Session) string { return formatAge(now, s.CreatedAt) },
-			Compare: func(a, b api.Session) int { return b.CreatedAt.Compare(a.CreatedAt) },
-		},
-		wideOnly(ofSession(receivedColumn())), wideOnly(ofSession(sentColumn())), wideOnly(ofSession(queuedColumn())),
-		wideOnly(ofSession(averageColumn())), wideOnly(ofSession(slowestColumn())),
+		sessionIDColumn("id", func(s api.Session) string { return s.ID }),
+		sortedColumn("state", func(s api.Session) string { return s.State }, orDash).marked().tinted(stateTint),
+		numberColumn("member", func(s api.Session) uint32 { return s.MemberID }, formatMember).marked(),
+		sortedColumn("address", func(s api.Session) string { return s.Address }, orDash).marked(),
+		numberColumn("timeout", func(s api.Session) int64 { return s.TimeoutMs }, func(ms int64) string { return formatMillis(&ms) }),
+		millisColumn("left", func(s api.Session) *int64 { return s.LeftMs }).tinted(timeLeftTint),
+		millisColumn("heard", func(s api.Session) *int64 { return s.HeardMs }),
+		numberColumn("ephemerals", func(s api.Session) int { return s.EphemeralCount }, formatNumber).marked(),
+		numberColumn("watches", func(s api.Session) int { return s.WatchCount }, formatNumber).marked(),
+		of["rate"], of["bytes"],
+		ageColumn(now, func(s api.Session) time.Time { return s.CreatedAt }).wide(),
+		of["received"].wide(), of["sent"].wide(), of["queued"].wide(), of["average"].wide(), of["slowest"].wide(),
 	}
 }
 
-func compareBy[T any, K cmp.Ordered](key func(T) K) func(a, b T) int {
-	return func(a, b T) int { return cmp.Compare(key(a), key(b)) }
+// sessionIDColumn orders ids by their numbers: they have no leading zeroes, so that their texts do not sort like numbers.
+func sessionIDColumn[T any](name string, id func(T) string) Column[T] {
+	number := func(row T) uint64 {
+		n, _ := jute.ParseSessionID(id(row)) // 0 if there is none
+		return uint64(n)
+	}
+	return Column[T]{Name: name, Cell: func(row T) string { return orDash(id(row)) }, Compare: compareBy(number)}
 }
 
-func orMinusOne(n *int64) int64 {
-	if n == nil {
+// millisColumn is a column of times that may not be known, which come first.
+func millisColumn[T any](name string, ms func(T) *int64) Column[T] {
+	known := func(row T) int64 {
+		if n := ms(row); n != nil {
+			return *n
+		}
 		return -1
 	}
-	return *n
+	return Column[T]{Name: name, AlignRight: true, Cell: func(row T) string { return formatMillis(ms(row)) }, Compare: compareBy(known)}
 }
 
-// parseIDNumber parses a session's id for sorting. Ids have no leading zeroes, so that their texts do not
-// sort like numbers.
-func parseIDNumber(id string) uint64 {
-	n, _ := jute.ParseSessionID(id)
-	return uint64(n)
+// ageColumn orders rows by their age.
+func ageColumn[T any](now time.Time, since func(T) time.Time) Column[T] {
+	return Column[T]{
+		Name: "age", AlignRight: true, Cell: func(row T) string { return formatAge(now, since(row)) },
+		Compare: func(a, b T) int { return since(b).Compare(since(a)) },
+	}
 }
 
 // ofSession makes a column of connections one of sessions. A session without a connection has no value, and comes as if
@@ -123,11 +103,6 @@ func connectionOf(s api.Session) api.Connection {
 		return api.Connection{}
 	}
 	return *s.Connection
-}
-
-func wideOnly[T any](c Column[T]) Column[T] {
-	c.WideOnly, c.MarkChanges = true, false // a mark would name a column that is not there
-	return c
 }
 
 func stateTint(s api.Session) Tint {

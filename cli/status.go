@@ -76,78 +76,46 @@ func (m memberRow) MarshalJSON() ([]byte, error) {
 }
 
 func statusColumns(now time.Time) []Column[memberRow] {
-	return []Column[memberRow]{
+	columns := []Column[memberRow]{
 		{Name: "member", AlignRight: true, Cell: func(m memberRow) string { return formatMember(m.Member.MemberID) }},
 		{Name: "role", Cell: func(m memberRow) string { return orDash(m.Role) }, Tint: roleTint},
-		dashIfSilent(Column[memberRow]{
-			Name: "term", AlignRight: true,
-			Cell: func(m memberRow) string { return FormatTerm(m.Term) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "lag", AlignRight: true,
-			Cell: func(m memberRow) string { return formatLag(m.Lag) },
-			Tint: func(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > manyEntriesBehind, Yellow) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "sessions", AlignRight: true,
-			Cell: func(m memberRow) string { return strconv.Itoa(m.Sessions) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "conns", AlignRight: true,
-			Cell: func(m memberRow) string { return strconv.Itoa(m.Connections) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "watches", AlignRight: true, WideOnly: true,
-			Cell: func(m memberRow) string { return strconv.Itoa(m.Watches) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "disk", AlignRight: true,
-			Cell: func(m memberRow) string { return FormatSize(m.DataBytes + m.LogBytes) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "free", AlignRight: true,
-			Cell: func(m memberRow) string { return freeText(m.Member) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "quota", AlignRight: true, WideOnly: true,
-			Cell: func(m memberRow) string { return shareText(m.DataUsed, m.DataQuota) },
-			Tint: func(m memberRow) Tint { return tintIf(shareReached(m.DataUsed, m.DataQuota), Yellow) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "memory", AlignRight: true, WideOnly: true,
-			Cell: func(m memberRow) string { return shareText(m.MemoryUsed, m.MemoryLimit) },
-			Tint: func(m memberRow) Tint { return tintIf(shareReached(m.MemoryUsed, m.MemoryLimit), Yellow) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "snapshot", AlignRight: true,
-			Cell: func(m memberRow) string { return snapshotText(now, m) },
-		}),
-		dashIfSilent(Column[memberRow]{
+		{Name: "term", AlignRight: true, Cell: func(m memberRow) string { return FormatTerm(m.Term) }},
+		{Name: "lag", AlignRight: true, Cell: func(m memberRow) string { return formatLag(m.Lag) }, Tint: lagTint},
+		{Name: "sessions", AlignRight: true, Cell: func(m memberRow) string { return formatNumber(m.Sessions) }},
+		{Name: "conns", AlignRight: true, Cell: func(m memberRow) string { return formatNumber(m.Connections) }},
+		{Name: "watches", AlignRight: true, WideOnly: true, Cell: func(m memberRow) string { return formatNumber(m.Watches) }},
+		{Name: "disk", AlignRight: true, Cell: func(m memberRow) string { return FormatSize(m.DataBytes + m.LogBytes) }},
+		{Name: "free", AlignRight: true, Cell: func(m memberRow) string { return freeText(m.Member) }},
+		shareColumn("quota", func(m memberRow) (used, limit int64) { return m.DataUsed, m.DataQuota }),
+		shareColumn("memory", func(m memberRow) (used, limit int64) { return m.MemoryUsed, m.MemoryLimit }),
+		{Name: "snapshot", AlignRight: true, Cell: func(m memberRow) string { return snapshotText(now, m) }},
+		{
 			Name: "digest", Cell: func(m memberRow) string { return m.DigestVerdict },
 			Tint: func(m memberRow) Tint { return tintIf(m.DigestVerdict == "differs", Red) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "clients", WideOnly: true,
-			Cell: func(m memberRow) string { return orDash(m.ClientAddress) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "zxid", WideOnly: true, AlignRight: true,
-			Cell: func(m memberRow) string { return m.Zxid },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "applied", WideOnly: true, AlignRight: true,
-			Cell: func(m memberRow) string { return strconv.FormatUint(m.AppliedIndex, 10) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "clock", WideOnly: true, AlignRight: true,
-			Cell: func(m memberRow) string { return fmt.Sprintf("%+dms", m.ClockMs) },
-		}),
-		dashIfSilent(Column[memberRow]{
-			Name: "up", WideOnly: true, AlignRight: true,
-			Cell: func(m memberRow) string { return formatAge(now, m.Started) },
-		}),
-		dashIfSilent(Column[memberRow]{Name: "version", Cell: func(m memberRow) string { return m.Version }}),
-		{Name: "problem", Cell: problemText, Tint: func(memberRow) Tint { return Red }},
+		},
+		{Name: "clients", WideOnly: true, Cell: func(m memberRow) string { return orDash(m.ClientAddress) }},
+		{Name: "zxid", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return m.Zxid }},
+		{Name: "applied", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return formatNumber(m.AppliedIndex) }},
+		{Name: "clock", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return fmt.Sprintf("%+dms", m.ClockMs) }},
+		{Name: "up", WideOnly: true, AlignRight: true, Cell: func(m memberRow) string { return formatAge(now, m.Started) }},
+		{Name: "version", Cell: func(m memberRow) string { return m.Version }},
+	}
+	for i := range columns[1:] { // the number of a silent member is known
+		columns[i+1] = dashIfSilent(columns[i+1])
+	}
+	return append(columns, Column[memberRow]{Name: "problem", Cell: problemText, Tint: func(memberRow) Tint { return Red }})
+}
+
+// manyEntriesBehind is the lag that is coloured. A busy member applies a few thousand entries at a time.
+const manyEntriesBehind = 10_000
+
+func lagTint(m memberRow) Tint { return tintIf(m.Lag != nil && *m.Lag > manyEntriesBehind, Yellow) }
+
+// shareColumn shows how much of a limit is used.
+func shareColumn(name string, share func(memberRow) (used, limit int64)) Column[memberRow] {
+	return Column[memberRow]{
+		Name: name, AlignRight: true, WideOnly: true, Cell: func(m memberRow) string { return shareText(share(m)) },
+		Tint: func(m memberRow) Tint { return tintIf(shareReached(share(m)), Yellow) },
 	}
 }
 
@@ -190,9 +158,6 @@ func shareText(used, limit int64) string {
 	}
 	return FormatSize(used) + " of " + FormatSize(limit)
 }
-
-// manyEntriesBehind is the lag that is coloured. A busy member applies a few thousand entries at a time.
-const manyEntriesBehind = 10_000
 
 func dashIfSilent(c Column[memberRow]) Column[memberRow] {
 	known := c.Cell
