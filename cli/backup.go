@@ -113,7 +113,7 @@ func newBackupVerify(w IOStreams) *cobra.Command {
 			"sessions, " +
 			"and the digest of the state. It asks no member, and needs little memory. It also prints whether a leader has " +
 			"confirmed the backup, and the time of its last entry in the log. If a backup is not sound, the exit status is 1.",
-		RunE: prefixErrors(func(cmd *cobra.Command, args []string) error {
+		RunE: PrefixErrors(func(cmd *cobra.Command, args []string) error {
 			files, err := expandBackupPaths(w, args)
 			if err != nil {
 				return err

@@ -48,7 +48,7 @@ func newBackupInspect(w IOStreams) *cobra.Command {
 		Args: RangeArgs(1, 1, "a file, or - for standard input"),
 		Long: "Reads a whole backup, checks it as backup verify does, and prints what it says of itself, and its largest " +
 			"subtrees. It asks no member.",
-		RunE: prefixErrors(func(_ *cobra.Command, args []string) error {
+		RunE: PrefixErrors(func(_ *cobra.Command, args []string) error {
 			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
 				return usageErrorf("%s is a directory, and inspect takes one file; rollcall backup verify takes directories",
 					args[0])

@@ -38,9 +38,9 @@ func newBackupSave(w IOStreams) *cobra.Command {
 			"given. It needs an administrator's credentials.",
 		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups/\n  rollcall backup save " +
 			"--token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: PrefixErrors(func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && w.OutTerminal {
-				return usageErrorf("backup save: a backup is no text for a terminal; give a file or a directory, or redirect " +
+				return usageErrorf("a backup is no text for a terminal; give a file or a directory, or redirect " +
 					"the output")
 			}
 			if w.LowerPriority != nil {
@@ -53,7 +53,7 @@ func newBackupSave(w IOStreams) *cobra.Command {
 			}
 			row, err := s.saveTo(cmd.Context(), a.ensemble, args[0])
 			if err != nil {
-				return fmt.Errorf("backup save: %w", err)
+				return err
 			}
 			if !row.Confirmed {
 				warnf(w, "backup save: saved, but no leader has confirmed this backup: it is as of %s, and the last writes may "+
@@ -63,7 +63,7 @@ func newBackupSave(w IOStreams) *cobra.Command {
 				return nil // the output has the backup
 			}
 			return printRow(a.output, backupColumns, row)
-		},
+		}),
 	})
 	AddOutFlag(cmd, "`file`, directory, or - for standard output, in place of the argument")
 	addIntFlag(cmd, &rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 8)", backup.MaxRate), 1,

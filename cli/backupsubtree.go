@@ -136,7 +136,7 @@ func (r *SubtreeRestore) showOrRestore(ctx context.Context, work *loadJob) error
 			return err
 		}
 		if would.Created+would.Set+would.ACLs+would.Deleted > 0 {
-			err = Confirm(r.streams, "backup restore",
+			err = Confirm(r.streams,
 				"Of "+strings.TrimPrefix(planSummary(work.sourceName, would), "of ")+". --dry-run lists them. Do it?")
 		}
 		if err != nil {

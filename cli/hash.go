@@ -28,7 +28,7 @@ func newHash(w IOStreams) *cobra.Command {
 			"--alg must be what DigestAuthenticationProvider.digestAlg is on all members. --fingerprint prints what the " +
 			"audit log shows of the identity.",
 		Example: "  rollcall hash super > /etc/rollcall/super\n  rollcall hash --alg SHA-256 bob < password",
-		RunE: prefixErrors(func(_ *cobra.Command, args []string) error {
+		RunE: PrefixErrors(func(_ *cobra.Command, args []string) error {
 			a, err := digest.ParseAlgorithm(alg)
 			if err != nil {
 				return usageErrorf("--alg %.100q: %w", alg, err)

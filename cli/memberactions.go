@@ -30,14 +30,14 @@ func newDrain(w IOStreams) *cobra.Command {
 			" if that is longer. It goes on storing and voting. Only a new start undoes that. It needs an administrator's " +
 			"credentials.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: PrefixErrors(func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.ensemble.FirstAdminClient(cmd.Context())
 			if err != nil {
 				return err
 			}
 			done, err := postDrain(cmd.Context(), admin, "drain", over, api.Drain{OverMs: over.Milliseconds()})
 			if err != nil {
-				return fmt.Errorf("drain: %w", err)
+				return err
 			}
 			text := fmt.Sprintf("%s: drained, %d connections closed in %v\n", admin.Name(), done.ClosedConnections,
 				time.Duration(done.TookMs)*time.Millisecond)
@@ -45,11 +45,11 @@ func newDrain(w IOStreams) *cobra.Command {
 				return err
 			}
 			if done.StillLeads {
-				return errors.New("drain: the member still leads: no other member could take over, so clients wait while it is " +
+				return errors.New("the member still leads: no other member could take over, so clients wait while it is " +
 					"stopped; look at rollcall status; the member hands over once another one can lead")
 			}
 			return nil
-		},
+		}),
 	})
 	cmd.Flags().DurationVar(&over, "over", over, "`time` over which the connections are closed, a minute at most")
 	return cmd
@@ -76,7 +76,7 @@ func newSnapshot(w IOStreams) *cobra.Command {
 			"backup: rollcall backup save makes one. " +
 			"It needs an administrator's credentials.",
 		Example: "  rollcall snapshot --token-file /etc/rollcall/token",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: PrefixErrors(func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.ensemble.FirstAdminClient(cmd.Context())
 			if err != nil {
 				return err
@@ -85,12 +85,12 @@ func newSnapshot(w IOStreams) *cobra.Command {
 				"whether it is done",
 				"rollcall status shows the newest one")
 			if err != nil {
-				return fmt.Errorf("snapshot: %w", err)
+				return err
 			}
 			text := fmt.Sprintf("member %d: snapshot of index %d, zxid %s, %s, written in %v\n", done.MemberID, done.Index,
 				done.Zxid, FormatSize(done.Bytes), time.Duration(done.TookMs)*time.Millisecond)
 			return PrintText(a.output, text, done)
-		},
+		}),
 	})
 }
 

@@ -240,7 +240,7 @@ func newMembersCommand(w IOStreams) *membersCommand {
 func (k *membersCommand) registerRun(cmd *cobra.Command,
 	run func(ctx context.Context, args []string) error,
 ) *cobra.Command {
-	cmd.RunE = prefixErrors(func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) })
+	cmd.RunE = PrefixErrors(func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), args) })
 	return k.adminCommand.registerFlags(cmd)
 }
 

@@ -122,7 +122,7 @@ func (r *removeCommand) confirmRemoval(ctx context.Context, s nodes.Space, path 
 	if err != nil {
 		return err
 	}
-	return Confirm(r.streams, "rm",
+	return Confirm(r.streams,
 		fmt.Sprintf("Delete %s with %s, %d of them ephemeral, and %s of data?", EscapeUnprintable(path),
 			formatCount(total.Nodes, "node", "nodes"), total.Ephemerals, FormatSize(total.Bytes)))
 }

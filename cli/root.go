@@ -102,8 +102,8 @@ func newParentCommand(name, short, group, hint string, subcommands ...*cobra.Com
 	return OnlySubcommands(cmd)
 }
 
-// prefixErrors returns run with the name of the command in front of its errors.
-func prefixErrors(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
+// PrefixErrors returns run with the name of the command in front of its errors.
+func PrefixErrors(run func(cmd *cobra.Command, args []string) error) func(cmd *cobra.Command, args []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := run(cmd, args); err != nil {
 			return fmt.Errorf("%s: %w", commandName(cmd), err)

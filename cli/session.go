@@ -177,7 +177,10 @@ func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 	if more := len(ids) - maxListedKills; more > 0 {
 		_, _ = fmt.Fprintf(a.streams.Err, "and %d more\n", more) // likewise
 	}
-	return Confirm(a.streams, "session kill", fmt.Sprintf("End %s?", formatCount(len(ids), "session", "sessions")))
+	if err := Confirm(a.streams, fmt.Sprintf("End %s?", formatCount(len(ids), "session", "sessions"))); err != nil {
+		return fmt.Errorf("session kill: %w", err)
+	}
+	return nil
 }
 
 func checkChangePermission(ctx context.Context, a *adminCommand) error {
@@ -193,8 +196,8 @@ func checkChangePermission(ctx context.Context, a *adminCommand) error {
 	return WithAdvice(&api.Error{Status: http.StatusForbidden, Text: me.DenialReason})
 }
 
-// Confirm prompts on the terminal, and returns an error unless the user types yes. command begins the error.
-func Confirm(w IOStreams, command, question string) error {
+// Confirm prompts on the terminal, and returns an error unless the user types yes.
+func Confirm(w IOStreams, question string) error {
 	_, _ = fmt.Fprint(w.Err, strings.TrimSpace(question+" Type yes to go on:")+" ") // nothing can be done about an error
 	reply, err := bufio.NewReader(io.LimitReader(w.In, maxConfirmation)).ReadString('\n')
 	w.progressLine.userEndedLine()
@@ -202,7 +205,7 @@ func Confirm(w IOStreams, command, question string) error {
 		return err
 	}
 	if strings.TrimSpace(reply) != "yes" {
-		return fmt.Errorf("%s: not confirmed; nothing was changed", command)
+		return errors.New("not confirmed; nothing was changed")
 	}
 	return nil
 }

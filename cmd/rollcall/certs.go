@@ -38,13 +38,13 @@ func newCerts(w cli.IOStreams) *cobra.Command {
 			"CN=HOST. Further names and addresses of a host follow after commas. If there " +
 			"is an authority in the directory, it signs certificates for further hosts. No file is overwritten. The " +
 			"directory must belong to you, and no other user may write in it or replace it.",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: cli.PrefixErrors(func(_ *cobra.Command, args []string) error {
 			files, err := c.newCertFiles(args, time.Now())
 			if err == nil {
 				err = writeNewFiles(files)
 			}
 			if err != nil {
-				return fmt.Errorf("certs: %w", err)
+				return err
 			}
 			for _, f := range files {
 				if _, err := fmt.Fprintln(w.Out, f.path); err != nil {
@@ -52,7 +52,7 @@ func newCerts(w cli.IOStreams) *cobra.Command {
 				}
 			}
 			return nil
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&c.directory, "out", "certs", "`directory` for the files; it is made if it is not there")
 	cmd.Flags().IntVar(&c.hostDays, "days", defaultHostDays, "for how many days the hosts' certificates are valid")

@@ -61,7 +61,7 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 			"and whether the key is unknown or without effect, or the value dangerous or refused. It also reads the files " +
 			"that keys name, and warns of a certificate that expires within 30 days. The exit status is 1 if a member would " +
 			"not start.",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, args []string) error {
 			r := config.Check(configFileArg(args), w.Env, flags)
 			if r.FilesKnown {
 				r.AddFaults(member.CheckFiles(r.Config))
@@ -79,7 +79,7 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 					"refused, and check again")
 			}
 			return joinCheckErrors(r.Errors)
-		},
+		}),
 	}
 	fs := flag.NewFlagSet("check", flag.ContinueOnError)
 	flags.Register(fs)
@@ -94,13 +94,13 @@ func joinCheckErrors(failed []error) error {
 	case 0:
 		return nil
 	case 1:
-		return explainedError{fmt.Errorf("config check: %w", failed[0])}
+		return explainedError{failed[0]}
 	}
 	text := ""
 	for _, err := range failed {
 		text += "; " + err.Error()
 	}
-	return explainedError{fmt.Errorf("config check: %d values are refused%s", len(failed), text)}
+	return explainedError{fmt.Errorf("%d values are refused%s", len(failed), text)}
 }
 
 func settingRows(keys []config.Key) iter.Seq2[api.Setting, error] {

@@ -44,16 +44,13 @@ func newDrill(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "drill [flags] DRILL...", Short: "break an ensemble on purpose, and judge what its clients see", GroupID: cli.ToolsGroup,
 		Long: drillHelp, Args: cli.RangeArgs(1, len(drill.All()), `the names of drills, or "all"; "rollcall drill list" lists them`),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, args []string) error {
 			drills, err := f.check(cmd.Flags().Changed, args)
 			if err != nil {
-				return cli.WithStatus(cli.UsageError, fmt.Errorf("drill: %w", err))
+				return cli.WithStatus(cli.UsageError, err)
 			}
-			if err := f.run(cmd.Context(), commandLine(cmd, args), drills); err != nil {
-				return fmt.Errorf("drill: %w", err)
-			}
-			return nil
-		},
+			return f.run(cmd.Context(), commandLine(cmd, args), drills)
+		}),
 	}
 	fs := cmd.Flags()
 	f.ensemble.registerFlags(fs)
@@ -90,14 +87,14 @@ func newDrillHooks(w cli.IOStreams) *cobra.Command {
 		Args: cli.RangeArgs(1, 1, "one of "+strings.Join(names, ", ")),
 		Long: "Prints the YAML of hooks that the program contains: " + strings.Join(names, ", ") + ". Write it into a file, change " +
 			"that, and name it in --hooks. docs/drills.md explains its keys.",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: cli.PrefixErrors(func(_ *cobra.Command, args []string) error {
 			text, err := target.Example(args[0])
 			if err != nil {
-				return cli.WithStatus(cli.UsageError, fmt.Errorf("drill hooks: %w", err))
+				return cli.WithStatus(cli.UsageError, err)
 			}
 			_, err = w.Out.Write(text)
 			return err
-		},
+		}),
 	}
 }
 

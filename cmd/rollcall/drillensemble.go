@@ -168,17 +168,14 @@ func newDrillHeal(w cli.IOStreams) *cobra.Command {
 		Use: "heal [flags]", Short: "repair what a drill left broken when it crashed", Args: cli.RangeArgs(0, 0, "flags only"),
 		Long: "Repairs what the journal says is broken, the last fault first. With --hosts, it also removes the nodes that drills left " +
 			"in that ensemble. It can be repeated.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, _ []string) error {
 			healed, err := healDrills(cmd.Context(), &state, hosts)
 			text := healedText(healed)
 			if text == "" && err == nil {
 				text = "nothing is broken\n"
 			}
-			if err = errors.Join(err, cli.PrintText(out, text, healed)); err != nil {
-				return fmt.Errorf("drill heal: %w", err)
-			}
-			return nil
-		},
+			return errors.Join(err, cli.PrintText(out, text, healed))
+		}),
 	}
 	state.registerFlags(cmd.Flags())
 	cmd.Flags().StringVar(&hosts, "hosts", "", "`host:port,...` of an ensemble whose nodes of earlier drills are removed")

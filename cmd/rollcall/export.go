@@ -40,17 +40,13 @@ func newExport(w cli.IOStreams) *cobra.Command {
 			"docs/moving-in.md has the steps. No other user may write in OUTDIR or replace it.",
 		Example: "  rollcall export --config /etc/rollcall/zoo.cfg /srv/back\n  rollcall export --backup ensemble.backup " +
 			"/srv/back",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, args []string) error {
 			done, err := e.exportState(cmd.Context(), args[0])
-			var already explainedError
-			switch {
-			case errors.As(err, &already):
+			if err != nil {
 				return err
-			case err != nil:
-				return fmt.Errorf("export: %w", err)
 			}
 			return cli.PrintText(e.out, exportText(done), done)
-		},
+		}),
 	}
 	cli.AddOutFlag(cmd, "`directory`, in place of the argument")
 	e.flags.registerFlags(cmd)
@@ -72,7 +68,7 @@ func (e *exporter) exportState(ctx context.Context, into string) (cli.ExportResu
 	case e.backupFile != "":
 		return e.exportBackup(ctx, into)
 	}
-	cfg, log, err := e.flags.loadConfigAndLog(e.streams, "export", []string{e.configFile})
+	cfg, log, err := e.flags.loadConfigAndLog(e.streams, []string{e.configFile})
 	if err != nil {
 		return cli.ExportResult{}, err
 	}

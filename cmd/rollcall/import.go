@@ -40,9 +40,9 @@ func newImport(w cli.IOStreams) *cobra.Command {
 			"empty directories and copy its state. With --check, nothing is written, and ZooKeeper may still run if the " +
 			"directories are copies. " +
 			"docs/moving-in.md has the steps.",
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, args []string) error {
 			if i.configFile != "" {
-				cfg, log, err := i.flags.loadConfigAndLog(w, "import", []string{i.configFile})
+				cfg, log, err := i.flags.loadConfigAndLog(w, []string{i.configFile})
 				if err != nil {
 					return err
 				}
@@ -50,10 +50,10 @@ func newImport(w cli.IOStreams) *cobra.Command {
 			}
 			i.commandText = commandLine(cmd, args)
 			if err := i.importData(cmd.Context(), args); err != nil {
-				return fmt.Errorf("import: %w", err)
+				return err
 			}
 			return cli.PrintText(i.out, "", i.result)
-		},
+		}),
 	}
 	i.flags.registerFlags(cmd)
 	flags := cmd.Flags()

@@ -55,7 +55,7 @@ func (f *proxyFlags) newCommand(w cli.IOStreams) *cobra.Command {
 			"broke, or if no fault happened.\n\nFaults:\n\n" + strings.Join(faults, "\n") + "\n\n" +
 			"Without --hosts each run has new servers in memory: three if it may move, and one otherwise. With --hosts each run has a new node of its " +
 			"own, as a chroot in the connect string. docs/proxy.md explains the report.",
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), cmd, w, args) },
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), cmd, w, args) }),
 	}
 	fs := cmd.Flags()
 	fs.SetInterspersed(false) // the program has flags of its own
@@ -77,29 +77,29 @@ func (f *proxyFlags) newCommand(w cli.IOStreams) *cobra.Command {
 }
 
 // errProxyBroke ends the command if the program did not survive a fault. The report has been printed.
-var errProxyBroke = errors.New("proxy: the program broke")
+var errProxyBroke = errors.New("the program broke")
 
 // run surveys a program and writes the reports.
 func (f *proxyFlags) run(ctx context.Context, cmd *cobra.Command, w cli.IOStreams, args []string) error {
 	cfg, err := f.config(cmd, args)
 	if err != nil {
-		return cli.WithStatus(cli.UsageError, fmt.Errorf("proxy: %w", err))
+		return cli.WithStatus(cli.UsageError, err)
 	}
 	ctx, stop := endOnHangup(ctx)
 	defer stop()
 	defer outliveReaders()()
 	if existing, ok := cfg.Ensemble.(proxy.Existing); ok {
 		if err := cli.CheckClientPorts(ctx, w, nil, existing.Addresses); err != nil {
-			return fmt.Errorf("proxy: %w", err)
+			return err
 		}
 	}
 	result, err := survey(ctx, w.Err, cfg)
 	result.Command = args
 	if err != nil && len(result.Runs) == 0 {
-		return fmt.Errorf("proxy: %w", err)
+		return err
 	}
 	if err := errors.Join(err, f.write(w.Out, result)); err != nil {
-		return fmt.Errorf("proxy: %w", err)
+		return err
 	}
 	return judgeProgram(result)
 }
@@ -152,10 +152,10 @@ func judgeProgram(result proxy.Result) error {
 	case result.Counts[proxy.Survived] > 0:
 		return nil
 	case len(result.Runs) == 0:
-		return fmt.Errorf("proxy: no fault happened: %s cannot happen at any request of the program on %s; choose other --faults",
+		return fmt.Errorf("no fault happened: %s cannot happen at any request of the program on %s; choose other --faults",
 			proxy.JoinFaults(result.Faults), result.Ensemble)
 	}
-	return errors.New("proxy: no fault happened, so it is not known whether the program survives; the reason is beside each run above")
+	return errors.New("no fault happened, so it is not known whether the program survives; the reason is beside each run above")
 }
 
 // proxyProgress is after how many runs that the program survived a line is printed.

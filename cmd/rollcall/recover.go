@@ -50,13 +50,13 @@ func newRecover(w cli.IOStreams) *cobra.Command {
 			"zoo.cfg. The other members start with empty directories, and copy its data. " +
 			"Run it on a member that is stopped. Before it changes anything, it prints the cost of the recovery and the " +
 			"member with the most data, and asks for confirmation.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, log, err := f.loadConfigAndLog(w, "recover", args)
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, args []string) error {
+			cfg, log, err := f.loadConfigAndLog(w, args)
 			if err != nil {
 				return err
 			}
 			return recoverMember(cmd.Context(), cfg, log.Logger(), consent, w, out)
-		},
+		}),
 	}
 	f.registerFlags(cmd)
 	out.Register(cmd)
@@ -83,7 +83,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	servers := ensembleServers(cfg)
 	if slices.ContainsFunc(servers, func(s member.Server) bool { return s.ID == cfg.MyID && s.Observer }) {
 		return cli.WithStatus(cli.Conflict,
-			fmt.Errorf("recover: member %d is an observer in its zoo.cfg, and the first member of the new ensemble must "+
+			fmt.Errorf("member %d is an observer in its zoo.cfg, and the first member of the new ensemble must "+
 				"vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there "+
 				"and run this again", cfg.MyID))
 	}
@@ -100,7 +100,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	findings, err := surveyAndCheck(ctx, recovery, consent.loseMore, stdout)
 	asking.Done()
 	if err != nil {
-		return fmt.Errorf("recover: %w", err)
+		return err
 	}
 	names := make([]string, 0, len(recovery.Servers))
 	for _, s := range recovery.Servers {
@@ -114,7 +114,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 		return err
 	}
 	if !consent.yes {
-		if err := cli.Confirm(w, "recover", ""); err != nil {
+		if err := cli.Confirm(w, ""); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 		return ctx.Err()
 	}
 	if err := member.Recover(recovery); err != nil {
-		return fmt.Errorf("recover: %w", err)
+		return err
 	}
 	return cli.PrintText(out, fmt.Sprintf("Member %d can be started now.\n", cfg.MyID), recoveryReport(findings))
 }
@@ -132,7 +132,7 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 func checkSameServers(cfg config.Config, r member.RecoverConfig, stderr io.Writer) error {
 	stored, err := member.DataServers(r)
 	if err != nil {
-		return fmt.Errorf("recover: %w", err)
+		return err
 	}
 	differences := serverDifferences(cfg.MyID, cfg.Servers, stored)
 	if stored == nil || len(differences) == 0 {
@@ -142,7 +142,7 @@ func checkSameServers(cfg config.Config, r member.RecoverConfig, stderr io.Write
 		strings.Join(stored.CanonicalLines(), "\n")); err != nil {
 		return err
 	}
-	return cli.WithStatus(cli.Conflict, errors.New("recover: the server lines of this member's zoo.cfg are not the servers that "+
+	return cli.WithStatus(cli.Conflict, errors.New("the server lines of this member's zoo.cfg are not the servers that "+
 		"its data have, so members have come in, moved or gone since they were written; nothing was changed. Write the lines of the "+
 		"data into zoo.cfg, and run this again. If the new ensemble must have the servers of zoo.cfg, for example because machines "+
 		"have other addresses now, give --other-servers"))

@@ -31,7 +31,7 @@ func TestReload(t *testing.T) {
 	file := filepath.Join(dir, "zoo.cfg")
 	lines := make(journal, 10)
 	var f memberFlags
-	cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: lines}, "serve", []string{file})
+	cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: lines}, []string{file})
 	if err != nil || log.Level() != slog.LevelWarn {
 		t.Fatalf("%v, level %v", err, log.Level())
 	}
@@ -75,7 +75,7 @@ func TestWarnings(t *testing.T) {
 	var out strings.Builder
 	var f memberFlags
 	env := []string{"ZOO_CONF_DIR=" + dir}
-	if _, _, err := f.loadConfigAndLog(cli.IOStreams{Err: &out, Env: env}, "serve", nil); err != nil {
+	if _, _, err := f.loadConfigAndLog(cli.IOStreams{Err: &out, Env: env}, nil); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -141,7 +141,7 @@ func TestReloadUsers(t *testing.T) {
 	var out strings.Builder
 	var f memberFlags
 	args := []string{filepath.Join(dir, "zoo.cfg")}
-	cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: &out}, "serve", args)
+	cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: &out}, args)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -133,7 +133,7 @@ func TestStartsAgainWithTheSameConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(at(base)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: &out}, "serve", []string{file})
+		cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: &out}, []string{file})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,14 +35,14 @@ func newServe(w cli.IOStreams) *cobra.Command {
 		Long: "Runs one member, with ZooKeeper's zoo.cfg. Without a file it takes $ZOO_CONF_DIR/zoo.cfg, or the variables " +
 			"ZOO_… of ZooKeeper's image. " +
 			"docs/configuration.md lists keys and variables.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, log, err := f.loadConfigAndLog(w, "serve", args)
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, args []string) error {
+			cfg, log, err := f.loadConfigAndLog(w, args)
 			if err != nil {
 				return err
 			}
 			defer onHangup(func() { f.reloadConfig(w, args, cfg, log) })()
 			return serveMember(cmd.Context(), cfg, log, w, func() []string { return f.findChangedKeys(w, args, cfg, log) })
-		},
+		}),
 	}
 	f.registerFlags(cmd)
 	return cmd
@@ -55,7 +55,7 @@ func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IO
 ) error {
 	warnMissingParent(cfg, log.Logger())
 	if err := cfg.SaveMyID(); err != nil {
-		return explainedError{fmt.Errorf("serve: %w", err)}
+		return explainedError{err}
 	}
 	memory := newMemoryLimiter(cfg.Memory, tuning.AvailableMemory(), log.Logger())
 	tuning.SetCollectorLimit(tuning.SystemMemory(), w.Env)
@@ -79,7 +79,7 @@ func serveMember(ctx context.Context, cfg config.Config, log *logs.Log, w cli.IO
 	stop()
 	background.Wait()
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
 	log.Logger().Info("member stopped", "member", cfg.MyID)
 	return nil
@@ -220,15 +220,13 @@ func (f *memberFlags) registerFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "also log what matters only to developers")
 }
 
-// loadConfigAndLog loads the configuration of a member for a command, opens the log, and logs the warnings.
-func (f *memberFlags) loadConfigAndLog(w cli.IOStreams, command string, args []string) (config.Config, *logs.Log,
-	error,
-) {
+// loadConfigAndLog loads the configuration of a member, opens the log, and logs the warnings.
+func (f *memberFlags) loadConfigAndLog(w cli.IOStreams, args []string) (config.Config, *logs.Log, error) {
 	cfg, warnings, err := config.Load(configFileArg(args), w.Env, f.config)
 	log := logs.New(w.Err, logs.Settings{JSON: cfg.Log.JSON, Level: f.logLevel(cfg)}, stderrIsJournal(w))
 	logWarnings(log.Logger(), warnings)
 	if err != nil {
-		return config.Config{}, nil, explainedError{fmt.Errorf("%s: %w", command, err)}
+		return config.Config{}, nil, explainedError{err}
 	}
 	return cfg, log, nil
 }

@@ -47,7 +47,7 @@ func (f *testServerFlags) newCommand(w cli.IOStreams) *cobra.Command {
 			"requested, or \"error: \" and the reason. A SERVER is its number from 1, a SESSION an id in hex (0x...) or " +
 			"decimal, N counts requests from now on (1 is the next), and a DURATION is a number with a unit, such as " +
 			"500ms:\n\n" + testServerHelp(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), w) },
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), w) }),
 	}
 	fs := cmd.Flags()
 	fs.IntVar(&f.memberCount, "members", 1, fmt.Sprintf("`number` of servers, 1 to %d", rollcalltest.MaxServers))
@@ -70,11 +70,11 @@ func (f *testServerFlags) run(ctx context.Context, w cli.IOStreams) (err error) 
 		Port: f.basePort, Tick: f.tick, Logger: logs.New(w.Err, logs.Settings{Level: level}, false).Logger(),
 	})
 	if err != nil {
-		return fmt.Errorf("test-server: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, ensemble.Close()) }()
 	if _, err := fmt.Fprintln(w.Out, ensemble.ConnectString()); err != nil {
-		return fmt.Errorf("test-server: %w", err)
+		return err
 	}
 	lines := make(chan string)
 	readEnded := make(chan error, 1)
@@ -109,7 +109,7 @@ func readTestServerLines(ctx context.Context, in io.Reader, lines chan<- string)
 		}
 	}
 	if err := scanner.Err(); err != nil {
-		return fmt.Errorf("test-server: stdin: %w; a line may have %d bytes", err, maxTestServerLine)
+		return fmt.Errorf("stdin: %w; a line may have %d bytes", err, maxTestServerLine)
 	}
 	return nil
 }
@@ -121,8 +121,6 @@ func acknowledge(ctx context.Context, out io.Writer, e *rollcalltest.Ensemble, l
 	if err != nil {
 		text = "error: " + strings.ReplaceAll(strings.TrimPrefix(err.Error(), "rollcalltest: "), "\n", "; ")
 	}
-	if _, err := fmt.Fprintln(out, text); err != nil {
-		return fmt.Errorf("test-server: %w", err)
-	}
-	return nil
+	_, err = fmt.Fprintln(out, text)
+	return err
 }

@@ -76,12 +76,12 @@ func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 			"Each member has a directory with its zoo.cfg and its data. Beside them, the file token has the token of " +
 			"administrators, and secret the secret that the members share. " +
 			"The directory must belong to you, and no other user may write in it or replace it.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.PrefixErrors(func(cmd *cobra.Command, _ []string) error {
 			if err := f.checkAndSetPorts(cmd.Flags().Changed); err != nil {
 				return cli.WithStatus(cli.UsageError, err)
 			}
 			return f.runMembers(cmd.Context(), w)
-		},
+		}),
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.dataDir, "data", "rollcall-data", "`directory` for the members' data, made if missing")
@@ -98,13 +98,13 @@ func (f *upFlags) newCommand(w cli.IOStreams) *cobra.Command {
 func (f *upFlags) checkAndSetPorts(given func(flag string) bool) error {
 	switch {
 	case given("ports") && (given("port") || given("members")):
-		return errors.New("up: --ports has the port of each member: leave out --port and --members")
+		return errors.New("--ports has the port of each member: leave out --port and --members")
 	case given("ports") && (len(f.ports) < 1 || len(f.ports) > upMaxMembers):
-		return fmt.Errorf("up: --ports names %d ports; must be 1 to %d, one for each member", len(f.ports), upMaxMembers)
+		return fmt.Errorf("--ports names %d ports; must be 1 to %d, one for each member", len(f.ports), upMaxMembers)
 	case f.memberCount < 1 || f.memberCount > upMaxMembers:
-		return fmt.Errorf("up: --members %d must be 1 to %d", f.memberCount, upMaxMembers)
+		return fmt.Errorf("--members %d must be 1 to %d", f.memberCount, upMaxMembers)
 	case f.basePort < 1 || f.basePort+f.memberCount-1+upHTTP > maxPort:
-		return fmt.Errorf("up: --port %d must be 1 to %d", f.basePort, maxPort-upHTTP-f.memberCount+1)
+		return fmt.Errorf("--port %d must be 1 to %d", f.basePort, maxPort-upHTTP-f.memberCount+1)
 	}
 	if !given("ports") {
 		for i := range f.memberCount {
@@ -114,11 +114,11 @@ func (f *upFlags) checkAndSetPorts(given func(flag string) bool) error {
 	used := map[int]bool{}
 	for _, port := range f.ports {
 		if port < 1 || port+upHTTP > maxPort {
-			return fmt.Errorf("up: --ports %d must be 1 to %d", port, maxPort-upHTTP)
+			return fmt.Errorf("--ports %d must be 1 to %d", port, maxPort-upHTTP)
 		}
 		for _, above := range []int{0, upQuorum, upElection, upHTTP} {
 			if used[port+above] {
-				return fmt.Errorf("up: two members would use port %d: each uses its own port and those %d, %d and %d above",
+				return fmt.Errorf("two members would use port %d: each uses its own port and those %d, %d and %d above",
 					port+above, upQuorum, upElection, upHTTP)
 			}
 			used[port+above] = true
@@ -134,11 +134,11 @@ func (f *upFlags) runMembers(ctx context.Context, w cli.IOStreams) error {
 	out := &eventPrinter{out: w.Out, started: time.Now()}
 	var err error
 	if f.files, err = openUpFiles(f.dataDir); err != nil {
-		return fmt.Errorf("up: %w", err)
+		return err
 	}
 	defer func() { _ = f.files.Close() }() // every write was checked
 	if err := f.writeMissingSecrets(); err != nil {
-		return fmt.Errorf("up: %w", err)
+		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	logger := logs.New(out.writerAbove(w.Err), logs.Settings{Level: slog.LevelInfo}, false).Logger()
@@ -153,7 +153,7 @@ func (f *upFlags) runMembers(ctx context.Context, w cli.IOStreams) error {
 		m := newUpMember(func() (*member.Member, string, error) { return f.newMember(i, out, out.writerAbove(w.Err)) })
 		operators, err := m.makeMember()
 		if err != nil {
-			return fmt.Errorf("up: member %d: %w", i+1, err)
+			return fmt.Errorf("member %d: %w", i+1, err)
 		}
 		if operators != "" {
 			urls = append(urls, "http://"+operators)
@@ -161,7 +161,7 @@ func (f *upFlags) runMembers(ctx context.Context, w cli.IOStreams) error {
 		members = append(members, m)
 		g.Go(func() error {
 			if err := m.runMember(ctx, logger.With("member", i+1)); err != nil {
-				return fmt.Errorf("up: member %d: %w", i+1, err)
+				return fmt.Errorf("member %d: %w", i+1, err)
 			}
 			return nil
 		})
