@@ -308,7 +308,7 @@ func TestBackupInspect(t *testing.T) {
 
 // Subtrees are added up level by level, and only the largest are kept.
 func TestSubtrees(t *testing.T) {
-	u := &subtreeTotals{openByLevel: make([]subtreeRow, 2), limit: 3}
+	u := newSubtreeTotals(2, 3)
 	add := func(path string, data int) {
 		if err := u.addNode(znode.ImageNode{Path: path, Data: make([]byte, data)}); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollcall/operator/backup"
+	"rollcall/operator/subtree"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -53,7 +55,7 @@ func newBackupInspect(w IOStreams) *cobra.Command {
 				return usageErrorf("%s is a directory, and inspect takes one file; rollcall backup verify takes directories",
 					args[0])
 			}
-			u := &subtreeTotals{openByLevel: make([]subtreeRow, depth), limit: limit}
+			u := newSubtreeTotals(depth, limit)
 			row, err := readBackup(w, args[0], znode.ImageVisitor{Node: u.addNode})
 			if err != nil {
 				return err
@@ -117,62 +119,49 @@ func printInspected(w IOStreams, out *Output, row inspectedRow) error {
 	return err
 }
 
-// subtreeTotals adds up the sizes of subtrees. Parents come before their children, so one subtree of each
-// level is open at a time.
+// subtreeTotals adds up the sizes of the subtrees of a backup, paths included.
 type subtreeTotals struct {
-	openByLevel   []subtreeRow // by level, from 1 on; Path is "" if none is open
-	limit         int
-	largestClosed []subtreeRow // the largest so far, and some more
-	ephemerals    int
+	sum        *subtree.UsageSum
+	limit      int
+	largest    []subtreeRow // the largest so far, and some more
+	ephemerals int
+}
+
+// newSubtreeTotals returns totals of the subtrees down to a depth, of which limit are kept.
+func newSubtreeTotals(depth, limit int) *subtreeTotals {
+	u := &subtreeTotals{limit: limit}
+	u.sum = subtree.NewUsageSum(func(s subtree.Usage, level int) {
+		if level == 0 || level > depth {
+			return
+		}
+		u.largest = append(u.largest, subtreeRow{s.Path, s.Nodes, s.Ephemerals, s.Bytes})
+		if len(u.largest) >= 2*limit+maxDepth {
+			u.keepLargest()
+		}
+	})
+	return u
 }
 
 func (u *subtreeTotals) addNode(n znode.ImageNode) error {
 	if n.OwnerSession != 0 {
 		u.ephemerals++
 	}
-	level, at := 0, 0
-	for at < len(n.Path) && n.Path != "/" && level < len(u.openByLevel) {
-		end := strings.IndexByte(n.Path[at+1:], '/')
-		if end < 0 {
-			end = len(n.Path) - at - 1
-		}
-		at += end + 1
-		o := &u.openByLevel[level]
-		if o.Path != n.Path[:at] {
-			u.closeFrom(level)
-			o.Path = n.Path[:at]
-		}
-		o.Nodes++
-		o.Bytes += int64(len(n.Path) + len(n.Data))
-		if n.OwnerSession != 0 {
-			o.Ephemerals++
-		}
-		level++
-	}
+	u.sum.Add(&subtree.Node{
+		Path: n.Path, Depth: strings.Count(strings.TrimSuffix(n.Path, "/"), "/"),
+		Stat: jute.Stat{DataLength: int32(len(n.Path) + len(n.Data)), EphemeralOwner: n.OwnerSession},
+	})
 	return nil
 }
 
-func (u *subtreeTotals) closeFrom(level int) {
-	for i := level; i < len(u.openByLevel); i++ {
-		if u.openByLevel[i].Path != "" {
-			u.largestClosed = append(u.largestClosed, u.openByLevel[i])
-		}
-		u.openByLevel[i] = subtreeRow{}
-	}
-	if len(u.largestClosed) >= 2*u.limit+maxDepth {
-		u.keepLargest()
-	}
-}
-
 func (u *subtreeTotals) keepLargest() {
-	slices.SortStableFunc(u.largestClosed, func(a, b subtreeRow) int {
+	slices.SortStableFunc(u.largest, func(a, b subtreeRow) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Path, b.Path))
 	})
-	u.largestClosed = u.largestClosed[:min(len(u.largestClosed), u.limit)]
+	u.largest = u.largest[:min(len(u.largest), u.limit)]
 }
 
 func (u *subtreeTotals) largestSubtrees() []subtreeRow {
-	u.closeFrom(0)
+	u.sum.Done()
 	u.keepLargest()
-	return append([]subtreeRow{}, u.largestClosed...)
+	return append([]subtreeRow{}, u.largest...)
 }
