@@ -69,10 +69,8 @@ func (u *unreachableError) Unwrap() error { return u.error }
 
 // annotateDial adds the address, and the flag or variable that set it, to errors of dial.
 func (l *EnsembleFlags) annotateDial(base string, dial dialFunc) dialFunc {
-	place := base
-	if l.streams.flagOrEnv(l.adminURLs, "ROLLCALL_ADMIN") != "" {
-		place = l.describeAddress(base, l.adminSettingName())
-	}
+	_, origin := l.adminSetting()
+	place := describeAddress(base, origin)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
@@ -129,7 +127,7 @@ func (l *EnsembleFlags) findLocalSocket(ctx context.Context, hosts []string) str
 	if l.streams.LocateMember == nil {
 		return ""
 	}
-	given := l.streams.flagOrEnv(l.hosts, "ROLLCALL_HOSTS") != ""
+	named, _ := l.hostsSetting()
 	for _, file := range []string{"", packagedConfigPath} {
 		at, err := l.streams.LocateMember(file, l.streams.Env)
 		if err != nil || at.Dir == "" {
@@ -137,7 +135,7 @@ func (l *EnsembleFlags) findLocalSocket(ctx context.Context, hosts []string) str
 		}
 		isMember := func(addr string) bool {
 			_, port, _ := net.SplitHostPort(addr) // Hosts has checked it
-			return isLocalHost(hostOf(addr)) && (!given || slices.Contains(at.ClientPorts, port))
+			return isLocalHost(hostOf(addr)) && (named == "" || slices.Contains(at.ClientPorts, port))
 		}
 		if !slices.ContainsFunc(hosts, isMember) {
 			continue

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,10 +75,7 @@ func (l *EnsembleFlags) discoverNotRemoved(ctx context.Context, urls []string) (
 }
 
 func (w IOStreams) defaultAdminPort() string {
-	if w.adminPort != "" {
-		return w.adminPort
-	}
-	return strconv.Itoa(defaultAdminPort)
+	return cmp.Or(w.adminPort, strconv.Itoa(defaultAdminPort))
 }
 
 func hostOf(addr string) string {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -141,9 +142,9 @@ func (n *nodeCommand) drawTree(rows iter.Seq2[treeRow, error], depth int) error 
 			head = strings.Join(branches, "") + map[bool]string{false: "├── ", true: "└── "}[row.isLast]
 			branches = append(branches, map[bool]string{false: "│   ", true: "    "}[row.isLast])
 		}
-		name := baseName(row.Path)
-		if row.Depth == 0 {
-			name = row.Path
+		name := row.Path
+		if row.Depth > 0 {
+			name = path.Base(name)
 		}
 		// a bufio.Writer keeps its error for Flush
 		_, _ = fmt.Fprintln(out, head+EscapeUnprintable(name)+tintText(n.streams.AllowsColor(), Dim, nodeDetails(row, depth)))

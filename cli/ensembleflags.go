@@ -92,19 +92,13 @@ func (l *EnsembleFlags) registerHostsFlags(cmd *cobra.Command, hosts string) {
 	l.tls.Register(cmd, "")
 }
 
-func (l *EnsembleFlags) hostsText() string {
-	if text := l.streams.flagOrEnv(l.hosts, "ROLLCALL_HOSTS"); text != "" {
-		return text
-	}
-	return defaultHosts
-}
+// hostsSetting and adminSetting return the values of --hosts and --admin, which may be "", and their origins.
 
-func (l *EnsembleFlags) hostsSettingName() string {
-	return l.streams.flagOrEnvName(l.hosts, "hosts", "ROLLCALL_HOSTS")
+func (l *EnsembleFlags) hostsSetting() (text, origin string) {
+	return l.streams.setting(l.hosts, "hosts")
 }
-
-func (l *EnsembleFlags) adminSettingName() string {
-	return l.streams.flagOrEnvName(l.adminURLs, "admin", "ROLLCALL_ADMIN")
+func (l *EnsembleFlags) adminSetting() (text, origin string) {
+	return l.streams.setting(l.adminURLs, "admin")
 }
 
 // Hosts returns the client addresses of the members. There is at least one.
@@ -115,9 +109,10 @@ func (l *EnsembleFlags) Hosts() ([]string, error) {
 
 // hostsAndRoot returns the client addresses, and the prefix of all node paths, or "".
 func (l *EnsembleFlags) hostsAndRoot() (hosts []string, root string, err error) {
-	hosts, root, err = parseHosts(l.hostsText())
+	text, origin := l.hostsSetting()
+	hosts, root, err = parseHosts(cmp.Or(text, defaultHosts))
 	if err != nil {
-		err = usageErrorf("%s: %w", l.hostsSettingName(), err)
+		err = usageErrorf("%s: %w", origin, err)
 	}
 	return hosts, root, err
 }
@@ -158,15 +153,14 @@ func (l *EnsembleFlags) authIdentities() ([]client.Auth, error) {
 }
 
 func (l *EnsembleFlags) readAuthorization() (string, error) {
-	if name := l.streams.flagOrEnv(l.tokenFile, "ROLLCALL_TOKEN_FILE"); name != "" {
-		setting := l.streams.flagOrEnvName(l.tokenFile, "token-file", "ROLLCALL_TOKEN_FILE")
+	if name, origin := l.streams.setting(l.tokenFile, "token-file"); name != "" {
 		token, owner, exposed, err := readToken(name)
 		if err != nil {
-			return "", usageErrorf("%s: %w", setting, err)
+			return "", usageErrorf("%s: %w", origin, err)
 		}
 		if exposed != "" && !l.warnedOfToken {
 			l.warnedOfToken = true
-			warnf(l.streams, "%s: %s: %s", setting, name, exposed)
+			warnf(l.streams, "%s: %s: %s", origin, name, exposed)
 		}
 		l.tokenFileOwners = []int{owner}
 		return "Bearer " + token, nil
@@ -240,14 +234,13 @@ func (l *EnsembleFlags) credentialsConfig() (cfg client.Config, err error) {
 
 // longestRequest returns the value of --max-request, or 0 for the default.
 func (l *EnsembleFlags) longestRequest() (int, error) {
-	text := l.streams.flagOrEnv(l.maxRequest, "ROLLCALL_MAX_REQUEST")
+	text, origin := l.streams.setting(l.maxRequest, "max-request")
 	if text == "" {
 		return 0, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < minMaxRequest || n > client.MaxRequest {
-		name := l.streams.flagOrEnvName(l.maxRequest, "max-request", "ROLLCALL_MAX_REQUEST")
-		return 0, usageErrorf("%s %.40q: must be a number of bytes from %d to %d", name, text, minMaxRequest, client.MaxRequest)
+		return 0, usageErrorf("%s %.40q: must be a number of bytes from %d to %d", origin, text, minMaxRequest, client.MaxRequest)
 	}
 	return n, nil
 }
@@ -255,7 +248,7 @@ func (l *EnsembleFlags) longestRequest() (int, error) {
 const loginSection = "Client"
 
 func (l *EnsembleFlags) readSASLLogin() (*client.Login, error) {
-	path := l.streams.flagOrEnv(l.jaas, "ROLLCALL_JAAS")
+	path, origin := l.streams.setting(l.jaas, "jaas")
 	if path == "" {
 		return nil, nil
 	}
@@ -265,7 +258,7 @@ func (l *EnsembleFlags) readSASLLogin() (*client.Login, error) {
 		who.User, who.Password, err = sasl.ParseClientLogin(file.Text, loginSection)
 	}
 	if err != nil {
-		return nil, usageErrorf("%s %s: %w", l.streams.flagOrEnvName(l.jaas, "jaas", "ROLLCALL_JAAS"), path, err)
+		return nil, usageErrorf("%s %s: %w", origin, path, err)
 	}
 	return &who, nil
 }
@@ -290,7 +283,7 @@ func (l *EnsembleFlags) openSession(ctx context.Context, servers []string, cfg c
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	where := l.describeAddress(strings.Join(servers, ","), l.hostsSettingName())
+	where := l.describeHosts(strings.Join(servers, ","))
 	text := fmt.Sprintf("no member takes a session at %s within %v: %s; %s", where, limit, lastAttempt(err),
 		l.tls.connectAdvice(l.streams, err))
 	if wrong := new(wrongPortError); errors.As(err, &wrong) {

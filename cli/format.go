@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -67,12 +68,7 @@ func FormatSize(n int64) string {
 	return fmt.Sprintf("%.0f %ciB", size, units[unit])
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return unknownText
-	}
-	return text
-}
+func orDash(text string) string { return cmp.Or(text, unknownText) }
 
 func formatNumber[N int | int64 | uint64](n N) string { return fmt.Sprint(n) }
 

@@ -103,17 +103,15 @@ func (l *EnsembleFlags) printReplies(ctx context.Context, dial Dialer, out *Outp
 	return errors.Join(append(failed, err)...)
 }
 
-// fourLetterError adds the member's address, the flag or variable that set it, and advice. It returns nil for
-// nil.
+// fourLetterError adds the member's address, the variable that set it, and advice. It returns nil for nil.
 func (l *EnsembleFlags) fourLetterError(addr string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("word: %s: %w; start it first, or name another one with --hosts",
-			l.describeAddress(addr, l.hostsSettingName()), err)
+		err = fmt.Errorf("%w; start it first, or name another one with --hosts", err)
 	}
-	return fmt.Errorf("word: %s: %w", l.describeAddress(addr, l.hostsSettingName()), err)
+	return fmt.Errorf("word: %s: %w", l.describeHosts(addr), err)
 }
 
 func copyBounded(out io.Writer, in io.Reader) error {

@@ -95,21 +95,14 @@ func (w IOStreams) Getenv(name string) string {
 	return ""
 }
 
-// flagOrEnv returns the value of a flag, or else of its variable.
-func (w IOStreams) flagOrEnv(flag, variable string) string {
-	if flag != "" {
-		return flag
+// setting returns the value of a flag, or else of its variable, such as ROLLCALL_TOKEN_FILE of token-file. Errors name it by
+// its origin: the variable if only that is set, or else the flag.
+func (w IOStreams) setting(value, flag string) (_, origin string) {
+	variable := "ROLLCALL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	if fromEnv := w.Getenv(variable); value == "" && fromEnv != "" {
+		return fromEnv, variable
 	}
-	return w.Getenv(variable)
-}
-
-// flagOrEnvName returns the name that errors use for a setting: that of the variable if only the variable is
-// set, or else that of the flag.
-func (w IOStreams) flagOrEnvName(flag, name, variable string) string {
-	if flag == "" && w.Getenv(variable) != "" {
-		return variable
-	}
-	return "--" + name
+	return value, "--" + flag
 }
 
 // AllowsColor honours NO_COLOR and TERM=dumb.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +31,7 @@ func newLs(w IOStreams) *cobra.Command {
 		listed := &unreadNodes{streams: n.streams}
 		err := PrintRows(n.output, lsColumns(n.streams),
 			readableRows(listed, s.Walk(ctx, top, subtree.WalkOptions{MaxDepth: 1}), func(node *subtree.Node) (lsRow, bool) {
-				return lsRow{Name: baseName(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1
+				return lsRow{Name: path.Base(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1
 			}))
 		return errors.Join(err, listed.reportUnread())
 	}))
@@ -44,13 +44,6 @@ func pathOr(args []string, other string) string {
 		return other
 	}
 	return args[0]
-}
-
-func baseName(path string) string {
-	if path == "/" {
-		return path
-	}
-	return path[strings.LastIndexByte(path, '/')+1:]
 }
 
 func (n *nodeCommand) printNames(ctx context.Context, s nodes.Space, top string) error {

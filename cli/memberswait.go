@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -35,7 +36,7 @@ func (k *membersCommand) pollMembersUntil(ctx context.Context, id uint32, rest s
 		case ctx.Err() == nil && time.Since(lastReply) > membersPollPatience:
 			return m, fmt.Errorf("%w; %s; run the command again: it goes on where it is", err, rest)
 		}
-		if sleepContext(ctx, k.streams.pollInterval()) != nil {
+		if sleepContext(ctx, cmp.Or(k.streams.membersPollInterval, membersPollEvery)) != nil {
 			return m, WithStatus(Failed, fmt.Errorf("stopped; %s; run the command again: it goes on where it is", rest))
 		}
 	}
@@ -45,13 +46,6 @@ func (k *membersCommand) pollMembersUntil(ctx context.Context, id uint32, rest s
 func isRemovedServer(m api.Members, id uint32) bool {
 	s, _ := findServer(m, id)
 	return m.WasRemoved && s.State == api.StateRemoved
-}
-
-func (w IOStreams) pollInterval() time.Duration {
-	if w.membersPollInterval > 0 {
-		return w.membersPollInterval
-	}
-	return membersPollEvery
 }
 
 type serverProgress struct {

@@ -14,9 +14,14 @@ import (
 
 var errAllRemoved = errors.New("every member that was asked was removed from the ensemble")
 
-// describeAddress adds the variable that set addr, if the user did not type it.
-func (l *EnsembleFlags) describeAddress(addr, origin string) string {
-	if origin == "" || strings.HasPrefix(origin, "--") {
+// describeHosts adds the variable that set addr, one or more of --hosts, if the user did not type it.
+func (l *EnsembleFlags) describeHosts(addr string) string {
+	_, origin := l.hostsSetting()
+	return describeAddress(addr, origin)
+}
+
+func describeAddress(addr, origin string) string {
+	if strings.HasPrefix(origin, "--") {
 		return addr
 	}
 	return addr + " (from " + origin + ")"
@@ -165,7 +170,8 @@ func (l *EnsembleFlags) firstReplyingURL(ctx context.Context, named []string) (s
 	}
 	base, err := discoverMember(ctx, httpClient, urls, silent...)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w; start one of them first, or name others with --admin", l.adminSettingName(), err)
+		_, origin := l.adminSetting()
+		return "", fmt.Errorf("%s: %w; start one of them first, or name others with --admin", origin, err)
 	}
 	return base, nil
 }
@@ -204,19 +210,19 @@ func (l *EnsembleFlags) authAndAdminURLs() (auth string, bases []string, err err
 	if auth, err = l.readAuthorization(); err != nil {
 		return "", nil, err
 	}
-	text := l.streams.flagOrEnv(l.adminURLs, "ROLLCALL_ADMIN")
+	text, origin := l.adminSetting()
 	if text == "" {
 		return auth, nil, nil
 	}
 	for one := range strings.SplitSeq(text, ",") {
 		base, err := normalizeAdminURL(strings.TrimSpace(one))
 		if err != nil {
-			return "", nil, usageErrorf("%s: %w", l.adminSettingName(), err)
+			return "", nil, usageErrorf("%s: %w", origin, err)
 		}
 		bases = append(bases, base)
 	}
 	if len(bases) > maxURLs {
-		return "", nil, usageErrorf("%s: %d URLs; at most %d are allowed", l.adminSettingName(), len(bases), maxURLs)
+		return "", nil, usageErrorf("%s: %d URLs; at most %d are allowed", origin, len(bases), maxURLs)
 	}
 	return auth, bases, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -61,8 +62,9 @@ func (l *EnsembleFlags) shellConfig(words []string) (shell.Config, error) {
 		return shell.Config{}, err
 	}
 	w := l.streams
+	hosts, _ := l.hostsSetting()
 	cfg := shell.Config{
-		Hosts: l.hostsText(), Login: session.Login, Auth: session.Auth, MaxRequest: session.MaxRequest, DialConn: session.DialConn, In: w.In, Out: w.Out, Err: w.Err,
+		Hosts: cmp.Or(hosts, defaultHosts), Login: session.Login, Auth: session.Auth, MaxRequest: session.MaxRequest, DialConn: session.DialConn, In: w.In, Out: w.Out, Err: w.Err,
 		InTerminal: w.InTerminal, OutTerminal: w.OutTerminal, ErrTerminal: w.ErrTerminal,
 		Colors: w.AllowsColor(), Size: w.TerminalSize, EscapeText: EscapeUnprintable,
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -54,12 +55,14 @@ func (s *TLS) CommandArgs() []string {
 // loadClientConfig reads the files and returns nil if there are no authorities. Its errors have the status
 // UsageError.
 func (s *TLS) loadClientConfig(w IOStreams) (*tls.Config, error) {
-	ca, cert := w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA"), w.flagOrEnv(s.cert, "ROLLCALL_TLS_CERT")
-	key := w.flagOrEnv(s.key, "ROLLCALL_TLS_KEY")
 	name := "--" + s.prefix + "tls-" // how a flag begins
-	caName, certName := w.flagOrEnvName(s.ca, s.prefix+"tls-ca", "ROLLCALL_TLS_CA"),
-		w.flagOrEnvName(s.cert, s.prefix+"tls-cert", "ROLLCALL_TLS_CERT")
-	keyName := w.flagOrEnvName(s.key, s.prefix+"tls-key", "ROLLCALL_TLS_KEY")
+	setting := func(value, flag string) (_, origin string) {
+		value, origin = w.setting(value, flag)
+		return value, strings.Replace(origin, "--tls-", name, 1)
+	}
+	ca, caName := setting(s.ca, "tls-ca")
+	cert, certName := setting(s.cert, "tls-cert")
+	key, keyName := setting(s.key, "tls-key")
 	switch {
 	case ca == "" && (cert != "" || key != ""):
 		return nil, usageErrorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name)
@@ -107,6 +110,7 @@ func (s *TLS) connectAdvice(w IOStreams, err error) string {
 	var unbelieved *tls.CertificateVerificationError
 	var plain tls.RecordHeaderError
 	var op *net.OpError
+	ca, _ := w.setting(s.ca, "tls-ca")
 	switch {
 	case errors.As(err, &unbelieved):
 		return "--tls-ca must name the authority of the member's certificate, and --hosts a name that is in the certificate"
@@ -114,7 +118,7 @@ func (s *TLS) connectAdvice(w IOStreams, err error) string {
 		return "--hosts must name secureClientPort, because --tls-ca is set"
 	case errors.As(err, &op) && op.Op == "remote error": // an alert of the member's
 		return "--tls-cert must name a certificate that the member accepts; its log has the reason why it rejects this one"
-	case w.flagOrEnv(s.ca, "ROLLCALL_TLS_CA") == "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
+	case ca == "" && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
 		// so a port for TLS ends a plain connection
 		return "--hosts names others; if that is secureClientPort, --tls-ca must name the authority of its certificate"
 	case errors.Is(err, syscall.ECONNREFUSED):
