@@ -113,16 +113,19 @@ func (s *session) handleEvent(e client.Event) {
 }
 
 func (s *session) handleState(change client.StateChange) {
-	shown, event := connected, jute.StateSyncConnected
+	shown, event, hint := connected, jute.StateSyncConnected, ""
 	switch change.State {
 	case client.Connecting:
 		return // the session begins in this state
 	case client.Suspended:
 		shown, event = connecting, jute.StateDisconnected
+		hint = fmt.Sprintf("The connection broke: %v. The shell tries to resume the session.", change.Err)
 	case client.Expired:
 		shown, event = closed, jute.StateExpired
+		hint = "The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens another one."
 	case client.AuthFailed:
 		shown, event = authFailed, jute.StateAuthFailed
+		hint = "A server rejected the login or an identity, and ended the session. The verb connect opens another one."
 	case client.Closed:
 		shown, event = closed, jute.StateClosed
 	}
@@ -130,14 +133,8 @@ func (s *session) handleState(change client.StateChange) {
 	s.promptState = shown
 	s.mu.Unlock()
 	s.onEvent(jute.EventNone, event, "") // before a command can end because of the new state
-	switch event {
-	case jute.StateDisconnected:
-		s.onHint(fmt.Sprintf("The connection broke: %v. The shell tries to resume the session.", change.Err))
-	case jute.StateExpired:
-		s.onHint("The servers have expired the session. Its ephemeral nodes and watches are gone. The verb connect opens " +
-			"another one.")
-	case jute.StateAuthFailed:
-		s.onHint("A server rejected the login or an identity, and ended the session. The verb connect opens another one.")
+	if hint != "" {
+		s.onHint(hint)
 	}
 	s.updateState(func() {
 		if s.state = shown; shown == connected {
