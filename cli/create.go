@@ -108,18 +108,10 @@ func (c *createCommand) run(ctx context.Context, s nodes.Space, args []string) e
 	case err != nil:
 		return explainTooLong(err, data)
 	}
-	if err := c.printPath(pathRow{made}); err != nil || !c.holdSession {
+	if err := PrintText(c.output, EscapeUnprintable(made)+"\n", pathRow{made}); err != nil || !c.holdSession {
 		return err
 	}
 	return c.awaitSessionEnd(ctx)
-}
-
-func (c *createCommand) printPath(r pathRow) error {
-	if c.output.IsText() {
-		_, err := fmt.Fprintln(c.streams.Out, EscapeUnprintable(r.Path))
-		return err
-	}
-	return printRow(c.output, nil, r)
 }
 
 type pathRow struct {

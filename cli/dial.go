@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -26,37 +27,23 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 // newAdminClient returns a client of the member at base with the credentials auth, the value of a header. A
 // token is sent over HTTPS, and to a socket, because localsocket.Dial has checked the listener. Over plain
 // TCP it is proved and not sent. The super user's password cannot be proved, so only a socket gets it.
-func (l *EnsembleFlags) newAdminClient(base, auth string) (*api.Client, error) {
-	c, err := l.newUncheckedAdminClient(base, auth)
-	if err == nil && !strings.HasPrefix(base, socketScheme) {
-		c.HTTPClient.Transport.(*progressTransport).ports = &l.ports
-	}
-	return c, err
-}
-
-// newUncheckedAdminClient is newAdminClient with errors that do not say what listens at the port.
-func (l *EnsembleFlags) newUncheckedAdminClient(base, auth string) (*api.Client, error) {
+func (l *EnsembleFlags) newAdminClient(base, auth string) (c *api.Client, err error) {
+	c = &api.Client{BaseURL: base}
+	dial, ports := dialFunc(dialMember), &l.ports
+	var config *tls.Config
 	path, isSocket := strings.CutPrefix(base, socketScheme)
 	switch token, isToken := bearerToken(auth); {
 	case isSocket:
-		return &api.Client{
-			BaseURL: "http://localhost", Address: base, Authorization: auth,
-			HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, l.socketDial(path))),
-		}, nil
+		c.BaseURL, c.Address, c.Authorization = "http://localhost", base, auth
+		dial, ports = l.socketDial(path), nil
 	case strings.HasPrefix(base, "https://"):
-		httpClient, err := l.newAdminHTTPClient()
-		if err == nil {
-			transport := httpClient.Transport.(*progressTransport)
-			transport.DialContext = l.annotateDial(base, transport.DialContext)
-		}
-		return &api.Client{BaseURL: base, Authorization: auth, HTTPClient: httpClient}, err
+		c.Authorization = auth
+		config, err = l.tls.loadClientConfig(l.streams)
 	case isToken:
-		return &api.Client{
-			BaseURL:    base,
-			HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, tokenProofDial(token))),
-		}, nil
+		dial = tokenProofDial(token)
 	}
-	return &api.Client{BaseURL: base, HTTPClient: newHTTPClientOver(l.streams, l.annotateDial(base, dialMember))}, nil
+	c.HTTPClient = newHTTPClient(l.streams, l.annotateDial(base, dial), config, ports)
+	return c, err
 }
 
 // unreachableError is the error of a failed connection to an admin port.
@@ -154,11 +141,12 @@ func (l *EnsembleFlags) findLocalSocket(ctx context.Context, hosts []string) str
 	return ""
 }
 
-func newHTTPClientOver(w IOStreams, dial dialFunc) *http.Client {
+// newHTTPClient returns a client that uses no proxy, which would see the credentials, and follows no redirect. It shows
+// waiting requests as progress on the terminal of w. config is for https, and ports, unless nil, explains failed requests.
+func newHTTPClient(w IOStreams, dial dialFunc, config *tls.Config, ports *portCheck) *http.Client {
+	over := &http.Transport{DialContext: dial, TLSClientConfig: config, ResponseHeaderTimeout: responseHeaderTimeout}
 	return &http.Client{
-		Transport: &progressTransport{
-			streams: w, Transport: &http.Transport{DialContext: dial, ResponseHeaderTimeout: responseHeaderTimeout},
-		},
+		Transport:     &progressTransport{streams: w, Transport: over, ports: ports},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

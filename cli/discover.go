@@ -31,12 +31,6 @@ const (
 	responseHeaderTimeout = 15 * time.Second
 )
 
-// newHTTPClient returns a client that uses no proxy, which would see the credentials, and follows no
-// redirect. It shows waiting requests as progress on the terminal of w.
-func newHTTPClient(w IOStreams) *http.Client {
-	return newHTTPClientOver(w, dialMember)
-}
-
 func isLocalHost(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
@@ -71,7 +65,7 @@ func (l *EnsembleFlags) discoverNotRemoved(ctx context.Context, urls []string) (
 	if urls = l.withoutRemoved(urls); len(urls) == 0 {
 		return "", errAllRemoved
 	}
-	return discoverMember(ctx, newHTTPClient(l.streams), urls)
+	return discoverMember(ctx, newHTTPClient(l.streams, dialMember, nil, nil), urls)
 }
 
 func (w IOStreams) defaultAdminPort() string {

@@ -140,10 +140,10 @@ func TestDiscover(t *testing.T) {
 	defer func() { _ = hangs.Close() }()
 	silent, other, elsewhere, proxy, page := "http://"+hangs.Addr().String(), serve(200, `{"info":{"title":"Petstore"}}`), serve(302, ""), serve(502, string(api.OpenAPI)), serve(200, "<html>")
 	member := serve(200, string(api.OpenAPI))
-	if got, err := discoverMember(t.Context(), newHTTPClient(IOStreams{}), []string{silent, other, "http://127.0.0.1:1", elsewhere, proxy, page, member}); got != member || err != nil {
+	if got, err := discoverMember(t.Context(), newHTTPClient(IOStreams{}, dialMember, nil, nil), []string{silent, other, "http://127.0.0.1:1", elsewhere, proxy, page, member}); got != member || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
-	_, err = discoverMember(t.Context(), newHTTPClient(IOStreams{}), []string{other, "http://127.0.0.1:1"})
+	_, err = discoverMember(t.Context(), newHTTPClient(IOStreams{}, dialMember, nil, nil), []string{other, "http://127.0.0.1:1"})
 	if StatusOf(err) != Unavailable || !strings.Contains(err.Error(), other+": that is not a member") || !strings.Contains(err.Error(), "http://127.0.0.1:1: dial") {
 		t.Errorf("%v", err)
 	}

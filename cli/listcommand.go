@@ -40,11 +40,13 @@ func newListCommand[T any](w IOStreams, l rowList[T]) *listCommand[T] {
 
 // register adds the flags of all lists to cmd, and the end of its long text.
 func (f *listCommand[T]) register(cmd *cobra.Command) *cobra.Command {
+	sortable := f.columnNames(func(c Column[T]) bool { return c.Compare != nil })
+	greatest := f.columnNames(func(c Column[T]) bool { return c.GreatestFirst })
 	cmd.GroupID, cmd.Args = InspectGroup, RangeArgs(0, 0, "flags only")
 	cmd.Long += fmt.Sprintf(" RATE and BYTES are requests and bytes per second over the last minute. It sorts by one of %[3]s. With --sort "+
 		"and no --limit it holds up to %[1]d %[2]s in memory. With --watch it prints the list again and again, and the column "+
 		"CHANGED says what is new in a row.",
-		maxSorted, f.noun, strings.Join(f.sortKeys(), ", "))
+		maxSorted, f.noun, strings.Join(sortable, ", "))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if f.watch {
 			return printRepeatedly(cmd.Context(), f.streams, f.every,
@@ -56,12 +58,12 @@ func (f *listCommand[T]) register(cmd *cobra.Command) *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&f.member, "member", "", "only "+f.noun+" of the member with this `number`")
 	fs.StringVar(&f.address, "address", "", "only "+f.noun+" of a client at this `address`, an IP with or without a port")
-	fs.StringVar(&f.sort, "sort", "", "`column` to sort by; "+f.greatestFirstKeys()+" begin with the greatest, and others do with "+
+	fs.StringVar(&f.sort, "sort", "", "`column` to sort by; "+strings.Join(greatest[:len(greatest)-1], ", ")+" and "+greatest[len(greatest)-1]+" begin with the greatest, and others do with "+
 		"a minus in front")
 	addLimitFlag(cmd, &f.limit)
 	fs.BoolVar(&f.watch, "watch", false, "print the list again and again, until Ctrl-C")
 	fs.DurationVar(&f.every, "every", defaultWatchInterval, "with --watch: the `time` between two lists")
-	completeFlag(cmd, "sort", f.sortKeys()...)
+	completeFlag(cmd, "sort", sortable...)
 	return cmd
 }
 
@@ -126,24 +128,14 @@ func (f *listCommand[T]) rowLimit(lines int) int {
 	return f.limit
 }
 
-func (f *listCommand[T]) sortKeys() (names []string) {
+// columnNames returns the names of the columns that is reports.
+func (f *listCommand[T]) columnNames(is func(Column[T]) bool) (names []string) {
 	for _, c := range f.columns(time.Time{}) {
-		if c.Compare != nil {
+		if is(c) {
 			names = append(names, c.Name)
 		}
 	}
 	return names
-}
-
-func (f *listCommand[T]) greatestFirstKeys() string {
-	var names []string
-	for _, c := range f.columns(time.Time{}) {
-		if c.GreatestFirst {
-			names = append(names, c.Name)
-		}
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // maxMarkedRows bounds the rows whose changes --watch marks, and which it remembers until the next list. That is more

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -129,17 +128,6 @@ func (l *EnsembleFlags) FirstAdminClient(ctx context.Context) (*api.Client, erro
 	return l.AdminClient(ctx)
 }
 
-// newAdminHTTPClient returns a client for the URLs of --admin. For https it uses --tls-cert and --tls-ca, or the
-// authorities of the system.
-func (l *EnsembleFlags) newAdminHTTPClient() (*http.Client, error) {
-	httpClient := newHTTPClient(l.streams)
-	config, err := l.tls.loadClientConfig(l.streams)
-	if config != nil {
-		httpClient.Transport.(*progressTransport).TLSClientConfig = config
-	}
-	return httpClient, err
-}
-
 // firstReplyingURL returns the first of the URLs of --admin with a member, sockets before others. It does not
 // probe a single one. No member gets the credentials before it has replied.
 func (l *EnsembleFlags) firstReplyingURL(ctx context.Context, named []string) (string, error) {
@@ -164,11 +152,11 @@ func (l *EnsembleFlags) firstReplyingURL(ctx context.Context, named []string) (s
 		}
 		silent = append(silent, fmt.Sprintf("%s: %v", base, err))
 	}
-	httpClient, err := l.newAdminHTTPClient()
+	config, err := l.tls.loadClientConfig(l.streams)
 	if err != nil {
 		return "", err
 	}
-	base, err := discoverMember(ctx, httpClient, urls, silent...)
+	base, err := discoverMember(ctx, newHTTPClient(l.streams, dialMember, config, nil), urls, silent...)
 	if err != nil {
 		_, origin := l.adminSetting()
 		return "", fmt.Errorf("%s: %w; start one of them first, or name others with --admin", origin, err)

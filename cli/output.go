@@ -49,6 +49,48 @@ func compareBy[T any, K cmp.Ordered](key func(T) K) func(a, b T) int {
 	return func(a, b T) int { return cmp.Compare(key(a), key(b)) }
 }
 
+// columnOf returns a column of a part of a row. Rows without that part show a dash, and are sorted as if it were zero.
+func columnOf[T, U any](c Column[U], part func(T) *U) Column[T] {
+	known := func(row T) U {
+		if u := part(row); u != nil {
+			return *u
+		}
+		return *new(U)
+	}
+	of := Column[T]{
+		Name: c.Name, WideOnly: c.WideOnly, AlignRight: c.AlignRight, GreatestFirst: c.GreatestFirst, MarkChanges: c.MarkChanges,
+		Cell: func(row T) string {
+			if part(row) == nil {
+				return unknownText
+			}
+			return c.Cell(known(row))
+		},
+	}
+	if c.Tint != nil {
+		of.Tint = func(row T) Tint { return c.Tint(known(row)) }
+	}
+	if c.Compare != nil {
+		of.Compare = func(a, b T) int { return c.Compare(known(a), known(b)) }
+	}
+	return of
+}
+
+// fixedLines are columns with fixed texts, for the lines of one row.
+type fixedLines[T any] struct {
+	columns  []Column[T]
+	lastName string
+}
+
+// add adds a line. Of adjacent lines with one name, the first shows it.
+func (l *fixedLines[T]) add(name, text string) {
+	shown := name
+	if name == l.lastName {
+		shown = ""
+	}
+	l.lastName = name
+	l.columns = append(l.columns, Column[T]{Name: shown, Cell: func(T) string { return text }})
+}
+
 // marked, greatestFirst, tinted and wide return the column with one more property.
 
 func (c Column[T]) marked() Column[T] {

@@ -99,13 +99,7 @@ func explainMissingSession(ctx context.Context, a *adminCommand, id string, err 
 
 func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
 	for _, c := range sessionColumns(now) {
-		columns = append(columns, Column[sessionDetail]{
-			Name: c.Name,
-			Cell: func(d sessionDetail) string { return c.Cell(d.Session) },
-		})
-		if c.Tint != nil {
-			columns[len(columns)-1].Tint = func(d sessionDetail) Tint { return c.Tint(d.Session) }
-		}
+		columns = append(columns, columnOf(c, func(d sessionDetail) *api.Session { return &d.Session }))
 	}
 	paths := func(all []string, n int) string {
 		text := strings.Join(all, " ")
@@ -115,14 +109,8 @@ func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
 		return orDash(text)
 	}
 	return append(columns,
-		Column[sessionDetail]{
-			Name: "nodes",
-			Cell: func(d sessionDetail) string { return paths(d.EphemeralPaths, d.EphemeralCount) },
-		},
-		Column[sessionDetail]{
-			Name: "watched",
-			Cell: func(d sessionDetail) string { return paths(d.WatchedPaths, d.WatchCount) },
-		})
+		Column[sessionDetail]{Name: "nodes", Cell: func(d sessionDetail) string { return paths(d.EphemeralPaths, d.EphemeralCount) }},
+		Column[sessionDetail]{Name: "watched", Cell: func(d sessionDetail) string { return paths(d.WatchedPaths, d.WatchCount) }})
 }
 
 func newSessionKill(w IOStreams) *cobra.Command {

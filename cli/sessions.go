@@ -33,7 +33,7 @@ func newSessions(w IOStreams) *cobra.Command {
 func sessionColumns(now time.Time) []Column[api.Session] {
 	of := map[string]Column[api.Session]{} // the columns of the session's connection
 	for _, c := range connectionColumns(now) {
-		of[c.Name] = ofSession(c)
+		of[c.Name] = columnOf(c, func(s api.Session) *api.Connection { return s.Connection })
 	}
 	return []Column[api.Session]{
 		sessionIDColumn("id", func(s api.Session) string { return s.ID }),
@@ -77,32 +77,6 @@ func ageColumn[T any](now time.Time, since func(T) time.Time) Column[T] {
 		Name: "age", AlignRight: true, Cell: func(row T) string { return formatAge(now, since(row)) },
 		Compare: func(a, b T) int { return since(b).Compare(since(a)) },
 	}
-}
-
-// ofSession makes a column of connections one of sessions. A session without a connection has no value, and comes as if
-// it were 0.
-func ofSession(c Column[api.Connection]) Column[api.Session] {
-	of := Column[api.Session]{
-		Name: c.Name, AlignRight: c.AlignRight, GreatestFirst: c.GreatestFirst, MarkChanges: c.MarkChanges,
-		Cell: func(s api.Session) string {
-			if s.Connection == nil {
-				return unknownText
-			}
-			return c.Cell(*s.Connection)
-		},
-		Compare: func(a, b api.Session) int { return c.Compare(connectionOf(a), connectionOf(b)) },
-	}
-	if c.Tint != nil {
-		of.Tint = func(s api.Session) Tint { return c.Tint(connectionOf(s)) }
-	}
-	return of
-}
-
-func connectionOf(s api.Session) api.Connection {
-	if s.Connection == nil {
-		return api.Connection{}
-	}
-	return *s.Connection
 }
 
 func stateTint(s api.Session) Tint {

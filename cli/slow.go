@@ -101,44 +101,32 @@ func formatLongestStage(r api.SlowRequest) string {
 
 // oneSlowColumns returns the lines of one request: its own, one for each stage, and one for each cause.
 func oneSlowColumns(now time.Time, r api.SlowRequest) []Column[api.SlowRequest] {
-	var columns []Column[api.SlowRequest]
+	var lines fixedLines[api.SlowRequest]
 	for _, c := range slowColumns(now) {
 		if c.Name != "longest" {
-			c.WideOnly = false
-			columns = append(columns, c)
+			lines.columns = append(lines.columns, c)
 		}
 	}
-	add := func(name, text string) {
-		columns = append(columns, Column[api.SlowRequest]{Name: name, Cell: func(api.SlowRequest) string { return text }})
+	for _, s := range r.Stages {
+		lines.add("stages", fmt.Sprintf("%7s  %s", formatLatency(s.TookUs), s.Text))
 	}
-	for i, s := range r.Stages {
-		name := ""
-		if i == 0 {
-			name = "stages"
-		}
-		add(name, fmt.Sprintf("%7s  %s", formatLatency(s.TookUs), s.Text))
-	}
-	for i, c := range r.Causes {
-		name := ""
-		if i == 0 {
-			name = "meanwhile"
-		}
-		add(name, fmt.Sprintf("%7s  %s", formatLatency(c.TookUs), formatSlowCause(c)))
+	for _, c := range r.Causes {
+		lines.add("meanwhile", fmt.Sprintf("%7s  %s", formatLatency(c.TookUs), formatSlowCause(c)))
 	}
 	if len(r.MissingIDs) > 0 {
 		var members []string
 		for _, id := range r.MissingIDs {
 			members = append(members, formatMember(id))
 		}
-		add("missing", "what these members recorded: "+strings.Join(members, ", "))
+		lines.add("missing", "what these members recorded: "+strings.Join(members, ", "))
 	}
 	if r.ErrorUs > 0 {
-		add("error", "a stage between two members may be wrong by "+formatLatency(r.ErrorUs))
+		lines.add("error", "a stage between two members may be wrong by "+formatLatency(r.ErrorUs))
 	}
 	if !r.Complete {
-		add("but", "the other members are still being asked: try again in a second")
+		lines.add("but", "the other members are still being asked: try again in a second")
 	}
-	return columns
+	return lines.columns
 }
 
 func formatSlowCause(c api.SlowCause) string {

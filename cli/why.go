@@ -315,10 +315,8 @@ func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Ow
 	}
 	for _, c := range session {
 		if c.Name != "id" {
-			columns = append(columns, Column[api.Owner]{
-				Name: c.Name,
-				Cell: func(o api.Owner) string { return c.Cell(*o.Session) },
-			})
+			c.Tint = nil
+			columns = append(columns, columnOf(c, func(o api.Owner) *api.Session { return o.Session }))
 		}
 	}
 	return columns
@@ -327,28 +325,19 @@ func ownerColumns(session []Column[api.Session], node api.Owner) []Column[api.Ow
 // turnNames are the names of the lines of a node's ephemeral children, by their turns.
 var turnNames = map[string]string{"holds": "held by", "waits": "then waiting", "": "ephemerals"}
 
-// childColumns returns a line for each ephemeral child. Of lines with one name, the first has it.
+// childColumns returns a line for each ephemeral child.
 func childColumns(node api.Owner) []Column[api.Owner] {
-	var columns []Column[api.Owner]
-	named := ""
-	add := func(name, text string) {
-		shown := name
-		if shown == named {
-			shown = ""
-		}
-		named = name
-		columns = append(columns, Column[api.Owner]{Name: shown, Cell: func(api.Owner) string { return text }})
-	}
+	var lines fixedLines[api.Owner]
 	for _, child := range node.Children {
-		add(turnNames[child.Turn], formatChild(child))
+		lines.add(turnNames[child.Turn], formatChild(child))
 	}
 	if more := node.EphemeralCount - len(node.Children); more > 0 {
-		add("and", fmt.Sprintf("%d more", more))
+		lines.add("and", fmt.Sprintf("%d more", more))
 	}
 	if node.ChildrenCut {
-		add("but", "the node has too many children to look at all of them: others may come before these")
+		lines.add("but", "the node has too many children to look at all of them: others may come before these")
 	}
-	return columns
+	return lines.columns
 }
 
 func formatChild(child api.OwnedChild) string {
