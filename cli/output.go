@@ -170,13 +170,10 @@ func (o *Output) IsText() bool { return o.format == "table" || o.format == "wide
 func PrintRows[T any](o *Output, columns []Column[T], rows iter.Seq2[T, error]) error {
 	out := bufio.NewWriterSize(o.streams.Out, outBuffer)
 	var err error
-	switch o.format {
-	case "json":
-		err = printJSON(out, rows)
-	case "yaml":
-		err = printYAML(out, rows)
-	default:
+	if o.IsText() {
 		err = printTable(o, out, columns, rows)
+	} else {
+		err = printArray(out, o.format, rows)
 	}
 	return errors.Join(err, out.Flush())
 }
@@ -196,15 +193,9 @@ func PrintText(o *Output, text string, v any) error {
 func printRow[T any](o *Output, columns []Column[T], row T) error {
 	var text []byte
 	var err error
-	switch o.format {
-	case "json":
-		text, err = indentedJSON(row)
-	case "yaml":
-		text, err = encodeYAML(row)
-	default:
+	if o.IsText() {
 		text = formatLines(o, columns, row)
-	}
-	if err != nil {
+	} else if text, err = encodeObject(o.format, row); err != nil {
 		return err
 	}
 	_, err = o.streams.Out.Write(text)

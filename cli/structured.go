@@ -13,75 +13,63 @@ import (
 	"rollcall/internal/screentext"
 )
 
-// printJSON prints one array with a line for each row. After an error the array stays open, so that it does
-// not look complete.
-func printJSON[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n, err := encodeRows(rows, jsonSurrogateEscape, func(n int, line []byte) error {
-		before := ",\n"
-		if n == 0 {
-			before = "[\n"
-		}
-		_, err := io.WriteString(out, before)
-		if err == nil {
-			_, err = out.Write(line)
-		}
-		return err
-	})
-	return writeArrayEnd(out, n, err, "\n]\n")
-}
-
-func printYAML[T any](out io.Writer, rows iter.Seq2[T, error]) error {
-	n, err := encodeRows(rows, yamlWideEscape, func(_ int, line []byte) error {
-		// sequences one after another make one
-		_, err := out.Write(appendJSONAsYAML(nil, append(append([]byte{'['}, line...), ']')))
-		return err
-	})
-	return writeArrayEnd(out, n, err, "")
-}
-
-// encodeRows passes each row and its number, from 0 on, to write, and returns the number of rows.
-func encodeRows[T any](rows iter.Seq2[T, error], escapeWide func(rune) string,
-	write func(n int, line []byte) error,
-) (n int, err error) {
-	line, one := newLineEncoder(escapeWide), new(T)
+// printArray prints one array of rows as JSON, with a line for each row, or as YAML. After an error the array of JSON stays
+// open, so that it does not look complete.
+func printArray[T any](out io.Writer, format string, rows iter.Seq2[T, error]) error {
+	encoder, one := newLineEncoder(format), new(T)
+	before, end := "[\n", "[]\n"
 	for row, err := range rows {
 		if err != nil {
-			return n, err
+			return err
 		}
 		*one = row
-		text, err := line.encodeLine(one)
-		if err == nil {
-			err = write(n, text)
+		text, err := encoder.encodeLine(one)
+		if err != nil {
+			return err
+		}
+		if encoder.isYAML { // sequences one after another make one
+			before, end = "", ""
+			text = appendJSONAsYAML(nil, append(append([]byte{'['}, text...), ']'))
+		}
+		if _, err = io.WriteString(out, before); err == nil {
+			_, err = out.Write(text)
 		}
 		if err != nil {
-			return n, err
+			return err
 		}
-		n++
+		if !encoder.isYAML {
+			before, end = ",\n", "\n]\n"
+		}
 	}
-	return n, nil
-}
-
-func writeArrayEnd(out io.Writer, n int, err error, end string) error {
-	if err != nil {
-		return err
-	}
-	if n == 0 {
-		end = "[]\n"
-	}
-	_, err = io.WriteString(out, end)
+	_, err := io.WriteString(out, end)
 	return err
 }
 
-// lineEncoder encodes values as single lines of JSON, and reuses its buffer. escapeWide escapes runes above
-// 16 bits.
-type lineEncoder struct {
-	escapeWide func(rune) string
-	text       bytes.Buffer
-	enc        *json.Encoder
+// encodeObject returns v as indented JSON or as YAML.
+func encodeObject(format string, v any) ([]byte, error) {
+	encoder := newLineEncoder(format)
+	text, err := encoder.encodeLine(v)
+	switch {
+	case err != nil:
+		return nil, err
+	case encoder.isYAML:
+		return appendJSONAsYAML(nil, text), nil
+	}
+	var b bytes.Buffer
+	err = json.Indent(&b, text, "", "  ")
+	return append(b.Bytes(), '\n'), err
 }
 
-func newLineEncoder(wide func(rune) string) *lineEncoder {
-	l := &lineEncoder{escapeWide: wide}
+// lineEncoder encodes values as single lines of JSON, and reuses its buffer. isYAML is set if they become YAML, which escapes
+// runes above 16 bits in another way.
+type lineEncoder struct {
+	isYAML bool
+	text   bytes.Buffer
+	enc    *json.Encoder
+}
+
+func newLineEncoder(format string) *lineEncoder {
+	l := &lineEncoder{isYAML: format == "yaml"}
 	l.enc = json.NewEncoder(&l.text)
 	l.enc.SetEscapeHTML(false)
 	return l
@@ -97,32 +85,11 @@ func (l *lineEncoder) encodeLine(v any) ([]byte, error) {
 	if err := l.enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return escapeEncoded(bytes.TrimSuffix(l.text.Bytes(), []byte("\n")), l.escapeWide), nil
-}
-
-func indentedJSON(v any) ([]byte, error) {
-	text, err := newLineEncoder(jsonSurrogateEscape).encodeLine(v)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, text, "", "  "); err != nil {
-		return nil, err
-	}
-	b.WriteByte('\n')
-	return b.Bytes(), nil
-}
-
-func encodeYAML(v any) ([]byte, error) {
-	text, err := newLineEncoder(yamlWideEscape).encodeLine(v)
-	if err != nil {
-		return nil, err
-	}
-	return appendJSONAsYAML(nil, text), nil
+	return l.escapeEncoded(bytes.TrimSuffix(l.text.Bytes(), []byte("\n"))), nil
 }
 
 // escapeEncoded escapes unprintable runes in JSON or YAML, where they occur only in quotes.
-func escapeEncoded(text []byte, wide func(rune) string) []byte {
+func (l *lineEncoder) escapeEncoded(text []byte) []byte {
 	if screentext.IsPrintableASCII(text) {
 		return text
 	}
@@ -133,19 +100,15 @@ func escapeEncoded(text []byte, wide func(rune) string) []byte {
 			b.WriteRune(r)
 		case r < 1<<16:
 			fmt.Fprintf(&b, `\u%04x`, r)
+		case l.isYAML:
+			fmt.Fprintf(&b, `\U%08x`, r)
 		default:
-			b.WriteString(wide(r))
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
 		}
 	}
 	return []byte(b.String())
 }
-
-func jsonSurrogateEscape(r rune) string {
-	high, low := utf16.EncodeRune(r)
-	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
-}
-
-func yamlWideEscape(r rune) string { return fmt.Sprintf(`\U%08x`, r) }
 
 // appendJSONAsYAML appends a value in YAML's block style, with a line end. text is one line of encoding/json: YAML
 // libraries take forty times as long, which matters in a list of 100,000 sessions. Scalars and quoted texts of

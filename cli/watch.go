@@ -98,14 +98,10 @@ func (c *nodeWatchCommand) run(ctx context.Context, s nodes.Space, args []string
 	}); err != nil && ctx.Err() == nil {
 		return err // after Ctrl-C there are no events, and JSON and YAML say that, too
 	}
-	switch rows := c.incomingRows(ctx); c.output.format {
-	case "json":
-		return printJSON(c.streams.Out, rows)
-	case "yaml":
-		return printYAML(c.streams.Out, rows)
-	default:
-		return c.printLines(rows)
+	if c.output.IsText() {
+		return c.printLines(c.incomingRows(ctx))
 	}
+	return printArray(c.streams.Out, c.output.format, c.incomingRows(ctx))
 }
 
 func (c *nodeWatchCommand) incomingRows(ctx context.Context) iter.Seq2[eventRow, error] {

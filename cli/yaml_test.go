@@ -24,7 +24,7 @@ func TestYAMLIsRead(t *testing.T) {
 		values = append(values, anyValue(random, 3))
 	}
 	for _, v := range values {
-		text, err := encodeYAML(v)
+		text, err := encodeObject("yaml", v)
 		if err != nil {
 			t.Fatal(err)
 		}
