@@ -111,7 +111,7 @@ func printInspected(w IOStreams, out *Output, row inspectedRow) error {
 	text.Write(formatLines(out, backupColumns, row.backupRow))
 	text.WriteByte('\n')
 	table := bufio.NewWriter(&text)
-	if err := printTable(out, table, subtreeColumns, rowsOf(row.Subtrees)); err != nil {
+	if err := printTable(out, table, subtreeColumns, RowsOf(row.Subtrees)); err != nil {
 		return err
 	}
 	_ = table.Flush() // to memory

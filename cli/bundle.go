@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -122,8 +121,12 @@ func writeBundle(ctx context.Context, w IOStreams, out *Output, file string, mem
 	if err != nil {
 		return fmt.Errorf("support-bundle: %w; --out takes another name", err)
 	}
-	b := newArchive(part, w.Now(), strings.TrimSuffix(path.Base(file), ".tar.gz"))
-	b.progress = NewProgress(w, "parts", len(ensembleParts)+len(members)*len(memberParts))
+	zip := gzip.NewWriter(part)
+	b := &bundleArchive{
+		zip: zip, tar: tar.NewWriter(zip), createdAt: w.Now(), topDirectory: strings.TrimSuffix(path.Base(file), ".tar.gz"),
+		askedMembers: map[uint32]bool{},
+		progress:     NewProgress(w, "parts", len(ensembleParts)+len(members)*len(memberParts)),
+	}
 	defer b.progress.Done()
 	b.noteUnfoundAddresses(notFound)
 	if err := errors.Join(b.collectParts(ctx, members), b.close()); err != nil {
@@ -166,14 +169,6 @@ type bundleArchive struct {
 	skippedServers []skippedServer
 
 	progress *Progress // counts the parts
-}
-
-func newArchive(out io.Writer, now time.Time, top string) *bundleArchive {
-	zip := gzip.NewWriter(out)
-	return &bundleArchive{
-		zip: zip, tar: tar.NewWriter(zip), createdAt: now, topDirectory: top,
-		askedMembers: map[uint32]bool{},
-	}
 }
 
 // collectParts collects all parts, and notes those that fail and the servers that it skips.

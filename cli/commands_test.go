@@ -336,7 +336,7 @@ func TestSortedIsBounded(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprintf("[%d %d %d]", maxSorted, maxSorted-1, maxSorted-2) || err != nil || cap(got) > 10*alignRows {
 		t.Errorf("%v, %v, room for %d", got, err, cap(got))
 	}
-	got, err = down.sortRows(rowsOf([]int{1, 3, 2}), 0)
+	got, err = down.sortRows(RowsOf([]int{1, 3, 2}), 0)
 	if fmt.Sprint(got) != "[3 2 1]" || err != nil {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -46,7 +46,7 @@ func newDu(w IOStreams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return errors.Join(PrintRows(n.output, usageColumns, rowsOf(all)), seen.reportUnread())
+		return errors.Join(PrintRows(n.output, usageColumns, RowsOf(all)), seen.reportUnread())
 	}))
 	addIntFlag(cmd, &depth, "depth", "print subtrees up to so many `levels` below the node", 0, noMaximum)
 	addIntFlag(cmd, &limit, "limit", "print the first so many `rows` only (0: all)", 0, noMaximum)

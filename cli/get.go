@@ -136,7 +136,7 @@ func newACL(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return PrintRows(n.output, aclColumns, rowsOf(aclRows(list)))
+			return PrintRows(n.output, aclColumns, RowsOf(aclRows(list)))
 		}
 		stat, err := s.SetACL(ctx, args[0], list, version)
 		if err != nil {

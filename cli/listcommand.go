@@ -99,7 +99,7 @@ func (f *listCommand[T]) orderedRows(ctx context.Context, columns []Column[T], l
 	if err != nil {
 		return failedRows[T](err)
 	}
-	return rowsOf(held)
+	return RowsOf(held)
 }
 
 // rowsAsListed returns at most lines rows in the members' order, decoded as U; 0 means no limit.

@@ -136,7 +136,7 @@ func newLogLevel(w IOStreams) *cobra.Command {
 				rows = append(rows, row)
 			}
 			if len(rows) > 0 {
-				failed = append(failed, PrintRows(a.output, levelColumns, rowsOf(rows)))
+				failed = append(failed, PrintRows(a.output, levelColumns, RowsOf(rows)))
 			}
 			return errors.Join(failed...)
 		},

@@ -70,7 +70,7 @@ func printServers(ctx context.Context, a *adminCommand) error {
 	} else if !members.IsSettled {
 		warnf(a.streams, "raft's configuration does not follow the list yet")
 	}
-	return PrintRows(a.output, serverColumns, rowsOf(rows))
+	return PrintRows(a.output, serverColumns, RowsOf(rows))
 }
 
 // fetchServerRows returns the servers by id. It queries twice if one of them is catching up.

@@ -15,7 +15,8 @@ import (
 // maxSorted bounds the rows in memory for a sort. With --limit fewer are held.
 const maxSorted = 200_000
 
-func rowsOf[T any](rows []T) iter.Seq2[T, error] {
+// RowsOf yields rows that are there.
+func RowsOf[T any](rows []T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, row := range rows {
 			if !yield(row, nil) {

@@ -222,7 +222,7 @@ func killSessions(ctx context.Context, a *adminCommand, ids []string) error {
 	if len(k.ends) == 0 {
 		return k.firstErr
 	}
-	return errors.Join(k.firstErr, PrintRows(a.output, endColumns(a.streams.Now()), rowsOf(k.ends)))
+	return errors.Join(k.firstErr, PrintRows(a.output, endColumns(a.streams.Now()), RowsOf(k.ends)))
 }
 
 // killThrough ends the remaining sessions through one member. It returns an error only if that member was

@@ -29,7 +29,7 @@ func newStatus(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return PrintRows(a.output, statusColumns(w.Now()), rowsOf(memberRows(members)))
+			return PrintRows(a.output, statusColumns(w.Now()), RowsOf(memberRows(members)))
 		},
 	})
 }

@@ -130,9 +130,9 @@ func (a *whyCommand) printLatest(ctx context.Context) (err error) {
 		return printRow(a.output, nil, reply)
 	}
 	_, err = fmt.Fprintf(a.streams.Out, "Sessions that ended%s, the newest first:\n", a.withinText())
-	err = errors.Join(err, PrintRows(a.output, endColumns(a.streams.Now()), rowsOf(reply.Ends)))
+	err = errors.Join(err, PrintRows(a.output, endColumns(a.streams.Now()), RowsOf(reply.Ends)))
 	_, werr := fmt.Fprintf(a.streams.Out, "\nNodes that were removed%s, the newest first:\n", a.withinText())
-	return errors.Join(err, werr, PrintRows(a.output, removalColumns(a.streams.Now()), rowsOf(reply.Removals)))
+	return errors.Join(err, werr, PrintRows(a.output, removalColumns(a.streams.Now()), RowsOf(reply.Removals)))
 }
 
 func isAddress(text string) bool {
@@ -148,7 +148,7 @@ func (a *whyCommand) printEnds(ctx context.Context, parameter, value string) err
 	case err != nil:
 		return err
 	case len(ends) > 0:
-		return PrintRows(a.output, endColumns(a.streams.Now()), rowsOf(ends))
+		return PrintRows(a.output, endColumns(a.streams.Now()), RowsOf(ends))
 	case parameter == "session":
 		return noEndError(ctx, a.adminCommand, value)
 	}
@@ -226,7 +226,7 @@ func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
 		_, err = fmt.Fprintln(a.streams.Out, EscapeUnprintable("It exists: "+formatOwner(node)))
 	}
 	if len(reply.Removals) > 0 {
-		err = errors.Join(err, PrintRows(a.output, removalColumns(a.streams.Now()), rowsOf(reply.Removals)))
+		err = errors.Join(err, PrintRows(a.output, removalColumns(a.streams.Now()), RowsOf(reply.Removals)))
 	}
 	return err
 }

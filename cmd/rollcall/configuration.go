@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -66,8 +65,12 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 			if r.FilesKnown {
 				r.AddFaults(member.CheckFiles(r.Config))
 			}
-			if len(r.Config.Keys) > 0 {
-				if err := cli.PrintRows(out, keyColumns, settingRows(r.Config.Keys)); err != nil {
+			var rows []api.Setting
+			for _, k := range r.Config.Keys {
+				rows = append(rows, k.Setting())
+			}
+			if len(rows) > 0 {
+				if err := cli.PrintRows(out, keyColumns, cli.RowsOf(rows)); err != nil {
 					return err
 				}
 			}
@@ -101,16 +104,6 @@ func joinCheckErrors(failed []error) error {
 		text += "; " + err.Error()
 	}
 	return explainedError{fmt.Errorf("%d values are refused%s", len(failed), text)}
-}
-
-func settingRows(keys []config.Key) iter.Seq2[api.Setting, error] {
-	return func(yield func(api.Setting, error) bool) {
-		for _, k := range keys {
-			if !yield(k.Setting(), nil) {
-				return
-			}
-		}
-	}
 }
 
 // shownValue returns the value of a key, or its default in brackets.

@@ -74,7 +74,7 @@ func newDrillList(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [flags]", Short: "list the drills", Args: cli.RangeArgs(0, 0, "flags only"),
 		Long: "Lists the drills: what each needs, how long it takes, and what it does.",
-		RunE: func(*cobra.Command, []string) error { return cli.PrintRows(out, drillColumns, drillRows) },
+		RunE: func(*cobra.Command, []string) error { return cli.PrintRows(out, drillColumns, cli.RowsOf(drillRows())) },
 	}
 	return out.Register(cmd)
 }
@@ -106,8 +106,8 @@ var drillColumns = []cli.Column[cli.DrillRow]{
 	{Name: "does", Cell: func(r cli.DrillRow) string { return r.Does }},
 }
 
-// drillRows yields all drills.
-func drillRows(yield func(cli.DrillRow, error) bool) {
+// drillRows returns all drills.
+func drillRows() (rows []cli.DrillRow) {
 	for _, d := range drill.All() {
 		row := cli.DrillRow{
 			Name: d.Name, Part: "all", Needs: d.Requirements(), TakesSeconds: int(d.Lasts(drill.DefaultTimeout).Seconds()), Does: d.Does,
@@ -115,10 +115,9 @@ func drillRows(yield func(cli.DrillRow, error) bool) {
 		if d.Tier == drill.Heavy {
 			row.Part = "full"
 		}
-		if !yield(row, nil) {
-			return
-		}
+		rows = append(rows, row)
 	}
+	return rows
 }
 
 // run drills, and writes what was found.

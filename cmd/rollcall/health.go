@@ -186,35 +186,26 @@ func (p memberEndpoints) fetchNotServingReason(ctx context.Context) string {
 	if p.dataDir != "" {
 		socket := filepath.Join(p.dataDir, localsocket.SocketName)
 		dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return localsocket.Dial(ctx, socket) }
-		if text := fetchNotReadyReason(ctx, "http://localhost",
-			&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}); text != "" {
+		over := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+		if text := fetchNotReadyReason(ctx, &api.Client{BaseURL: "http://localhost", HTTPClient: over}); text != "" {
 			return text
 		}
 	}
 	if p.operatorAddr == "" {
 		return ""
 	}
-	base, over := "http://"+p.operatorAddr, &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	who, err := api.Get[api.Caller](ctx, &api.Client{BaseURL: base, HTTPClient: over}, "whoami", nil)
-	if err != nil || who.MemberID != p.memberID {
+	over := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	c := &api.Client{BaseURL: "http://" + p.operatorAddr, HTTPClient: over}
+	if who, err := api.Get[api.Caller](ctx, c, "whoami", nil); err != nil || who.MemberID != p.memberID {
 		return ""
 	}
-	return fetchNotReadyReason(ctx, base, over)
+	return fetchNotReadyReason(ctx, c)
 }
 
-// fetchNotReadyReason returns the first line of a reply "service unavailable" of /readyz at base, or "".
-func fetchNotReadyReason(ctx context.Context, base string, over *http.Client) string {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
-	if err != nil {
-		return ""
-	}
-	answer, err := over.Do(r)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = answer.Body.Close() }() // it was only read from
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxHealthReply))
-	if err != nil || answer.StatusCode != http.StatusServiceUnavailable {
+// fetchNotReadyReason returns the first line of a reply "service unavailable" of /readyz, or "".
+func fetchNotReadyReason(ctx context.Context, c *api.Client) string {
+	text, err := c.GetText(ctx, "/readyz") // a refusal has its text, too
+	if refused := new(api.Error); !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable {
 		return ""
 	}
 	line, _, _ := strings.Cut(string(text), "\n")

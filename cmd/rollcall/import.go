@@ -49,7 +49,7 @@ func newImport(w cli.IOStreams) *cobra.Command {
 				i.cfg, i.logger = cfg, log.Logger()
 			}
 			i.commandText = commandLine(cmd, args)
-			if err := i.importData(cmd.Context(), args); err != nil {
+			if err := i.importData(cmd.Context(), parseSources(args)); err != nil {
 				return err
 			}
 			return cli.PrintText(i.out, "", i.result)
@@ -91,20 +91,20 @@ type importer struct {
 	logger *slog.Logger
 }
 
-func (i *importer) importData(ctx context.Context, sources []string) error {
+func (i *importer) importData(ctx context.Context, sources []datadir.Directory) error {
 	if i.configFile == "" && !i.checkOnly {
 		return cli.WithStatus(cli.UsageError, errors.New("--config names no zoo.cfg of the member to fill"))
 	}
-	if err := checkDirectoriesDistinct(parseSources(sources)); err != nil {
+	if err := checkDirectoriesDistinct(sources); err != nil {
 		return cli.WithStatus(cli.UsageError, err)
 	}
 	if i.configFile != "" {
-		if err := i.checkMajorityGiven(parseSources(sources)); err != nil {
+		if err := i.checkMajorityGiven(sources); err != nil {
 			return err
 		}
 	}
 	if !i.checkOnly && !i.allowRunning {
-		if signs := zooKeeperRunningSigns(ctx, i.cfg, parseSources(sources), os.DirFS("/")); len(signs) > 0 {
+		if signs := zooKeeperRunningSigns(ctx, i.cfg, sources, os.DirFS("/")); len(signs) > 0 {
 			return cli.WithStatus(cli.Conflict,
 				fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers "+
 					"first, because what they acknowledge from here on is not imported; --check tries the import with copies "+
@@ -135,7 +135,7 @@ func (i *importer) importData(ctx context.Context, sources []string) error {
 		i.result.Digest = backup.FormatDigest(digest)
 		return i.printIfText(fmt.Sprintf("The state has the digest %s. Nothing was written.\n", i.result.Digest))
 	}
-	return i.seedMember(plan)
+	return i.fillMember(plan)
 }
 
 // checkDirectoriesDistinct returns an error if two paths are the same directory, which would count as two servers.
@@ -213,11 +213,11 @@ func countVoters(servers []member.Server, given []datadir.Directory) (voters, di
 	return voters, directories + max(0, unknown-len(observers))
 }
 
-func (i *importer) readSources(sources []string) (*migrate.ImportPlan, error) {
+func (i *importer) readSources(sources []datadir.Directory) (*migrate.ImportPlan, error) {
 	reading := cli.NewProgress(i.streams, "reading ZooKeeper's files", 0)
 	defer reading.Done()
 	i.readOptions.CheckRoom = newMemoryGuard(tuning.FreeMemory()).checkHeap
-	state, report, err := datadir.Read(parseSources(sources), i.readOptions)
+	state, report, err := datadir.Read(sources, i.readOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -242,27 +242,18 @@ func parseSources(sources []string) (directories []datadir.Directory) {
 	return directories
 }
 
-// seedMember fills the member's directories.
-func (i *importer) seedMember(plan *migrate.ImportPlan) error {
+// fillMember fills the member's directories.
+func (i *importer) fillMember(plan *migrate.ImportPlan) (err error) {
 	warnMissingParent(i.cfg, i.logger)
 	writing := cli.NewProgress(i.streams, "writing the member's files", 0)
-	digest := uint64(0)
-	err := member.SeedMember(member.SeedConfig{
-		ID: i.cfg.MyID, Servers: ensembleServers(i.cfg), Dir: i.cfg.Dir, LogDir: i.cfg.LogDir,
-		Logger: i.logger,
-		Index:  plan.ImageHead().Index, Term: plan.Term, RetryCommand: i.commandText,
-		WriteImage: func(to io.Writer) (err error) {
-			digest, err = plan.WriteImage(to)
-			return err
-		},
-	})
+	i.result.Digest, err = seedMember(i.cfg, i.logger, plan.ImageHead(), plan.Term, i.commandText, plan.WriteImage)
 	writing.Done()
 	if err != nil {
 		return err
 	}
-	i.result.Digest, i.result.Member, i.result.Data = backup.FormatDigest(digest), i.cfg.MyID, i.cfg.Dir
-	return i.printIfText(fmt.Sprintf("Member %d has the state with digest %016x. The others start with empty "+
-		"directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, digest, i.configFile))
+	i.result.Member, i.result.Data = i.cfg.MyID, i.cfg.Dir
+	return i.printIfText(fmt.Sprintf("Member %d has the state with digest %s. The others start with empty "+
+		"directories, and copy it.\nStart it with: rollcall serve %s\n", i.cfg.MyID, i.result.Digest, i.configFile))
 }
 
 // recordPlan records the plan for -o json.

@@ -156,12 +156,6 @@ var sessionColumns = []cli.Column[api.Session]{
 func tableLines[T any](w cli.IOStreams, columns []cli.Column[T], rows []T) []string {
 	var text bytes.Buffer
 	w.Out, w.OutTerminal = &text, false
-	_ = cli.PrintRows(cli.NewOutput(w), columns, func(yield func(T, error) bool) { // a buffer takes everything
-		for _, row := range rows {
-			if !yield(row, nil) {
-				return
-			}
-		}
-	})
+	_ = cli.PrintRows(cli.NewOutput(w), columns, cli.RowsOf(rows)) // a buffer takes everything
 	return strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
 }

@@ -39,9 +39,8 @@ type proxyFlags struct {
 }
 
 // newProxy returns the command that finds out whether a program survives faults.
-func newProxy(w cli.IOStreams) *cobra.Command { return new(proxyFlags).newCommand(w) }
-
-func (f *proxyFlags) newCommand(w cli.IOStreams) *cobra.Command {
+func newProxy(w cli.IOStreams) *cobra.Command {
+	var f proxyFlags
 	var faults []string
 	for _, fault := range proxy.Faults() {
 		faults = append(faults, fmt.Sprintf("  %-7s %s", fault, fault.Meaning()))

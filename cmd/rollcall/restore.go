@@ -102,7 +102,7 @@ func (r *restorer) restoreMember(ctx context.Context, w cli.IOStreams, out *cli.
 	}
 	warnMissingParent(cfg, logger)
 	work = cli.NewProgress(w, fmt.Sprintf("filling %s", cfg.Dir), 0)
-	done.Digest, err = seedFromBackup(cfg, state, r.commandText)
+	done.Digest, err = seedMember(cfg, nil, h, done.Term, r.commandText, state.WriteImage)
 	work.Done()
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.configFile, err)
@@ -147,14 +147,16 @@ func (u contextReader) Read(p []byte) (int, error) {
 	return u.Reader.Read(p)
 }
 
-// seedFromBackup fills the directories of a member, and returns the digest of its state. again is the command
-// line to repeat it.
-func seedFromBackup(cfg config.Config, state *member.RestoredState, again string) (digest string, err error) {
+// seedMember fills the empty directories of a configured member, and returns the digest of its state, which write writes.
+// again is the command line to repeat it. A nil logger logs nothing.
+func seedMember(cfg config.Config, logger *slog.Logger, head znode.ImageHead, term uint64, again string,
+	write func(io.Writer) (digest uint64, err error),
+) (digest string, err error) {
 	err = member.SeedMember(member.SeedConfig{
-		ID: cfg.MyID, Servers: ensembleServers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir,
-		Index: state.ImageHead().Index, Term: state.RaftTerm(), RetryCommand: again,
+		ID: cfg.MyID, Servers: ensembleServers(cfg), Dir: cfg.Dir, LogDir: cfg.LogDir, Logger: logger,
+		Index: head.Index, Term: term, RetryCommand: again,
 		WriteImage: func(w io.Writer) error {
-			sum, err := state.WriteImage(w)
+			sum, err := write(w)
 			digest = backup.FormatDigest(sum)
 			return err
 		},

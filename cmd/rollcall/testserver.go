@@ -34,9 +34,8 @@ type testServerFlags struct {
 }
 
 // newTestServer returns the command that runs servers for the tests of applications in any language.
-func newTestServer(w cli.IOStreams) *cobra.Command { return new(testServerFlags).newCommand(w) }
-
-func (f *testServerFlags) newCommand(w cli.IOStreams) *cobra.Command {
+func newTestServer(w cli.IOStreams) *cobra.Command {
+	var f testServerFlags
 	cmd := &cobra.Command{
 		Use: "test-server [flags]", Short: "run servers for the tests of an application, in memory", GroupID: cli.RunGroup,
 		Args: cli.RangeArgs(0, 0, "flags only"),
