@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"rollcall/operator/api"
 )
@@ -142,16 +143,15 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 	return func(yield func(T, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 		var c *api.Client
-		var coming *pendingPage[T]
+		var awaitPage func() (api.List[T], error)
 		err := a.ensemble.callInEnsemble(ctx, func(admin *api.Client) error {
-			c, coming = admin, fetchPage[T](ctx, admin, path, query)
-			<-coming.fetched
-			return WithAdvice(coming.err)
+			c, awaitPage = admin, fetchPage[T](ctx, admin, path, query)
+			_, err := awaitPage()
+			return WithAdvice(err)
 		})
 		defer func() {
-			stop()
-			if coming != nil {
-				<-coming.fetched
+			if stop(); awaitPage != nil {
+				_, _ = awaitPage() // no request goes on
 			}
 		}()
 		if err != nil {
@@ -159,8 +159,7 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 			return
 		}
 		for n := 0; ; {
-			<-coming.fetched
-			page, err := coming.page, coming.err
+			page, err := awaitPage()
 			if err != nil {
 				yield(*new(T), WithAdvice(err))
 				return
@@ -174,7 +173,7 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 			}
 			if more := limit == 0 || n+len(page.Items) < limit; page.NextCursor != "" && more {
 				query.Set("from", page.NextCursor)
-				coming = fetchPage[T](ctx, c, path, maps.Clone(query))
+				awaitPage = fetchPage[T](ctx, c, path, maps.Clone(query))
 			}
 			for _, row := range page.Items {
 				if n++; !yield(row, nil) || n == limit {
@@ -188,18 +187,9 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 	}
 }
 
-// pendingPage is a requested page. fetched is closed when it has arrived.
-type pendingPage[T any] struct {
-	fetched chan struct{}
-	page    api.List[T]
-	err     error
-}
-
-func fetchPage[T any](ctx context.Context, c *api.Client, path string, query url.Values) *pendingPage[T] {
-	p := &pendingPage[T]{fetched: make(chan struct{})}
-	go func() {
-		defer close(p.fetched)
-		p.page, p.err = api.Get[api.List[T]](ctx, c, path, query)
-	}()
-	return p
+// fetchPage requests a page, and returns a function that waits for it.
+func fetchPage[T any](ctx context.Context, c *api.Client, path string, query url.Values) (await func() (api.List[T], error)) {
+	await = sync.OnceValues(func() (api.List[T], error) { return api.Get[api.List[T]](ctx, c, path, query) })
+	go func() { _, _ = await() }()
+	return await
 }
