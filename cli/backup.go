@@ -165,7 +165,7 @@ func expandBackupPaths(w IOStreams, args []string) (files []string, err error) {
 			return nil, fmt.Errorf("%s: no file in this directory ends in %s", arg, backup.Suffix)
 		}
 		if others > 0 {
-			warnf(w, "backup verify: %s: not read: %s not ending in %s", arg, formatCount(others, "file", "files"),
+			warnf(w, "backup verify: %s: not read: %s not ending in %s", arg, FormatCount(others, "file", "files"),
 				backup.Suffix)
 		}
 	}

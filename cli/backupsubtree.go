@@ -78,7 +78,7 @@ func (r *SubtreeRestore) Run(ctx context.Context, file string) error {
 	}
 	if n := source.Ephemerals; n > 0 {
 		warnf(r.streams, "backup restore: left out %s",
-			formatCount(n, "ephemeral node, which belongs to a session", "ephemeral nodes, which belong to sessions"))
+			FormatCount(n, "ephemeral node, which belongs to a session", "ephemeral nodes, which belong to sessions"))
 	}
 	return explainNodeError("backup restore", s, !r.dryRun, r.showOrRestore(ctx, &loadJob{
 		streams: r.streams, output: r.output, sourceName: "the subtree of the backup", resumeAdvice: repeatCompletes,

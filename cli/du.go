@@ -152,7 +152,7 @@ func (n *nodeCommand) drawTree(rows iter.Seq2[treeRow, error], depth int) error 
 			ephemerals++
 		}
 	}
-	_, _ = fmt.Fprintf(out, "\n%s, %d of them ephemeral, %s of data\n", formatCount(nodes, "node", "nodes"), ephemerals,
+	_, _ = fmt.Fprintf(out, "\n%s, %d of them ephemeral, %s of data\n", FormatCount(nodes, "node", "nodes"), ephemerals,
 		FormatSize(bytes))
 	return out.Flush()
 }
@@ -166,7 +166,7 @@ func nodeDetails(row treeRow, depth int) string {
 		parts = append(parts, "ephemeral of "+row.Owner)
 	}
 	if depth > 0 && row.Depth == depth && row.Children > 0 {
-		parts = append(parts, formatCount(int(row.Children), "child", "children"))
+		parts = append(parts, FormatCount(int(row.Children), "child", "children"))
 	}
 	if len(parts) == 0 {
 		return ""

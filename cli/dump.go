@@ -83,9 +83,9 @@ func (d *dumpCommand) writeDump(ctx context.Context, s nodes.Space, path string,
 	for _, text := range warnings {
 		warnf(d.streams, "%s", text)
 	}
-	summary := fmt.Sprintf("dumped %s with %s of data", formatCount(sum.Count, "node", "nodes"), FormatSize(sum.Bytes))
+	summary := fmt.Sprintf("dumped %s with %s of data", FormatCount(sum.Count, "node", "nodes"), FormatSize(sum.Bytes))
 	if sum.LeftOut > 0 {
-		summary += "; left out " + formatCount(sum.LeftOut, "ephemeral node", "ephemeral nodes")
+		summary += "; left out " + FormatCount(sum.LeftOut, "ephemeral node", "ephemeral nodes")
 	}
 	if sum.Newer > 0 {
 		summary += fmt.Sprintf("; %s changed meanwhile, so the dump is no picture of one moment", formatNodesWere(sum.Newer))
@@ -93,7 +93,7 @@ func (d *dumpCommand) writeDump(ctx context.Context, s nodes.Space, path string,
 	warnf(d.streams, "%s", summary)
 	if sum.Unread+sum.Hidden > 0 {
 		return incompleteDumpError{fmt.Errorf("%s: the dump lacks parts of %s: %w; --auth shows another identity", path,
-			formatCount(sum.Unread+sum.Hidden, "node", "nodes"), client.ErrNoAuth)}
+			FormatCount(sum.Unread+sum.Hidden, "node", "nodes"), client.ErrNoAuth)}
 	}
 	return nil
 }

@@ -68,6 +68,14 @@ func FormatSize(n int64) string {
 	return fmt.Sprintf("%.0f %ciB", size, units[unit])
 }
 
+// FormatCount returns a number of things, such as 1 node or 2 nodes.
+func FormatCount(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 func orDash(text string) string { return cmp.Or(text, unknownText) }
 
 func formatNumber[N int | int64 | uint64](n N) string { return fmt.Sprint(n) }

@@ -169,7 +169,7 @@ func (l *loadJob) printChanges(ctx context.Context) error {
 func planSummary(from string, w subtree.LoadResult) string {
 	return fmt.Sprintf("of %s in %s, %d would be created, %d get other data and %d another access control list; %d "+
 		"others would be deleted, and %d left as they are",
-		formatCount(w.Nodes+w.Skipped, "node", "nodes"), from, w.Created, w.Set, w.ACLs, w.Deleted, w.LeftAlone)
+		FormatCount(w.Nodes+w.Skipped, "node", "nodes"), from, w.Created, w.Set, w.ACLs, w.Deleted, w.LeftAlone)
 }
 
 // plannedChanges yields the changes of a dry run, and then sets would to their numbers.

@@ -99,7 +99,7 @@ func (u *unreadNodes) reportUnread() error {
 	if u.count == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s may not be read: %w; what is there and below is missing", formatCount(u.count, "node", "nodes"),
+	return fmt.Errorf("%s may not be read: %w; what is there and below is missing", FormatCount(u.count, "node", "nodes"),
 		client.ErrNoAuth)
 }
 

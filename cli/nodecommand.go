@@ -168,13 +168,6 @@ func explainNodeError(command string, s nodes.Space, change bool, err error) err
 	return WithStatus(Unavailable, err)
 }
 
-func formatCount(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 func toAPIStat(s jute.Stat) api.Stat {
 	stat := api.Stat{
 		Czxid: formatZxid(s.Czxid), Mzxid: formatZxid(s.Mzxid), Pzxid: formatZxid(s.Pzxid),

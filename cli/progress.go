@@ -69,7 +69,7 @@ func summarizeServers(servers []string) string {
 	if len(servers) == 1 {
 		return servers[0]
 	}
-	return servers[0] + " and " + formatCount(len(servers)-1, "other", "others")
+	return servers[0] + " and " + FormatCount(len(servers)-1, "other", "others")
 }
 
 // Add counts n more things as done.

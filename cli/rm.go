@@ -114,7 +114,7 @@ func (r *removeCommand) printPlanned(rows iter.Seq2[pathRow, error]) error {
 	return nil
 }
 
-func formatNodesWere(n int) string { return formatCount(n, "node was", "nodes were") }
+func formatNodesWere(n int) string { return FormatCount(n, "node was", "nodes were") }
 
 // confirmRemoval counts the nodes, and returns an error unless the user confirms.
 func (r *removeCommand) confirmRemoval(ctx context.Context, s nodes.Space, path string) error {
@@ -124,5 +124,5 @@ func (r *removeCommand) confirmRemoval(ctx context.Context, s nodes.Space, path 
 	}
 	return Confirm(r.streams,
 		fmt.Sprintf("Delete %s with %s, %d of them ephemeral, and %s of data?", EscapeUnprintable(path),
-			formatCount(total.Nodes, "node", "nodes"), total.Ephemerals, FormatSize(total.Bytes)))
+			FormatCount(total.Nodes, "node", "nodes"), total.Ephemerals, FormatSize(total.Bytes)))
 }

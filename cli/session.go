@@ -160,12 +160,12 @@ func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 	for _, s := range sessions {
 		// nothing can be done about an error
 		_, _ = fmt.Fprintln(a.streams.Err, EscapeUnprintable(fmt.Sprintf("Session %s of %s on member %s, with %s", s.ID,
-			orDash(s.Address), formatMember(s.MemberID), formatCount(s.EphemeralCount, "ephemeral node", "ephemeral nodes"))))
+			orDash(s.Address), formatMember(s.MemberID), FormatCount(s.EphemeralCount, "ephemeral node", "ephemeral nodes"))))
 	}
 	if more := len(ids) - maxListedKills; more > 0 {
 		_, _ = fmt.Fprintf(a.streams.Err, "and %d more\n", more) // likewise
 	}
-	if err := Confirm(a.streams, fmt.Sprintf("End %s?", formatCount(len(ids), "session", "sessions"))); err != nil {
+	if err := Confirm(a.streams, fmt.Sprintf("End %s?", FormatCount(len(ids), "session", "sessions"))); err != nil {
 		return fmt.Errorf("session kill: %w", err)
 	}
 	return nil

@@ -83,11 +83,8 @@ func (t *eventPrinter) printEvent(e member.Event) {
 }
 
 func ephemeralsText(n int) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return ""
-	case 1:
-		return ", 1 ephemeral with it"
 	}
-	return fmt.Sprintf(", %d ephemerals with it", n)
+	return ", " + cli.FormatCount(n, "ephemeral", "ephemerals") + " with it"
 }

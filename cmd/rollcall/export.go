@@ -142,25 +142,25 @@ func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losse
 // exportText describes the result for people.
 func exportText(e cli.ExportResult) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", countNoun(e.Nodes, "node"),
-		countNoun(e.Sessions, "session"), e.Index, e.Term, e.Into)
+	fmt.Fprintf(&b, "Wrote %s and %s, up to index %d of term %d, into %s.\n", cli.FormatCount(e.Nodes, "node", "nodes"),
+		cli.FormatCount(e.Sessions, "session", "sessions"), e.Index, e.Term, e.Into)
 	if !e.Confirmed {
 		b.WriteString("No leader had confirmed the backup: the last writes may be missing.\n")
 	}
 	if e.RollcallSessions > 0 {
 		fmt.Fprintf(&b, "%s opened in Rollcall, and %s of theirs, will end: their clients get new sessions.\n",
-			countNoun(e.RollcallSessions, "session"), countNoun(e.RollcallEphemerals, "ephemeral node"))
+			cli.FormatCount(e.RollcallSessions, "session", "sessions"), cli.FormatCount(e.RollcallEphemerals, "ephemeral node", "ephemeral nodes"))
 	}
 	if e.TTLs > 0 {
 		fmt.Fprintf(&b, "%s: ZooKeeper needs extendedTypesEnabled=true, or it removes them when it starts.\n",
-			countNoun(e.TTLs, "node with a time to live"))
+			cli.FormatCount(e.TTLs, "node with a time to live", "nodes with a time to live"))
 	}
 	if e.OrphanNodes > 0 {
-		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", countNoun(e.OrphanNodes, "node"))
+		fmt.Fprintf(&b, "%s of sessions that have ended were left out.\n", cli.FormatCount(e.OrphanNodes, "node", "nodes"))
 	}
 	if e.UsedUpParents > 0 {
 		fmt.Fprintf(&b, "%s (the first is %s): the numbers of ZooKeeper end at %d. ZooKeeper gives that number again, or the create fails. "+
-			"Let clients use other parents.\n", countNoun(e.UsedUpParents, "parent with longer sequential names"),
+			"Let clients use other parents.\n", cli.FormatCount(e.UsedUpParents, "parent with longer sequential names", "parents with longer sequential names"),
 			screentext.Escape(e.UsedUpParent), jute.MaxZooKeeperSequence)
 	}
 	b.WriteString("Copy the directory to each server's dataDir, add the server's myid, and start ZooKeeper.\n")

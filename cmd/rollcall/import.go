@@ -312,7 +312,8 @@ func reportText(r *datadir.Report) string {
 		from = r.Snapshot
 	}
 	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Directory, from,
-		countNoun(r.Transactions, "transaction"), countNoun(len(r.Logs), "log"), countNoun(r.Digests, "digest"))
+		cli.FormatCount(r.Transactions, "transaction", "transactions"), cli.FormatCount(len(r.Logs), "log", "logs"),
+		cli.FormatCount(r.Digests, "digest", "digests"))
 	if r.ChoiceReason != "" {
 		fmt.Fprintf(&b, "  chosen: %s\n", r.ChoiceReason)
 	}
@@ -329,17 +330,17 @@ func planText(p *migrate.ImportPlan, advice []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Carries over, up to zxid %#x:\n", p.Zxid)
 	for _, row := range []struct {
-		n    int
-		what string
+		n         int
+		one, many string
 	}{
-		{p.Nodes, "node"},
-		{p.Sessions, "session"},
-		{p.Ephemerals, "ephemeral node"},
-		{p.Containers, "container"},
-		{p.TTLs, "node with a time to live"},
-		{p.Quotas, "quota"},
+		{p.Nodes, "node", "nodes"},
+		{p.Sessions, "session", "sessions"},
+		{p.Ephemerals, "ephemeral node", "ephemeral nodes"},
+		{p.Containers, "container", "containers"},
+		{p.TTLs, "node with a time to live", "nodes with a time to live"},
+		{p.Quotas, "quota", "quotas"},
 	} {
-		fmt.Fprintf(&b, "  %s\n", countNoun(row.n, row.what))
+		fmt.Fprintf(&b, "  %s\n", cli.FormatCount(row.n, row.one, row.many))
 	}
 	for _, group := range []struct {
 		name string
@@ -350,16 +351,4 @@ func planText(p *migrate.ImportPlan, advice []string) string {
 		}
 	}
 	return b.String()
-}
-
-// countNoun returns n and a noun, such as "1 log" or "2 nodes with a time to live". The plural ends in s.
-func countNoun(n int, noun string) string {
-	if n != 1 {
-		first, rest, _ := strings.Cut(noun, " with ")
-		noun = first + "s"
-		if rest != "" {
-			noun += " with " + rest
-		}
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }
