@@ -72,22 +72,6 @@ func (c *createCommand) validate() error {
 	return nil
 }
 
-func (c *createCommand) createMode() client.Mode {
-	plain, sequential := client.Persistent, client.PersistentSequential
-	switch {
-	case c.ephemeral:
-		plain, sequential = client.Ephemeral, client.EphemeralSequential
-	case c.container:
-		plain = client.Container
-	case c.ttl != 0:
-		plain, sequential = plain.WithTTL(c.ttl), sequential.WithTTL(c.ttl)
-	}
-	if c.sequence {
-		return sequential
-	}
-	return plain
-}
-
 func (c *createCommand) run(ctx context.Context, s nodes.Space, args []string) error {
 	data, err := c.data.readData(args[1:])
 	if err != nil {
@@ -98,7 +82,7 @@ func (c *createCommand) run(ctx context.Context, s nodes.Space, args []string) e
 			return err
 		}
 	}
-	made, err := s.Create(ctx, args[0], data, c.createMode(), c.acl)
+	made, err := s.Create(ctx, args[0], data, nodes.Mode(c.ephemeral, c.sequence, c.container, c.ttl), c.acl)
 	switch {
 	case errors.Is(err, client.ErrUnimplemented):
 		return fmt.Errorf("%s: the servers take no nodes of this kind; a time to live needs extendedTypesEnabled=true in "+

@@ -202,18 +202,9 @@ func readToken(name string) (token string, owner int, exposed string, err error)
 	return token, file.Owner, file.ExposedWarning(), nil
 }
 
-// SessionConfig returns the servers and the configuration of a session with the login of --jaas and the identities of
-// --auth. Its calls fail while there is no connection.
-func (l *EnsembleFlags) SessionConfig() (servers []string, cfg client.Config, err error) {
-	if servers, err = l.Hosts(); err != nil {
-		return nil, cfg, err
-	}
-	cfg, err = l.credentialsConfig()
-	return servers, cfg, err
-}
-
-// credentialsConfig is SessionConfig without servers.
-func (l *EnsembleFlags) credentialsConfig() (cfg client.Config, err error) {
+// SessionConfig returns the configuration of a session with the login of --jaas and the identities of --auth. Its calls fail
+// while there is no connection.
+func (l *EnsembleFlags) SessionConfig() (cfg client.Config, err error) {
 	cfg.GiveUpAfter = client.NeverGiveUp // sessions survive an outage of the ensemble
 	if cfg.Auth, err = l.authIdentities(); err != nil {
 		return cfg, err

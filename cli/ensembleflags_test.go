@@ -261,7 +261,7 @@ func TestLogin(t *testing.T) {
 		{nil, []string{"--jaas", file("Server" + module)}, "", `no section "Client"`},
 		{nil, []string{"--jaas", file("Client" + module + "x")}, "", "line 1: "},
 	} {
-		_, cfg, err := linkOf(t, tt.env, tt.args...).SessionConfig()
+		cfg, err := linkOf(t, tt.env, tt.args...).SessionConfig()
 		switch {
 		case tt.want != "" && (err == nil || StatusOf(err) != UsageError || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret")):
 			t.Errorf("%q: %v, want %s", tt.args, err, tt.want)

@@ -59,15 +59,6 @@ func usageErrorf(format string, args ...any) error {
 	return WithStatus(UsageError, fmt.Errorf(format, args...))
 }
 
-// SilentExit returns an error without a text, for a command that has printed the reason. It returns nil if s
-// is OK.
-func SilentExit(s Status) error {
-	if s == OK {
-		return nil
-	}
-	return WithStatus(s, errors.New(""))
-}
-
 var errorStatuses = []struct {
 	status Status
 	errs   []error

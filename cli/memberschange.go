@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,17 +93,14 @@ func (k *membersCommand) awaitJoined(ctx context.Context, s serverlist.Server) (
 	return k.pollMembersUntil(ctx, s.ID, fmt.Sprintf("the ensemble goes on adding member %d", s.ID),
 		func(m api.Members) bool {
 			now, listed := findServer(m, s.ID)
-			return listed && now.IsVoter != s.Observer && now.RaftAddress == s.ElectionAddr() && hasJoined(now)
+			return listed && now.IsVoter != s.Observer && now.RaftAddress == s.ElectionAddr() &&
+				!slices.Contains(unjoinedStates, now.State)
 		})
 }
 
-// hasJoined reports whether a server has finished joining and replies.
-func hasJoined(s api.Server) bool {
-	switch s.State {
-	case api.StateSilent, api.StateJoining, api.StateCatchingUp, api.StateNotServing, api.StateLeaving, api.StateRemoved:
-		return false
-	}
-	return true
+// unjoinedStates are those of a server that has not finished joining, or does not reply.
+var unjoinedStates = []string{
+	api.StateSilent, api.StateJoining, api.StateCatchingUp, api.StateNotServing, api.StateLeaving, api.StateRemoved,
 }
 
 func newMembersRemove(w IOStreams) *cobra.Command {

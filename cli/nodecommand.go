@@ -83,11 +83,11 @@ func withinWalkTime(work nodeWork) nodeWork {
 }
 
 func (n *nodeCommand) openSpace(ctx context.Context) (nodes.Space, error) {
-	servers, cfg, err := n.ensemble.SessionConfig()
+	servers, root, err := n.ensemble.hostsAndRoot()
 	if err != nil {
 		return nodes.Space{}, err
 	}
-	_, root, err := n.ensemble.hostsAndRoot()
+	cfg, err := n.ensemble.SessionConfig()
 	if err != nil {
 		return nodes.Space{}, err
 	}

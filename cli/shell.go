@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -42,10 +43,10 @@ func newShell(w IOStreams) *cobra.Command {
 				}
 			}
 			status, err := shell.Run(cmd.Context(), cfg)
-			if err != nil {
-				return err
+			if err == nil && status != 0 {
+				err = WithStatus(Status(status), errors.New("")) // the shell has printed the reason
 			}
-			return SilentExit(Status(status))
+			return err
 		},
 	}
 	cmd.Flags().SetInterspersed(false) // what follows a verb are its flags
@@ -57,7 +58,7 @@ func newShell(w IOStreams) *cobra.Command {
 
 // shellConfig returns the configuration of a shell that runs words, if any, as one command.
 func (l *EnsembleFlags) shellConfig(words []string) (shell.Config, error) {
-	session, err := l.credentialsConfig()
+	session, err := l.SessionConfig()
 	if err != nil {
 		return shell.Config{}, err
 	}

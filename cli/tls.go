@@ -98,12 +98,12 @@ func (s *TLS) Dialer(w IOStreams) (Dialer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if config == nil {
-		var plain net.Dialer
-		return func(ctx context.Context, addr string) (net.Conn, error) { return plain.DialContext(ctx, "tcp", addr) }, nil
-	}
-	d := tls.Dialer{Config: config}
-	return func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }, nil
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		if config == nil {
+			return new(net.Dialer).DialContext(ctx, "tcp", addr)
+		}
+		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", addr)
+	}, nil
 }
 
 func (s *TLS) connectAdvice(w IOStreams, err error) string {

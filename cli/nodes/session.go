@@ -110,21 +110,11 @@ func (n sessionNodes) Write(ctx context.Context, writes []subtree.NodeWrite) err
 		if w.NodeExists {
 			ops[i] = client.SetOp(w.Path, w.Data, client.AnyVersion)
 		} else {
-			ops[i] = client.CreateOp(w.Path, w.Data, createMode(&w.Record))
+			mode := Mode(false, false, w.Container, time.Duration(w.TTL)*time.Millisecond)
+			ops[i] = client.CreateOp(w.Path, w.Data, mode.WithACL(clientACL(w.ACL)...))
 		}
 	}
 	return n.send(ctx, func(ctx context.Context) error { return sendMulti(ctx, n.c, ops) })
-}
-
-func createMode(r *subtree.Record) client.Mode {
-	mode := client.Persistent
-	switch {
-	case r.Container:
-		mode = client.Container
-	case r.TTL != 0:
-		mode = mode.WithTTL(time.Duration(r.TTL) * time.Millisecond)
-	}
-	return mode.WithACL(clientACL(r.ACL)...)
 }
 
 // sendMulti sends a multi. The error is that of the operation that failed it.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"rollcall/client"
 	"rollcall/operator/subtree"
@@ -59,6 +60,25 @@ func (s Space) Create(ctx context.Context, path string, data []byte, mode client
 		return err
 	})
 	return s.TrimRoot(made), err
+}
+
+// Mode returns the mode of a node. A container has no number in its name. If life is 0, the node has no time to live.
+func Mode(ephemeral, sequential, container bool, life time.Duration) client.Mode {
+	mode := client.Persistent
+	switch {
+	case container:
+		return client.Container
+	case ephemeral && sequential:
+		return client.EphemeralSequential
+	case ephemeral:
+		return client.Ephemeral
+	case sequential:
+		mode = client.PersistentSequential
+	}
+	if life != 0 {
+		mode = mode.WithTTL(life)
+	}
+	return mode
 }
 
 // Set sets the data of a node.

@@ -65,20 +65,8 @@ func createMode(a *arguments) (client.Mode, error) {
 		return client.Mode{}, zkCliError("TTLs cannot be used with Container znodes")
 	case limited && (ttl <= 0 || ttl > jute.MaxTTL):
 		return client.Mode{}, zkCliError(fmt.Sprintf("ttl must be positive and cannot be larger than: %d", int64(jute.MaxTTL)))
-	case container:
-		return client.Container, nil
-	case limited && sequential:
-		return client.PersistentSequential.WithTTL(life), nil
-	case limited:
-		return client.Persistent.WithTTL(life), nil
-	case ephemeral && sequential:
-		return client.EphemeralSequential, nil
-	case ephemeral:
-		return client.Ephemeral, nil
-	case sequential:
-		return client.PersistentSequential, nil
 	}
-	return client.Persistent, nil
+	return nodes.Mode(ephemeral, sequential, container, life), nil
 }
 
 func (s *Shell) getNode(ctx context.Context, a *arguments) error {
