@@ -78,7 +78,9 @@ func (e *exporter) exportState(ctx context.Context, into string) (cli.ExportResu
 	if err != nil {
 		return cli.ExportResult{}, err
 	}
-	return e.writeState(snapshot, cli.ExportResult{Index: extent.Index, Term: extent.Term, Confirmed: true}, into)
+	image := pipeSnapshot(snapshot)
+	defer func() { _ = image.Close() }() // never fails
+	return e.writeState(image, cli.ExportResult{Index: extent.Index, Term: extent.Term, Confirmed: true}, into)
 }
 
 // exportBackup writes the state of a backup. It reads the file twice: first to check all of it.
@@ -104,39 +106,32 @@ func (e *exporter) exportBackup(ctx context.Context, into string) (done cli.Expo
 	if err != nil {
 		return done, fmt.Errorf("%s: %w", e.backupFile, err)
 	}
-	return e.writeState(backupState{again},
+	return e.writeState(again,
 		cli.ExportResult{Backup: e.backupFile, Index: head.Index, Term: head.Term, Confirmed: head.Confirmed}, into)
 }
 
-type backupState struct{ *backup.Reader }
+// pipeSnapshot returns a reader of what a snapshot writes. Its Close ends that.
+func pipeSnapshot(from io.WriterTo) io.ReadCloser {
+	image, to := io.Pipe()
+	go func() {
+		_, err := from.WriteTo(to)
+		_ = to.CloseWithError(err) // never fails
+	}()
+	return image
+}
 
-// WriteTo implements io.WriterTo.
-func (s backupState) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, s.Reader) }
-
-// writeState writes the state into a directory, and adds what carried over to done.
-func (e *exporter) writeState(state io.WriterTo, done cli.ExportResult, into string) (cli.ExportResult, error) {
-	writing := cli.NewProgress(e.streams, "writing ZooKeeper's files", 0)
-	l, err := writeForZooKeeper(state, done.Term, into)
-	writing.Done()
+// writeState writes the state of an image into a directory, and adds what carried over to done.
+func (e *exporter) writeState(image io.Reader, done cli.ExportResult, into string) (cli.ExportResult, error) {
+	defer cli.NewProgress(e.streams, "writing ZooKeeper's files", 0).Done()
+	state, l, err := migrate.ToZooKeeper(image, done.Term)
+	if err == nil {
+		err = state.Write(into)
+	}
 	done.Into, done.Nodes, done.Sessions = into, l.Nodes, l.Sessions
 	done.RollcallSessions, done.RollcallEphemerals, done.OrphanNodes, done.TTLs = l.NativeSessions, l.NativeEphemerals,
 		l.EndedNodes, l.TTLs
 	done.UsedUpParents, done.UsedUpParent = l.UsedUpParents, l.UsedUpParent
 	return done, err
-}
-
-func writeForZooKeeper(from io.WriterTo, term uint64, out string) (migrate.Losses, error) {
-	image, to := io.Pipe()
-	go func() { // ends when all is written, or at the latest when image is closed
-		_, err := from.WriteTo(to)
-		_ = to.CloseWithError(err) // never fails
-	}()
-	state, losses, err := migrate.ToZooKeeper(image, term)
-	_ = image.Close() // never fails
-	if err != nil {
-		return losses, err
-	}
-	return losses, state.Write(out)
 }
 
 // exportText describes the result for people.
