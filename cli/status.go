@@ -204,41 +204,31 @@ func snapshotText(now time.Time, m memberRow) string {
 }
 
 func problemText(m memberRow) string {
+	isServing := m.NotServing == ""
 	problems := []string{}
-	for _, p := range []struct{ what, why string }{
-		{"no answer", m.silentReason},
-		{"stalled", m.StallReason},
-		{"damaged", m.DamageReason},
+	for _, p := range []struct {
+		holds bool
+		text  string
+	}{
+		{m.silentReason != "", "no answer: " + m.silentReason},
+		{m.StallReason != "", "stalled: " + m.StallReason},
+		{m.DamageReason != "", "damaged: " + m.DamageReason},
+		{m.Role == api.RoleReadOnly && isServing, "read-only: it knows no leader"},
+		{m.WasRemoved, "removed from the ensemble: stop it, or add it again"},
+		{!m.WasRemoved && m.StallReason == "" && m.DamageReason == "", m.NotServing},
+		{!m.WasRemoved && m.IsJoining && isServing && m.silentReason == "", "joining: it has no vote yet"},
+		{true, m.InsecurePorts},
+		{m.NoMemory, "short of memory: it rejects writes that add data"},
+		{shareReached(m.DataUsed, m.DataQuota), "the data quota is nearly used up: " + shareText(m.DataUsed, m.DataQuota)},
+		{
+			shareReached(m.MemoryUsed, m.MemoryLimit) && !m.NoMemory,
+			"the memory limit is nearly reached: " + shareText(m.MemoryUsed, m.MemoryLimit),
+		},
+		{m.IsDrained && isServing, "drained: it takes no clients"},
 	} {
-		if p.why != "" {
-			problems = append(problems, p.what+": "+p.why)
+		if p.holds && p.text != "" {
+			problems = append(problems, p.text)
 		}
-	}
-	if m.Role == api.RoleReadOnly && m.NotServing == "" {
-		problems = append(problems, "read-only: it knows no leader")
-	}
-	switch {
-	case m.WasRemoved: // its joining means nothing then
-		problems = append(problems, "removed from the ensemble: stop it, or add it again")
-	case m.NotServing != "" && m.StallReason == "" && m.DamageReason == "":
-		problems = append(problems, m.NotServing)
-	case m.IsJoining && m.NotServing == "" && m.silentReason == "":
-		problems = append(problems, "joining: it has no vote yet")
-	}
-	if m.InsecurePorts != "" {
-		problems = append(problems, m.InsecurePorts)
-	}
-	if m.NoMemory {
-		problems = append(problems, "short of memory: it rejects writes that add data")
-	}
-	if shareReached(m.DataUsed, m.DataQuota) {
-		problems = append(problems, "the data quota is nearly used up: "+shareText(m.DataUsed, m.DataQuota))
-	}
-	if shareReached(m.MemoryUsed, m.MemoryLimit) && !m.NoMemory {
-		problems = append(problems, "the memory limit is nearly reached: "+shareText(m.MemoryUsed, m.MemoryLimit))
-	}
-	if m.IsDrained && m.NotServing == "" {
-		problems = append(problems, "drained: it takes no clients")
 	}
 	return strings.Join(problems, "; ")
 }

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,18 +40,37 @@ type requestError struct {
 	reason error // further details, or nil
 }
 
-// zkCliTexts are the messages of zkCli.sh for the codes that it knows, up to the path.
-var zkCliTexts = map[jute.Code]string{
-	jute.NoNode:                  "Node does not exist: ",
-	jute.NoChildrenForEphemerals: "Ephemerals cannot have children: ",
-	jute.NodeExists:              "Node already exists: ",
-	jute.NotEmpty:                "Node not empty: ",
-	jute.NotReadOnly:             "Not a read-only call: ",
-	jute.InvalidACL:              "Acl is not valid : ",
-	jute.NoAuth:                  "Insufficient permission : ",
-	jute.BadArguments:            "Arguments are not valid : ",
-	jute.BadVersion:              "version No is not valid : ",
-	jute.QuotaExceeded:           "Quota has exceeded : ",
+// codeTexts are the texts of codes: the name in messages of ZooKeeper's Java client, and the message of zkCli.sh up to the
+// path, if it has one of its own.
+var codeTexts = map[jute.Code]struct{ javaName, zkCli string }{
+	jute.SystemError:                  {"SystemError", ""},
+	jute.RuntimeInconsistency:         {"RuntimeInconsistency", ""},
+	jute.DataInconsistency:            {"DataInconsistency", ""},
+	jute.ConnectionLoss:               {"ConnectionLoss", ""},
+	jute.MarshallingError:             {"MarshallingError", ""},
+	jute.Unimplemented:                {"Unimplemented", ""},
+	jute.OperationTimeout:             {"OperationTimeout", ""},
+	jute.BadArguments:                 {"BadArguments", "Arguments are not valid : "},
+	jute.APIError:                     {"APIError", ""},
+	jute.NoNode:                       {"NoNode", "Node does not exist: "},
+	jute.NoAuth:                       {"NoAuth", "Insufficient permission : "},
+	jute.BadVersion:                   {"BadVersion", "version No is not valid : "},
+	jute.NoChildrenForEphemerals:      {"NoChildrenForEphemerals", "Ephemerals cannot have children: "},
+	jute.NodeExists:                   {"NodeExists", "Node already exists: "},
+	jute.NotEmpty:                     {"Directory not empty", "Node not empty: "},
+	jute.SessionExpired:               {"Session expired", ""},
+	jute.InvalidCallback:              {"Invalid callback", ""},
+	jute.InvalidACL:                   {"InvalidACL", "Acl is not valid : "},
+	jute.AuthFailed:                   {"AuthFailed", ""},
+	jute.SessionMoved:                 {"Session moved", ""},
+	jute.NotReadOnly:                  {"Not a read-only call", "Not a read-only call: "},
+	jute.EphemeralOnLocalSession:      {"Ephemeral node on local session", ""},
+	jute.NoWatcher:                    {"No such watcher", ""},
+	jute.RequestTimeout:               {"Request timeout", ""},
+	jute.ReconfigDisabled:             {"Reconfig is disabled", ""},
+	jute.SessionClosedRequireSaslAuth: {"Session closed because client failed to authenticate", ""},
+	jute.QuotaExceeded:                {"Quota has exceeded", "Quota has exceeded : "},
+	jute.ThrottledOp:                  {"Op throttled due to high load", ""},
 }
 
 // Error implements error. It returns the message of zkCli.sh.
@@ -62,9 +82,9 @@ func (f *requestError) Error() string {
 		return "No quorum of new config is connected and up-to-date with the leader of last committed config - try " +
 			"invoking reconfiguration after new servers are connected and synced"
 	}
-	text, ok := zkCliTexts[f.code]
+	text := codeTexts[f.code].zkCli
 	switch {
-	case !ok:
+	case text == "":
 		return f.javaMessage()
 	case f.path == "":
 		return text + "null"
@@ -72,44 +92,9 @@ func (f *requestError) Error() string {
 	return text + f.path
 }
 
-// javaCodeNames are the names of codes in messages of ZooKeeper's Java client.
-var javaCodeNames = map[jute.Code]string{
-	jute.SystemError:                  "SystemError",
-	jute.RuntimeInconsistency:         "RuntimeInconsistency",
-	jute.DataInconsistency:            "DataInconsistency",
-	jute.ConnectionLoss:               "ConnectionLoss",
-	jute.MarshallingError:             "MarshallingError",
-	jute.Unimplemented:                "Unimplemented",
-	jute.OperationTimeout:             "OperationTimeout",
-	jute.BadArguments:                 "BadArguments",
-	jute.APIError:                     "APIError",
-	jute.NoNode:                       "NoNode",
-	jute.NoAuth:                       "NoAuth",
-	jute.BadVersion:                   "BadVersion",
-	jute.NoChildrenForEphemerals:      "NoChildrenForEphemerals",
-	jute.NodeExists:                   "NodeExists",
-	jute.NotEmpty:                     "Directory not empty",
-	jute.SessionExpired:               "Session expired",
-	jute.InvalidCallback:              "Invalid callback",
-	jute.InvalidACL:                   "InvalidACL",
-	jute.AuthFailed:                   "AuthFailed",
-	jute.SessionMoved:                 "Session moved",
-	jute.NotReadOnly:                  "Not a read-only call",
-	jute.EphemeralOnLocalSession:      "Ephemeral node on local session",
-	jute.NoWatcher:                    "No such watcher",
-	jute.RequestTimeout:               "Request timeout",
-	jute.ReconfigDisabled:             "Reconfig is disabled",
-	jute.SessionClosedRequireSaslAuth: "Session closed because client failed to authenticate",
-	jute.QuotaExceeded:                "Quota has exceeded",
-	jute.ThrottledOp:                  "Op throttled due to high load",
-}
-
 // javaMessage returns the message of the Java client's exception.
 func (f *requestError) javaMessage() string {
-	name, ok := javaCodeNames[f.code]
-	if !ok {
-		name = fmt.Sprintf("Unknown error %d", f.code)
-	}
+	name := cmp.Or(codeTexts[f.code].javaName, fmt.Sprintf("Unknown error %d", f.code))
 	if f.path == "" {
 		return "KeeperErrorCode = " + name
 	}
