@@ -48,7 +48,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 	path := a.path()
 	var acl []jute.ACL
 	var stat jute.Stat
-	err := s.nodes.checkPathAndSend(ctx, path, func(space nodes.Space) (err error) {
+	err := s.session.checkPathAndSend(ctx, path, func(space nodes.Space) (err error) {
 		acl, stat, err = space.ACLAndStat(ctx, path)
 		return err
 	})
@@ -71,8 +71,8 @@ func (s *Shell) setACL(ctx context.Context, a *arguments) error {
 		return err
 	}
 	if a.hasFlag("R") {
-		return s.nodes.visitSubtree(ctx, a.path(), false, func(path string) error {
-			_, err := s.nodes.setACL(ctx, path, acl, version)
+		return s.session.visitSubtree(ctx, a.path(), false, func(path string) error {
+			_, err := s.session.setACL(ctx, path, acl, version)
 			if f, ok := errors.AsType[*requestError](err); ok { // zkCli.sh continues, and ends no line
 				s.screen.print(f.javaMessage())
 				return nil
@@ -80,7 +80,7 @@ func (s *Shell) setACL(ctx context.Context, a *arguments) error {
 			return err
 		})
 	}
-	stat, err := s.nodes.setACL(ctx, a.path(), acl, version)
+	stat, err := s.session.setACL(ctx, a.path(), acl, version)
 	if err == nil && a.hasFlag("s") {
 		s.screen.printStat(stat)
 	}

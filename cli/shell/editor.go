@@ -118,7 +118,7 @@ func (e *editor) completeOnTab(line string, pos int, key rune) (newLine string, 
 	e.keys.setInterrupt(cancel)
 	defer e.keys.setInterrupt(nil)
 	completed, choices := completeLastWord(line[:pos], e.shell.verbs, func(path string) []string {
-		names, _, err := e.shell.nodes.listChildren(ctx, path, false)
+		names, _, err := e.shell.session.listChildren(ctx, path, false)
 		if err != nil {
 			return nil
 		}

@@ -23,7 +23,7 @@ const (
 func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
 	var data []byte
 	var stat jute.Stat
-	err := s.nodes.sendWatching(ctx, configPath, watchKindIf(a.hasFlag("w"), watchData),
+	err := s.session.sendWatching(ctx, configPath, watchKindIf(a.hasFlag("w"), watchData),
 		func(space nodes.Space) (err error) {
 			space.Root = ""
 			data, stat, err = space.Get(ctx, configPath)

@@ -37,7 +37,7 @@ func (s *Shell) createNode(ctx context.Context, a *arguments) error {
 	if err := checkPath(checked); err != nil {
 		return err
 	}
-	made, err := s.nodes.createNode(ctx, path, data, acl, mode)
+	made, err := s.session.createNode(ctx, path, data, acl, mode)
 	if f, ok := errors.AsType[*requestError](err); ok && f.code == jute.InvalidACL {
 		s.screen.printMessage(errorStyle, f.javaMessage())
 	}
@@ -70,7 +70,7 @@ func createMode(a *arguments) (client.Mode, error) {
 }
 
 func (s *Shell) getNode(ctx context.Context, a *arguments) error {
-	data, stat, err := s.nodes.getData(ctx, a.path(), a.hasFlag("w"))
+	data, stat, err := s.session.getData(ctx, a.path(), a.hasFlag("w"))
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *Shell) setNode(ctx context.Context, a *arguments) error {
 	if err != nil {
 		return err
 	}
-	stat, err := s.nodes.setData(ctx, a.path(), []byte(a.words[2]), version)
+	stat, err := s.session.setData(ctx, a.path(), []byte(a.words[2]), version)
 	if err == nil && a.hasFlag("s") {
 		s.screen.printStat(stat)
 	}
@@ -106,11 +106,11 @@ func (s *Shell) deleteNode(ctx context.Context, a *arguments) error {
 	if err != nil {
 		return err
 	}
-	return s.nodes.deleteNode(ctx, a.path(), version)
+	return s.session.deleteNode(ctx, a.path(), version)
 }
 
 func (s *Shell) statNode(ctx context.Context, a *arguments) error {
-	stat, err := s.nodes.statNode(ctx, a.path(), a.hasFlag("w"))
+	stat, err := s.session.statNode(ctx, a.path(), a.hasFlag("w"))
 	if err == nil {
 		s.screen.printStat(stat)
 	}
@@ -120,12 +120,12 @@ func (s *Shell) statNode(ctx context.Context, a *arguments) error {
 func (s *Shell) listNode(ctx context.Context, a *arguments) error {
 	path, watch := a.path(), a.hasFlag("w")
 	if a.hasFlag("R") {
-		return s.nodes.visitSubtree(ctx, path, watch, func(path string) error {
+		return s.session.visitSubtree(ctx, path, watch, func(path string) error {
 			s.screen.print(s.screen.name(path) + "\n")
 			return nil
 		})
 	}
-	names, stat, err := s.nodes.listChildren(ctx, path, watch)
+	names, stat, err := s.session.listChildren(ctx, path, watch)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (s *Shell) deleteAll(ctx context.Context, a *arguments) error {
 	}
 	all := []string{a.path()}
 	for i := 0; i < len(all); i++ {
-		names, _, err := s.nodes.listChildren(ctx, all[i], false)
+		names, _, err := s.session.listChildren(ctx, all[i], false)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
 
 func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 	path := a.path()
-	err := s.nodes.checkPathAndSend(ctx, path, func(space nodes.Space) error {
+	err := s.session.checkPathAndSend(ctx, path, func(space nodes.Space) error {
 		_, err := space.Sync(ctx, path)
 		return err
 	})
@@ -198,7 +198,7 @@ func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 	path := a.path()
 	var count int
-	err := s.nodes.checkPathAndSend(ctx, path, func(space nodes.Space) error {
+	err := s.session.checkPathAndSend(ctx, path, func(space nodes.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
 			count, err = space.Client.CountBelow(ctx, space.FullPath(path))
 			return err
@@ -219,7 +219,7 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 		path = a.path()
 	}
 	var paths []string
-	err := s.nodes.checkPathAndSend(ctx, path, func(space nodes.Space) error {
+	err := s.session.checkPathAndSend(ctx, path, func(space nodes.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
 			full := space.FullPath(path)
 			paths, err = space.Client.Ephemerals(ctx, pathpkg.Dir(full)) // at nodes and below them

@@ -88,14 +88,14 @@ func (u quotaValues) String() string {
 }
 
 type quotaCommands struct {
-	nodes  *nodeRequests
-	screen *screen
+	session *session
+	screen  *screen
 }
 
 func asVerb(run func(q quotaCommands, ctx context.Context, a *arguments) error) func(*Shell, context.Context,
 	*arguments) error {
 	return func(s *Shell, ctx context.Context, a *arguments) error {
-		return run(quotaCommands{s.nodes, s.screen}, ctx, a)
+		return run(quotaCommands{s.session, s.screen}, ctx, a)
 	}
 }
 
@@ -122,7 +122,7 @@ func (q quotaCommands) setQuota(ctx context.Context, a *arguments) error {
 		}
 		limits.byKey[f.key] = n
 	}
-	if _, err := q.nodes.statNode(ctx, path, false); hasCode(err, jute.NoNode) {
+	if _, err := q.session.statNode(ctx, path, false); hasCode(err, jute.NoNode) {
 		return zkCliError(path + " does not exist.")
 	} else if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (q quotaCommands) setQuota(ctx context.Context, a *arguments) error {
 // checkOtherQuotas returns an error if an ancestor or a descendant of path has a quota. ZooKeeper allows one
 // per branch.
 func (q quotaCommands) checkOtherQuotas(ctx context.Context, path string) error {
-	err := q.nodes.visitSubtree(ctx, quotaRoot+path, false, func(at string) error {
+	err := q.session.visitSubtree(ctx, quotaRoot+path, false, func(at string) error {
 		has, err := q.hasLimits(ctx, at)
 		if has && at != quotaRoot+path {
 			return zkCliError(path + " has a child " + strings.TrimPrefix(at, quotaRoot) + " which has a quota")
@@ -162,7 +162,7 @@ func (q quotaCommands) checkOtherQuotas(ctx context.Context, path string) error 
 
 // hasLimits reports whether a node below quotaRoot holds a quota. A missing node does not.
 func (q quotaCommands) hasLimits(ctx context.Context, at string) (bool, error) {
-	names, _, err := q.nodes.listChildren(ctx, at, false)
+	names, _, err := q.session.listChildren(ctx, at, false)
 	if hasCode(err, jute.NoNode) {
 		return false, nil
 	}
@@ -178,18 +178,18 @@ func (q quotaCommands) mergeLimits(ctx context.Context, path string, limits quot
 		nodes = append(nodes, at)
 	}
 	for _, node := range nodes {
-		if err := q.nodes.ensureNode(ctx, node, nil); err != nil {
+		if err := q.session.ensureNode(ctx, node, nil); err != nil {
 			return err
 		}
 	}
-	before, _, err := q.nodes.getData(ctx, joinPath(at, limitsNode), false)
+	before, _, err := q.session.getData(ctx, joinPath(at, limitsNode), false)
 	switch {
 	case hasCode(err, jute.NoNode):
-		if err := q.nodes.ensureNode(ctx, joinPath(at, limitsNode), []byte(limits.String())); err != nil {
+		if err := q.session.ensureNode(ctx, joinPath(at, limitsNode), []byte(limits.String())); err != nil {
 			return err
 		}
 		none := quotaValues{map[string]int64{countKey: 0, bytesKey: 0}}
-		if err := q.nodes.ensureNode(ctx, joinPath(at, usageNode), []byte(none.String())); err != nil {
+		if err := q.session.ensureNode(ctx, joinPath(at, usageNode), []byte(none.String())); err != nil {
 			return err
 		}
 		return q.warnExceeded(ctx, at, limits)
@@ -205,13 +205,13 @@ func (q quotaCommands) mergeLimits(ctx context.Context, path string, limits quot
 	if err := q.warnExceeded(ctx, at, merged); err != nil {
 		return err
 	}
-	_, err = q.nodes.setData(ctx, joinPath(at, limitsNode), []byte(merged.String()), -1)
+	_, err = q.session.setData(ctx, joinPath(at, limitsNode), []byte(merged.String()), -1)
 	return err
 }
 
 // warnExceeded prints a warning for each limit below the usage.
 func (q quotaCommands) warnExceeded(ctx context.Context, at string, limits quotaValues) error {
-	data, _, err := q.nodes.getData(ctx, joinPath(at, usageNode), false)
+	data, _, err := q.session.getData(ctx, joinPath(at, usageNode), false)
 	if err != nil {
 		return err
 	}
@@ -229,10 +229,10 @@ func (q quotaCommands) warnExceeded(ctx context.Context, at string, limits quota
 func (q quotaCommands) listQuota(ctx context.Context, a *arguments) error {
 	path := a.path()
 	q.screen.printMessage(plainStyle, "absolute path is "+quotaRoot+path+"/"+limitsNode)
-	limits, _, err := q.nodes.getData(ctx, quotaRoot+path+"/"+limitsNode, false)
+	limits, _, err := q.session.getData(ctx, quotaRoot+path+"/"+limitsNode, false)
 	var used []byte
 	if err == nil {
-		used, _, err = q.nodes.getData(ctx, quotaRoot+path+"/"+usageNode, false)
+		used, _, err = q.session.getData(ctx, quotaRoot+path+"/"+usageNode, false)
 	}
 	if hasCode(err, jute.NoNode) {
 		q.screen.printMessage(errorStyle, "quota for "+path+" does not exist.")
@@ -250,7 +250,7 @@ func (q quotaCommands) listQuota(ctx context.Context, a *arguments) error {
 func (q quotaCommands) deleteQuota(ctx context.Context, a *arguments) error {
 	path := a.path()
 	at := quotaRoot + path
-	data, _, err := q.nodes.getData(ctx, at+"/"+limitsNode, false)
+	data, _, err := q.session.getData(ctx, at+"/"+limitsNode, false)
 	if hasCode(err, jute.NoNode) {
 		q.screen.print("Quota does not exist for " + path + "\n")
 		return nil
@@ -262,16 +262,16 @@ func (q quotaCommands) deleteQuota(ctx context.Context, a *arguments) error {
 	for _, f := range quotaFlags {
 		if a.hasFlag(f.flag) {
 			limits.byKey[f.key] = -1
-			_, err := q.nodes.setData(ctx, at+"/"+limitsNode, []byte(limits.String()), -1)
+			_, err := q.session.setData(ctx, at+"/"+limitsNode, []byte(limits.String()), -1)
 			return err
 		}
 	}
-	names, _, err := q.nodes.listChildren(ctx, at, false)
+	names, _, err := q.session.listChildren(ctx, at, false)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := q.nodes.deleteNode(ctx, joinPath(at, name), -1); err != nil {
+		if err := q.session.deleteNode(ctx, joinPath(at, name), -1); err != nil {
 			return err
 		}
 	}
@@ -281,11 +281,11 @@ func (q quotaCommands) deleteQuota(ctx context.Context, a *arguments) error {
 // removeEmptyNodes deletes a node below quotaRoot and its ancestors, as far as they have no children.
 func (q quotaCommands) removeEmptyNodes(ctx context.Context, at string) error {
 	for at != quotaRoot {
-		names, _, err := q.nodes.listChildren(ctx, at, false)
+		names, _, err := q.session.listChildren(ctx, at, false)
 		if err != nil || len(names) > 0 {
 			return err
 		}
-		if err := q.nodes.deleteNode(ctx, at, -1); err != nil {
+		if err := q.session.deleteNode(ctx, at, -1); err != nil {
 			return err
 		}
 		at = at[:strings.LastIndexByte(at, '/')]

@@ -9,38 +9,36 @@ import (
 	"rollcall/zk/jute"
 )
 
-// nodeRequests reads and changes nodes, given their paths in the shell. Like zkCli.sh, it checks a path before
-// it sends a request.
-type nodeRequests struct{ session *session }
+// The requests of a session take paths in the shell. Like zkCli.sh, they check a path before they are sent.
 
 // checkPathAndSend checks the path and runs request once there is a connection. The error is one of failures.go.
-func (n *nodeRequests) checkPathAndSend(ctx context.Context, path string, request func(nodes.Space) error) error {
+func (s *session) checkPathAndSend(ctx context.Context, path string, request func(nodes.Space) error) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
-	return n.session.sendWhenConnected(ctx, path, request)
+	return s.sendWhenConnected(ctx, path, request)
 }
 
 // sendWatching is checkPathAndSend for a request that also sets a watch of a kind. If kind is 0, it sets none.
-func (n *nodeRequests) sendWatching(ctx context.Context, path string, kind watchKind,
+func (s *session) sendWatching(ctx context.Context, path string, kind watchKind,
 	request func(nodes.Space) error,
 ) error {
-	return n.checkPathAndSend(ctx, path, func(space nodes.Space) error {
+	return s.checkPathAndSend(ctx, path, func(space nodes.Space) error {
 		if kind != 0 {
 			space = space.Watching()
 		}
-		return n.session.watches.setThroughRequest(path, kind, func() error { return request(space) })
+		return s.watches.setThroughRequest(path, kind, func() error { return request(space) })
 	})
 }
 
 // createNode creates a node, and returns its path in the shell.
-func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL,
+func (s *session) createNode(ctx context.Context, path string, data []byte, acl []jute.ACL,
 	mode client.Mode,
 ) (made string, err error) {
 	if len(acl) == 0 {
 		return "", &requestError{code: jute.InvalidACL}
 	}
-	err = n.session.sendWhenConnected(ctx, path, func(space nodes.Space) error {
+	err = s.sendWhenConnected(ctx, path, func(space nodes.Space) error {
 		made, err = space.Create(ctx, path, data, mode, acl)
 		return err
 	})
@@ -48,8 +46,8 @@ func (n *nodeRequests) createNode(ctx context.Context, path string, data []byte,
 }
 
 // getData returns a node's data and Stat.
-func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (data []byte, stat jute.Stat, err error) {
-	err = n.sendWatching(ctx, path, watchKindIf(watch, watchData), func(space nodes.Space) error {
+func (s *session) getData(ctx context.Context, path string, watch bool) (data []byte, stat jute.Stat, err error) {
+	err = s.sendWatching(ctx, path, watchKindIf(watch, watchData), func(space nodes.Space) error {
 		data, stat, err = space.Get(ctx, path)
 		return err
 	})
@@ -57,10 +55,10 @@ func (n *nodeRequests) getData(ctx context.Context, path string, watch bool) (da
 }
 
 // listChildren returns the names of a node's children, sorted, and its Stat.
-func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool) (names []string, stat jute.Stat,
+func (s *session) listChildren(ctx context.Context, path string, watch bool) (names []string, stat jute.Stat,
 	err error,
 ) {
-	err = n.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(space nodes.Space) error {
+	err = s.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(space nodes.Space) error {
 		names, stat, err = space.Children(ctx, path)
 		return err
 	})
@@ -68,25 +66,25 @@ func (n *nodeRequests) listChildren(ctx context.Context, path string, watch bool
 	return names, stat, err
 }
 
-func (n *nodeRequests) statNode(ctx context.Context, path string, watch bool) (stat jute.Stat, err error) {
-	err = n.sendWatching(ctx, path, watchKindIf(watch, watchExist), func(space nodes.Space) error {
+func (s *session) statNode(ctx context.Context, path string, watch bool) (stat jute.Stat, err error) {
+	err = s.sendWatching(ctx, path, watchKindIf(watch, watchExist), func(space nodes.Space) error {
 		stat, err = space.Stat(ctx, path)
 		return err
 	})
 	return stat, err
 }
 
-func (n *nodeRequests) setData(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat,
+func (s *session) setData(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat,
 	err error,
 ) {
-	err = n.checkPathAndSend(ctx, path, func(space nodes.Space) error {
+	err = s.checkPathAndSend(ctx, path, func(space nodes.Space) error {
 		stat, err = space.Set(ctx, path, data, version)
 		return err
 	})
 	return stat, err
 }
 
-func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (stat jute.Stat,
+func (s *session) setACL(ctx context.Context, path string, acl []jute.ACL, version int32) (stat jute.Stat,
 	err error,
 ) {
 	if err := checkPath(path); err != nil {
@@ -95,33 +93,33 @@ func (n *nodeRequests) setACL(ctx context.Context, path string, acl []jute.ACL, 
 	if len(acl) == 0 {
 		return stat, &requestError{code: jute.InvalidACL}
 	}
-	err = n.session.sendWhenConnected(ctx, path, func(space nodes.Space) error {
+	err = s.sendWhenConnected(ctx, path, func(space nodes.Space) error {
 		stat, err = space.SetACL(ctx, path, acl, version)
 		return err
 	})
 	return stat, err
 }
 
-func (n *nodeRequests) deleteNode(ctx context.Context, path string, version int32) error {
-	return n.checkPathAndSend(ctx, path, func(space nodes.Space) error { return space.Delete(ctx, path, version) })
+func (s *session) deleteNode(ctx context.Context, path string, version int32) error {
+	return s.checkPathAndSend(ctx, path, func(space nodes.Space) error { return space.Delete(ctx, path, version) })
 }
 
 // visitSubtree calls do with a node and its descendants. The children of a node come together, and their descendants
 // follow. It skips nodes that disappear meanwhile.
-func (n *nodeRequests) visitSubtree(ctx context.Context, path string, watch bool, do func(path string) error) error {
-	if _, _, err := n.getData(ctx, path, watch); err != nil {
+func (s *session) visitSubtree(ctx context.Context, path string, watch bool, do func(path string) error) error {
+	if _, _, err := s.getData(ctx, path, watch); err != nil {
 		return err
 	}
 	if err := do(path); err != nil {
 		return err
 	}
-	return n.visitDescendants(ctx, path, watch, do)
+	return s.visitDescendants(ctx, path, watch, do)
 }
 
-func (n *nodeRequests) visitDescendants(ctx context.Context, path string, watch bool,
+func (s *session) visitDescendants(ctx context.Context, path string, watch bool,
 	do func(path string) error,
 ) error {
-	names, _, err := n.listChildren(ctx, path, watch)
+	names, _, err := s.listChildren(ctx, path, watch)
 	if hasCode(err, jute.NoNode) {
 		return nil
 	}
@@ -131,7 +129,7 @@ func (n *nodeRequests) visitDescendants(ctx context.Context, path string, watch 
 		}
 	}
 	for _, name := range names {
-		if err := n.visitDescendants(ctx, joinPath(path, name), watch, do); err != nil {
+		if err := s.visitDescendants(ctx, joinPath(path, name), watch, do); err != nil {
 			return err
 		}
 	}
@@ -139,12 +137,12 @@ func (n *nodeRequests) visitDescendants(ctx context.Context, path string, watch 
 }
 
 // ensureNode creates a node unless it exists.
-func (n *nodeRequests) ensureNode(ctx context.Context, path string, data []byte) error {
-	_, err := n.statNode(ctx, path, false)
+func (s *session) ensureNode(ctx context.Context, path string, data []byte) error {
+	_, err := s.statNode(ctx, path, false)
 	if !hasCode(err, jute.NoNode) {
 		return err
 	}
-	_, err = n.createNode(ctx, path, data, anyoneAll, client.Persistent)
+	_, err = s.createNode(ctx, path, data, anyoneAll, client.Persistent)
 	if hasCode(err, jute.NodeExists) {
 		return nil
 	}

@@ -4,7 +4,7 @@
 //
 //   - Shell runs commands. verbs.go has the table of them, and words.go and options.go read a line as
 //     zkCli.sh does.
-//   - session is the session with an ensemble. nodeRequests reads and changes nodes over it, through a nodes.Space.
+//   - session is the session with an ensemble. requests.go has what it asks about nodes, through a nodes.Space.
 //   - quotaCommands has the verbs about quotas, which are nodes under /zookeeper/quota.
 //   - screen is all that is printed, and editor the line that is edited on a terminal.
 //
@@ -78,7 +78,6 @@ type Shell struct {
 	target       *target
 	screen       *screen
 	session      *session
-	nodes        *nodeRequests           // of session
 	sessions     atomic.Pointer[session] // session, for the prompt of any goroutine
 	printWatches atomic.Bool
 	commands     commandLog
@@ -118,7 +117,6 @@ func Run(ctx context.Context, cfg Config) (status int, err error) {
 // startNewSession replaces the session.
 func (s *Shell) startNewSession() {
 	s.session = startSession(s.cfg, s.target, s.postWatchEvent, s.screen.postHint)
-	s.nodes = &nodeRequests{s.session}
 	s.sessions.Store(s.session)
 }
 

@@ -103,7 +103,7 @@ func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
 		return errUsage
 	}
 	path := a.path()
-	return s.nodes.sendWatching(ctx, path, kind, func(space nodes.Space) error {
+	return s.session.sendWatching(ctx, path, kind, func(space nodes.Space) error {
 		return space.SendOnce(ctx, func(ctx context.Context) error {
 			return space.Client.AddWatch(ctx, space.FullPath(path), kind == watchRecursive)
 		})
