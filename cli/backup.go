@@ -56,11 +56,9 @@ func formatAsOf(r backupRow) string {
 func formatSecond(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
 
 func formatServers(r backupRow) string {
-	var servers []string
-	for _, s := range r.Servers {
-		servers = append(servers, fmt.Sprintf("%d=%s %s %s", s.ID, s.Quorum, s.Election, orDash(s.Client)))
-	}
-	return orDash(strings.Join(servers, "  "))
+	return orDash(JoinFunc(r.Servers, "  ", func(s backup.Server) string {
+		return fmt.Sprintf("%d=%s %s %s", s.ID, s.Quorum, s.Election, orDash(s.Client))
+	}))
 }
 
 type verifiedRow struct {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,18 +244,12 @@ type fileDestination struct {
 }
 
 func (f *fileDestination) open() (out io.Writer, err error) {
-	name := f.name
-	if name == "" {
-		name = "rollcall"
-	}
-	f.partFile, err = backup.CreatePart(f.dir, name)
+	f.partFile, err = backup.CreatePart(f.dir, cmp.Or(f.name, "rollcall"))
 	return f.partFile, err
 }
 
 func (f *fileDestination) commit(h backup.Head) (string, error) {
-	if f.name == "" {
-		f.name = backup.FileName(h)
-	}
+	f.name = cmp.Or(f.name, backup.FileName(h))
 	return filepath.Join(f.dir, f.name), f.partFile.Commit(f.name)
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -102,9 +103,7 @@ func newBundle(w IOStreams) *cobra.Command {
 			if len(members) == 0 {
 				return err
 			}
-			if file == "" {
-				file = "rollcall-support-" + w.Now().UTC().Format("20060102-150405") + ".tar.gz"
-			}
+			file = cmp.Or(file, "rollcall-support-"+w.Now().UTC().Format("20060102-150405")+".tar.gz")
 			return writeBundle(cmd.Context(), w, a.output, file, members, err)
 		},
 	})

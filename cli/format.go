@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"rollcall/internal/screentext"
@@ -74,6 +75,15 @@ func FormatCount(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// JoinFunc returns the texts of the elements of a list, with a separator between them.
+func JoinFunc[T any](list []T, separator string, text func(T) string) string {
+	texts := make([]string, len(list))
+	for i, element := range list {
+		texts[i] = text(element)
+	}
+	return strings.Join(texts, separator)
 }
 
 func orDash(text string) string { return cmp.Or(text, unknownText) }

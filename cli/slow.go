@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -114,11 +113,7 @@ func oneSlowColumns(now time.Time, r api.SlowRequest) []Column[api.SlowRequest] 
 		lines.add("meanwhile", fmt.Sprintf("%7s  %s", formatLatency(c.TookUs), formatSlowCause(c)))
 	}
 	if len(r.MissingIDs) > 0 {
-		var members []string
-		for _, id := range r.MissingIDs {
-			members = append(members, formatMember(id))
-		}
-		lines.add("missing", "what these members recorded: "+strings.Join(members, ", "))
+		lines.add("missing", "what these members recorded: "+JoinFunc(r.MissingIDs, ", ", formatMember))
 	}
 	if r.ErrorUs > 0 {
 		lines.add("error", "a stage between two members may be wrong by "+formatLatency(r.ErrorUs))

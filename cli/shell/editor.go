@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,9 +152,6 @@ func (s *Shell) promptText() string {
 	if !s.cfg.Colors {
 		return text
 	}
-	color := map[string]string{connected: "\x1b[32m", connecting: "\x1b[33m"}[state]
-	if color == "" {
-		color = "\x1b[31m"
-	}
+	color := cmp.Or(map[string]string{connected: "\x1b[32m", connecting: "\x1b[33m"}[state], "\x1b[31m")
 	return strings.Replace(text, state, color+state+resetStyle, 1)
 }

@@ -14,6 +14,7 @@ package shell
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,9 +92,7 @@ func Run(ctx context.Context, cfg Config) (status int, err error) {
 		return statusFailed, err
 	}
 	target, _ := parseTarget(cfg.Hosts) // cfg.Check has parsed it
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	s := &Shell{cfg: &cfg, verbs: verbTable(), target: target, screen: newScreen(&cfg)}
 	s.printWatches.Store(true)
 	done, ended := make(chan struct{}), make(chan struct{})

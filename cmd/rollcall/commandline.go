@@ -6,16 +6,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"rollcall/cli"
 )
 
 // commandLine returns a shell command that runs cmd again with the same flags and arguments.
 func commandLine(cmd *cobra.Command, args []string) string {
-	words := []string{cmd.CommandPath()}
-	cmd.Flags().Visit(func(f *pflag.Flag) { words = append(words, shellQuote("--"+f.Name+"="+f.Value.String())) })
-	for _, arg := range args {
-		words = append(words, shellQuote(arg))
-	}
-	return strings.Join(words, " ")
+	var flags []string
+	cmd.Flags().Visit(func(f *pflag.Flag) { flags = append(flags, "--"+f.Name+"="+f.Value.String()) })
+	return cmd.CommandPath() + " " + cli.JoinFunc(append(flags, args...), " ", shellQuote)
 }
 
 // shellQuote quotes a word for a shell if needed.

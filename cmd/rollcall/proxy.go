@@ -41,17 +41,14 @@ type proxyFlags struct {
 // newProxy returns the command that finds out whether a program survives faults.
 func newProxy(w cli.IOStreams) *cobra.Command {
 	var f proxyFlags
-	var faults []string
-	for _, fault := range proxy.Faults() {
-		faults = append(faults, fmt.Sprintf("  %-7s %s", fault, fault.Meaning()))
-	}
+	faults := cli.JoinFunc(proxy.Faults(), "\n", func(f proxy.Fault) string { return fmt.Sprintf("  %-7s %s", f, f.Meaning()) })
 	cmd := &cobra.Command{
 		Use: "proxy [flags] COMMAND...", Short: "find out whether a program survives a fault at each of its requests",
 		GroupID: cli.ToolsGroup, Args: cli.RangeArgs(1, -1, "the program's command line, after --"),
 		Long: "Runs a program through a proxy between it and an ensemble, records its requests, and runs it again with a " +
 			"fault at every request. The program must judge itself: exit status 0 means that it survived. It finds " +
 			"the ensemble in the environment variable " + proxy.ConnectVariable + ", and in place of " + proxy.ConnectWord + " in its arguments. The exit status of this command is 1 if the program " +
-			"broke, or if no fault happened.\n\nFaults:\n\n" + strings.Join(faults, "\n") + "\n\n" +
+			"broke, or if no fault happened.\n\nFaults:\n\n" + faults + "\n\n" +
 			"Without --hosts each run has new servers in memory: three if it may move, and one otherwise. With --hosts each run has a new node of its " +
 			"own, as a chroot in the connect string. docs/proxy.md explains the report.",
 		RunE: cli.PrefixErrors(func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), cmd, w, args) }),
@@ -232,17 +229,14 @@ func (f *proxyFlags) ensemble(cfg proxy.Config) (proxy.Ensemble, error) {
 
 // repeatLine returns the command line that does one run again.
 func (f *proxyFlags) repeatLine(cmd *cobra.Command, args []string, p proxy.Point) string {
-	words := []string{cmd.CommandPath()}
+	var words []string
 	for _, name := range []string{"hosts", "whole-tree", "faults", "session-timeout", "time-limit"} {
 		if flag := cmd.Flags().Lookup(name); flag.Changed {
-			words = append(words, shellQuote("--"+name+"="+flag.Value.String()))
+			words = append(words, "--"+name+"="+flag.Value.String())
 		}
 	}
-	words = append(words, "--seed="+strconv.FormatUint(f.seed, 10), shellQuote("--repeat-at="+p.String()), "--")
-	for _, arg := range args {
-		words = append(words, shellQuote(arg))
-	}
-	return strings.Join(words, " ")
+	words = append(words, "--seed="+strconv.FormatUint(f.seed, 10), "--repeat-at="+p.String(), "--")
+	return cmd.CommandPath() + " " + cli.JoinFunc(append(words, args...), " ", shellQuote)
 }
 
 // ownServers are new servers in memory for each run.

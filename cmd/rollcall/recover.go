@@ -102,15 +102,12 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	if err != nil {
 		return err
 	}
-	names := make([]string, 0, len(recovery.Servers))
-	for _, s := range recovery.Servers {
-		names = append(names, fmt.Sprintf("member %d (%s)", s.ID, s.RaftAddr))
-	}
+	names := cli.JoinFunc(servers, ", ", func(s member.Server) string { return fmt.Sprintf("member %d (%s)", s.ID, s.RaftAddr) })
 	next := recoverOthers
-	if len(names) == 1 {
+	if len(servers) == 1 {
 		next = recoverAlone
 	}
-	if _, err := fmt.Fprintf(stdout, recoverWarning+next, cfg.MyID, strings.Join(names, ", ")); err != nil {
+	if _, err := fmt.Fprintf(stdout, recoverWarning+next, cfg.MyID, names); err != nil {
 		return err
 	}
 	if !consent.yes {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"rollcall/cli"
 	"rollcall/rollcalltest"
 	"rollcall/zk/jute"
 )
@@ -35,11 +36,7 @@ type testServerLine struct {
 var testServerCommands = []testServerCommand{
 	{"sessions", "lists the ids of all sessions", func(l *testServerLine) (string, error) {
 		ids, err := l.Sessions()
-		var texts []string
-		for _, id := range ids {
-			texts = append(texts, jute.SessionID(id).String())
-		}
-		return strings.Join(texts, " "), err
+		return cli.JoinFunc(ids, " ", func(id int64) string { return jute.SessionID(id).String() }), err
 	}},
 	{"expire SESSION", "ends a session as if it had been silent for too long", func(l *testServerLine) (string, error) {
 		return "", l.ExpireSession(l.session)
@@ -121,11 +118,7 @@ func (c testServerCommand) name() string {
 
 // testServerHelp returns the commands with their effects, one per line.
 func testServerHelp() string {
-	var lines []string
-	for _, c := range testServerCommands {
-		lines = append(lines, fmt.Sprintf("  %-34s %s", c.usage, c.effect))
-	}
-	return strings.Join(lines, "\n")
+	return cli.JoinFunc(testServerCommands, "\n", func(c testServerCommand) string { return fmt.Sprintf("  %-34s %s", c.usage, c.effect) })
 }
 
 // doTestServerLine carries out a line, and returns the text to print after "ok".
@@ -133,11 +126,8 @@ func doTestServerLine(ctx context.Context, e *rollcalltest.Ensemble, line string
 	words := strings.Fields(line)
 	i := slices.IndexFunc(testServerCommands, func(c testServerCommand) bool { return c.name() == words[0] })
 	if i < 0 {
-		var names []string
-		for _, c := range testServerCommands {
-			names = append(names, c.name())
-		}
-		return "", fmt.Errorf("%.40q is no command; there are %s", words[0], strings.Join(names, ", "))
+		return "", fmt.Errorf("%.40q is no command; there are %s", words[0],
+			cli.JoinFunc(testServerCommands, ", ", testServerCommand.name))
 	}
 	c := testServerCommands[i]
 	kinds, texts := strings.Fields(c.usage)[1:], words[1:]

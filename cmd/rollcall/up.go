@@ -238,11 +238,7 @@ func (u *upMember) runMember(ctx context.Context, logger *slog.Logger) error {
 // sayReady prints the addresses for clients, and for operators at urls. If a member does not serve operators,
 // another program may listen on its port, so the token must not be sent there.
 func (f *upFlags) sayReady(out *eventPrinter, urls []string) {
-	var connect []string
-	for _, port := range f.ports {
-		connect = append(connect, loopbackAddr(port))
-	}
-	out.printLine("ready: connect to %s (data in %s, Ctrl-C stops)", strings.Join(connect, ","), f.dataDir)
+	out.printLine("ready: connect to %s (data in %s, Ctrl-C stops)", cli.JoinFunc(f.ports, ",", loopbackAddr), f.dataDir)
 	if len(urls) == 0 {
 		return
 	}
