@@ -75,8 +75,7 @@ func postSlowChange[T any](ctx context.Context, admin *api.Client, path string, 
 	done, err := api.Post[T](ctx, admin, path, body)
 	switch {
 	case err != nil && mayHaveArrived(err):
-		return done, WithStatus(OutcomeUnknown,
-			fmt.Errorf("%s: it is not known %s: %w; %s", admin.Name(), what, err, advice))
+		return done, OutcomeUnknown.Errorf("%s: it is not known %s: %w; %s", admin.Name(), what, err, advice)
 	case err != nil:
 		return done, withAdviceAt(admin.Name(), err)
 	}
@@ -112,9 +111,8 @@ func WithAdvice(err error) error {
 	case errors.Is(err, tokenproof.ErrNotProved):
 		return WithStatus(Denied, err)
 	case errors.As(err, &unreachable) && !errors.Is(err, context.Canceled):
-		return WithStatus(Unavailable,
-			fmt.Errorf("no member answers operators at %s: %w; start it first, or name another one with --admin",
-				unreachable.address, unreachable.error))
+		return Unavailable.Errorf("no member answers operators at %s: %w; start it first, or name another one with --admin",
+			unreachable.address, unreachable.error)
 	case errors.As(err, &transport) && !errors.Is(err, context.Canceled):
 		return WithStatus(Unavailable, err)
 	}

@@ -52,7 +52,7 @@ func newBackupInspect(w IOStreams) *cobra.Command {
 			"subtrees. It asks no member.",
 		RunE: PrefixErrors(func(_ *cobra.Command, args []string) error {
 			if info, err := os.Stat(args[0]); err == nil && info.IsDir() {
-				return usageErrorf("%s is a directory, and inspect takes one file; rollcall backup verify takes directories",
+				return UsageError.Errorf("%s is a directory, and inspect takes one file; rollcall backup verify takes directories",
 					args[0])
 			}
 			u := newSubtreeTotals(depth, limit)

@@ -41,7 +41,7 @@ func newBackupSave(w IOStreams) *cobra.Command {
 			"--token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
 		RunE: PrefixErrors(func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && w.OutTerminal {
-				return usageErrorf("a backup is no text for a terminal; give a file or a directory, or redirect " +
+				return UsageError.Errorf("a backup is no text for a terminal; give a file or a directory, or redirect " +
 					"the output")
 			}
 			if w.LowerPriority != nil {
@@ -121,7 +121,7 @@ func (s *backupSave) saveFrom(ctx context.Context, admin *api.Client, to destina
 	case context.Cause(ctx) != nil:
 		return row, fmt.Errorf("%s: nothing was saved: %w", admin.Name(), context.Cause(ctx))
 	case errors.Is(err, errUnconfirmed), errors.Is(err, errRemovedState):
-		return row, WithStatus(Unavailable, fmt.Errorf("%s: nothing was saved: %w", admin.Name(), err))
+		return row, Unavailable.Errorf("%s: nothing was saved: %w", admin.Name(), err)
 	case errors.As(err, &apiErr), errors.As(err, &unreachable):
 		return row, withAdviceAt(admin.Name(), err)
 	}
@@ -223,7 +223,7 @@ func parseDestination(w IOStreams, target string) (destination, error) {
 	case err == nil:
 		return nil, fmt.Errorf("%s: %w", target, backup.ErrExists)
 	case errors.Is(err, os.ErrNotExist) && strings.HasSuffix(target, string(filepath.Separator)):
-		return nil, usageErrorf("%s: there is no such directory; make it, or leave out the slash at the end for a new file",
+		return nil, UsageError.Errorf("%s: there is no such directory; make it, or leave out the slash at the end for a new file",
 			target)
 	case errors.Is(err, os.ErrNotExist):
 		return &fileDestination{dir: filepath.Dir(target), name: filepath.Base(target)}, nil

@@ -52,7 +52,7 @@ func (r *SubtreeRestore) Requested(flags *pflag.FlagSet) (bool, error) {
 	}
 	for _, name := range []string{"delete", "dry-run", "yes", "hosts", "auth", "jaas"} {
 		if flags.Changed(name) {
-			return false, usageErrorf("backup restore: --%s is for --subtree, which restores into an ensemble that runs", name)
+			return false, UsageError.Errorf("backup restore: --%s is for --subtree, which restores into an ensemble that runs", name)
 		}
 	}
 	return false, nil
@@ -65,7 +65,7 @@ func (r *SubtreeRestore) Run(ctx context.Context, file string) error {
 		err = r.validate(file)
 	}
 	if err != nil {
-		return usageErrorf("backup restore: %w", err)
+		return UsageError.Errorf("backup restore: %w", err)
 	}
 	s, err := r.openSpace(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func (r *SubtreeRestore) readSource(s nodes.Space, file, from string) (subtree.S
 		return row.Head, err
 	})
 	if errors.Is(err, subtree.ErrNotInBackup) {
-		err = WithStatus(Conflict, fmt.Errorf("%s: %w; rollcall backup inspect shows what is in it", file, err))
+		err = Conflict.Errorf("%s: %w; rollcall backup inspect shows what is in it", file, err)
 	}
 	return source, err
 }

@@ -96,7 +96,7 @@ func newBundle(w IOStreams) *cobra.Command {
 				"need an administrator's credentials on the member's own machine.", maxBundleRows),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && file != "" {
-				return usageErrorf("support-bundle: FILE and --out both name the archive; leave one out")
+				return UsageError.Errorf("support-bundle: FILE and --out both name the archive; leave one out")
 			}
 			file = strings.Join(append(args, file), "")
 			members, err := a.ensemble.adminClients(cmd.Context())

@@ -115,7 +115,7 @@ func queryWithoutEmpty(pairs ...string) url.Values {
 func watchesQuery(a *adminCommand, args []string, session string) (path string, query url.Values, err error) {
 	switch {
 	case (len(args) == 1) == (session != ""):
-		return "", nil, usageErrorf("watches: it takes one path, or --session ID")
+		return "", nil, UsageError.Errorf("watches: it takes one path, or --session ID")
 	case session != "":
 		return "sessions/" + url.PathEscape(session) + "/watches", url.Values{}, checkSessionID(session)
 	}

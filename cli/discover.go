@@ -49,7 +49,7 @@ func (l *EnsembleFlags) findAdminURL(ctx context.Context, hosts []string, creden
 		return base, err
 	}
 	if !slices.ContainsFunc(hosts, func(addr string) bool { return isLocalHost(hostOf(addr)) }) {
-		return "", usageErrorf("credentials are not sent to %s at a port that is only guessed; name the member's port for "+
+		return "", UsageError.Errorf("credentials are not sent to %s at a port that is only guessed; name the member's port for "+
 			"operators, such as --admin http://%s, or set ROLLCALL_ADMIN to it",
 			hostOf(hosts[0]), net.JoinHostPort(hostOf(hosts[0]), strconv.Itoa(defaultAdminPort)))
 	}
@@ -146,7 +146,7 @@ func discoverMember(ctx context.Context, c *http.Client, urls []string, silent .
 	for _, err := range bad {
 		reasons = append(reasons, err.Error())
 	}
-	return "", WithStatus(Unavailable, fmt.Errorf("no member answers operators (%s)", strings.Join(reasons, ", ")))
+	return "", Unavailable.Errorf("no member answers operators (%s)", strings.Join(reasons, ", "))
 }
 
 // probeMember returns an error unless a member replies at base.

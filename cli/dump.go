@@ -105,12 +105,12 @@ func (e incompleteDumpError) Unwrap() error { return e.error }
 
 func replaceFile(name string, write func(io.Writer) error) error {
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		return usageErrorf("--out: %s is no regular file, and is not replaced; leave --out away and redirect the output",
+		return UsageError.Errorf("--out: %s is no regular file, and is not replaced; leave --out away and redirect the output",
 			name)
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
-		return usageErrorf("--out: %w", err)
+		return UsageError.Errorf("--out: %w", err)
 	}
 	err = write(f)
 	if err == nil {

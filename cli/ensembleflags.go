@@ -112,7 +112,7 @@ func (l *EnsembleFlags) hostsAndRoot() (hosts []string, root string, err error) 
 	text, origin := l.hostsSetting()
 	hosts, root, err = parseHosts(cmp.Or(text, defaultHosts))
 	if err != nil {
-		err = usageErrorf("%s: %w", origin, err)
+		err = UsageError.Errorf("%s: %w", origin, err)
 	}
 	return hosts, root, err
 }
@@ -145,7 +145,7 @@ func (l *EnsembleFlags) authIdentities() ([]client.Auth, error) {
 	for _, text := range texts {
 		scheme, identity, _ := strings.Cut(text, ":")
 		if scheme == "" || identity == "" { // the text is not shown: it may be a password
-			return nil, usageErrorf("%s: must be scheme:identity, such as digest:user:password", origin)
+			return nil, UsageError.Errorf("%s: must be scheme:identity, such as digest:user:password", origin)
 		}
 		list = append(list, client.Auth{Scheme: scheme, Proof: []byte(identity)})
 	}
@@ -156,7 +156,7 @@ func (l *EnsembleFlags) readAuthorization() (string, error) {
 	if name, origin := l.streams.setting(l.tokenFile, "token-file"); name != "" {
 		token, owner, exposed, err := readToken(name)
 		if err != nil {
-			return "", usageErrorf("%s: %w", origin, err)
+			return "", UsageError.Errorf("%s: %w", origin, err)
 		}
 		if exposed != "" && !l.warnedOfToken {
 			l.warnedOfToken = true
@@ -231,7 +231,7 @@ func (l *EnsembleFlags) longestRequest() (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < minMaxRequest || n > client.MaxRequest {
-		return 0, usageErrorf("%s %.40q: must be a number of bytes from %d to %d", origin, text, minMaxRequest, client.MaxRequest)
+		return 0, UsageError.Errorf("%s %.40q: must be a number of bytes from %d to %d", origin, text, minMaxRequest, client.MaxRequest)
 	}
 	return n, nil
 }
@@ -249,7 +249,7 @@ func (l *EnsembleFlags) readSASLLogin() (*client.Login, error) {
 		who.User, who.Password, err = sasl.ParseClientLogin(file.Text, loginSection)
 	}
 	if err != nil {
-		return nil, usageErrorf("%s %s: %w", origin, path, err)
+		return nil, UsageError.Errorf("%s %s: %w", origin, path, err)
 	}
 	return &who, nil
 }

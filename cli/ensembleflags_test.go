@@ -191,9 +191,9 @@ func TestStatusOf(t *testing.T) {
 	}{
 		{nil, OK},
 		{errors.New("x"), Failed},
-		{WithStatus(NotFound, errors.New("x")), NotFound},
+		{NotFound.Errorf("x"), NotFound},
 		{WithStatus(NotFound, nil), OK},
-		{errors.Join(errors.New("y"), WithStatus(UsageError, errors.New("x"))), UsageError},
+		{errors.Join(errors.New("y"), UsageError.Errorf("x")), UsageError},
 		{&client.Error{Path: "/a", Err: client.ErrNoNode}, NotFound},
 		{&client.Error{Path: "/a", Err: client.ErrNoAuth}, Denied},
 		{&client.Error{Path: "/a", Err: client.ErrBadVersion}, Conflict},

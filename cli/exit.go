@@ -40,8 +40,9 @@ func WithStatus(s Status, err error) error {
 	return statusError{err, s}
 }
 
-func usageErrorf(format string, args ...any) error {
-	return WithStatus(UsageError, fmt.Errorf(format, args...))
+// Errorf is fmt.Errorf, with an exit status.
+func (s Status) Errorf(format string, args ...any) error {
+	return statusError{fmt.Errorf(format, args...), s}
 }
 
 var errorStatuses = []struct {

@@ -45,7 +45,7 @@ func newFourLetter(w IOStreams) *cobra.Command {
 				return err
 			}
 			if !fourLetterPattern.MatchString(args[0]) {
-				return usageErrorf("word: %.100q is not a word of four letters; docs/words.md lists them", args[0])
+				return UsageError.Errorf("word: %.100q is not a word of four letters; docs/words.md lists them", args[0])
 			}
 			dial, err := link.tls.Dialer(w)
 			if err != nil {
@@ -117,7 +117,7 @@ func (l *EnsembleFlags) fourLetterError(addr string, err error) error {
 func copyBounded(out io.Writer, in io.Reader) error {
 	switch n, err := io.Copy(out, io.LimitReader(in, maxStructuredReply+1)); {
 	case err != nil:
-		return WithStatus(Unavailable, fmt.Errorf("the answer is not complete: %w", err))
+		return Unavailable.Errorf("the answer is not complete: %w", err)
 	case n > maxStructuredReply:
 		return fmt.Errorf("the answer has more than %d bytes, which JSON and YAML do not hold; leave -o out",
 			maxStructuredReply)
@@ -163,16 +163,15 @@ func sendToClientPort(ctx context.Context, w IOStreams, dial Dialer, addr, word 
 	switch {
 	case strings.HasSuffix(string(begin), notListedText):
 		text, _ := reply.ReadString('\n')
-		return WithStatus(Denied, fmt.Errorf("%s; add it to 4lw.commands.whitelist in that member's zoo.cfg, and start "+
-			"the member again", strings.TrimRight(text, ".\n")))
+		return Denied.Errorf("%s; add it to 4lw.commands.whitelist in that member's zoo.cfg, and start "+
+			"the member again", strings.TrimRight(text, ".\n"))
 	case len(begin) == 0:
-		return WithStatus(Unavailable,
-			fmt.Errorf("the connection ended without an answer (%w); is that a port where a member takes clients, and does "+
-				"it know the word?", err))
+		return Unavailable.Errorf("the connection ended without an answer (%w); is that a port where a member takes clients, and does "+
+			"it know the word?", err)
 	}
 	err = take(reply)
 	if err != nil && errors.Is(context.Cause(ctx), errEndlessWord) {
-		return WithStatus(Unavailable, fmt.Errorf("the answer is not complete: %w", errEndlessWord))
+		return Unavailable.Errorf("the answer is not complete: %w", errEndlessWord)
 	}
 	return err
 }
@@ -199,7 +198,7 @@ func copyVisible(out io.Writer, in *bufio.Reader) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return WithStatus(Unavailable, fmt.Errorf("the answer is not complete: %w", err))
+			return Unavailable.Errorf("the answer is not complete: %w", err)
 		}
 	}
 }

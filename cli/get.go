@@ -150,7 +150,7 @@ func newACL(w IOStreams) *cobra.Command {
 			return nil
 		}
 		if list, err = subtree.ParseACL(strings.Join(args[1:], ",")); err != nil {
-			return usageErrorf("acl: %w", err)
+			return UsageError.Errorf("acl: %w", err)
 		}
 		return nil
 	}

@@ -31,10 +31,10 @@ func newHash(w IOStreams) *cobra.Command {
 		RunE: PrefixErrors(func(_ *cobra.Command, args []string) error {
 			a, err := digest.ParseAlgorithm(alg)
 			if err != nil {
-				return usageErrorf("--alg %.100q: %w", alg, err)
+				return UsageError.Errorf("--alg %.100q: %w", alg, err)
 			}
 			if user := args[0]; user == "" || strings.Contains(user, ":") || !utf8.ValidString(user) {
-				return usageErrorf("%.100q is no user: must be a name in UTF-8 without a colon; the password is not an "+
+				return UsageError.Errorf("%.100q is no user: must be a name in UTF-8 without a colon; the password is not an "+
 					"argument, because others could see it", user)
 			}
 			password, err := w.readNewPassword()

@@ -98,7 +98,7 @@ func (l *loadCommand) openFile(name string) (*os.File, error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, usageErrorf("load: %w", err)
+		return nil, UsageError.Errorf("load: %w", err)
 	}
 	if _, err := f.Seek(0, io.SeekCurrent); err == nil {
 		return f, nil

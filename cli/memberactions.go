@@ -119,7 +119,7 @@ func newLogLevel(w IOStreams) *cobra.Command {
 		ValidArgs: logLevels,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && !slices.Contains(logLevels, args[0]) {
-				return usageErrorf("log-level: %.100q: there are %s", args[0], strings.Join(logLevels, ", "))
+				return UsageError.Errorf("log-level: %.100q: there are %s", args[0], strings.Join(logLevels, ", "))
 			}
 			members, err := a.ensemble.adminClients(cmd.Context())
 			if err != nil && len(members) == 0 {

@@ -27,7 +27,7 @@ func newMembers(w IOStreams) *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			return usageErrorf("members: %w", unknownCommand(cmd, args[0]))
+			return UsageError.Errorf("members: %w", unknownCommand(cmd, args[0]))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
 	})
@@ -191,9 +191,9 @@ func parseServerLine(line string) (serverlist.Server, error) {
 	case err != nil:
 		return serverlist.Server{}, WithStatus(UsageError, err)
 	case len(list) != 1:
-		return serverlist.Server{}, usageErrorf("%.80q: give the line of one server", line)
+		return serverlist.Server{}, UsageError.Errorf("%.80q: give the line of one server", line)
 	case list[0].ClientPort == 0:
-		return serverlist.Server{}, usageErrorf("%v: the port for clients is missing; write the line with ;clientPort at "+
+		return serverlist.Server{}, UsageError.Errorf("%v: the port for clients is missing; write the line with ;clientPort at "+
 			"the end", list[0])
 	}
 	return list[0], nil
@@ -202,7 +202,7 @@ func parseServerLine(line string) (serverlist.Server, error) {
 func parseServerID(text string) (uint32, error) {
 	id, err := serverlist.ParseID(text, serverlist.MaxID)
 	if err != nil {
-		return 0, usageErrorf("%.40q is not the id of a server: must be %w", text, err)
+		return 0, UsageError.Errorf("%.40q is not the id of a server: must be %w", text, err)
 	}
 	return id, nil
 }
@@ -272,7 +272,7 @@ func (k *membersCommand) fetchServer(ctx context.Context, id uint32) (m api.Memb
 }
 
 func unlistedError(id uint32) error {
-	return WithStatus(NotFound, fmt.Errorf("the list has no member %d; rollcall members list shows the servers", id))
+	return NotFound.Errorf("the list has no member %d; rollcall members list shows the servers", id)
 }
 
 // requestChange posts a change, provided that the list is still m.
@@ -287,8 +287,7 @@ func (k *membersCommand) requestChange(ctx context.Context, m api.Members, c api
 	case errors.As(err, &apiErr) && apiErr.Status == http.StatusConflict:
 		return fmt.Errorf("%w%s", err, k.forceHint(apiErr.Text))
 	case mayHaveArrived(err) || errors.As(err, &apiErr) && apiErr.Status == http.StatusGatewayTimeout:
-		return WithStatus(OutcomeUnknown,
-			fmt.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err))
+		return OutcomeUnknown.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err)
 	}
 	return WithAdvice(err)
 }

@@ -79,9 +79,9 @@ func (k *membersCommand) addServerAndWait(ctx context.Context, s serverlist.Serv
 	case !listed:
 		err = k.requestChange(ctx, m, api.MembersChange{Joining: s.String()})
 	case known.ListLine != s.String():
-		err = WithStatus(Conflict, fmt.Errorf("the list has member %d already, as %s; rollcall members address changes "+
+		err = Conflict.Errorf("the list has member %d already, as %s; rollcall members address changes "+
 			"its addresses, "+
-			"and rollcall members promote or demote its role", s.ID, known.ListLine))
+			"and rollcall members promote or demote its role", s.ID, known.ListLine)
 	}
 	if err != nil {
 		return m, err
@@ -140,8 +140,8 @@ func (k *membersCommand) removeServerAndWait(ctx context.Context, id uint32, ifE
 			return m, err
 		}
 	case s.MemberID == 0 && !ifExists:
-		return m, WithStatus(NotFound, fmt.Errorf("the ensemble has no member %d; rollcall members list shows the servers, "+
-			"and --if-exists makes this a success", id))
+		return m, NotFound.Errorf("the ensemble has no member %d; rollcall members list shows the servers, "+
+			"and --if-exists makes this a success", id)
 	}
 	return k.pollMembersUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id),
 		func(m api.Members) bool {
@@ -165,7 +165,7 @@ func newMembersReplace(w IOStreams) *cobra.Command {
 
 func (k *membersCommand) replaceServer(ctx context.Context, old uint32, s serverlist.Server) error {
 	if s.ID == old {
-		return usageErrorf("the new server needs another id than %d; rollcall members address gives a server another address",
+		return UsageError.Errorf("the new server needs another id than %d; rollcall members address gives a server another address",
 			old)
 	}
 	m, err := k.fetchMembers(ctx)
@@ -202,16 +202,16 @@ func newMembersAddress(w IOStreams) *cobra.Command {
 
 func (k *membersCommand) changeAddress(ctx context.Context, id uint32, s serverlist.Server) error {
 	if s.ID != id {
-		return usageErrorf("the line is that of server %d, not of %d; rollcall members replace replaces one server by another", s.ID, id)
+		return UsageError.Errorf("the line is that of server %d, not of %d; rollcall members replace replaces one server by another", s.ID, id)
 	}
 	m, known, err := k.fetchServer(ctx, id)
 	switch {
 	case err != nil:
 		return err
 	case known.Role != roleName(s):
-		return WithStatus(Conflict, fmt.Errorf("member %d is a %s in the list; rollcall members promote or demote changes "+
+		return Conflict.Errorf("member %d is a %s in the list; rollcall members promote or demote changes "+
 			"the role",
-			id, known.Role))
+			id, known.Role)
 	case known.ListLine != s.String():
 		if err := k.requestChange(ctx, m, api.MembersChange{Joining: s.String()}); err != nil {
 			return err
@@ -260,7 +260,7 @@ func (k *membersCommand) changeRole(ctx context.Context, id uint32, observer boo
 	s := list[0]
 	if s.Observer != observer {
 		if s.Observer = observer; s.ClientPort == 0 {
-			return usageErrorf("the list has no port for clients of member %d, which each change must name; "+
+			return UsageError.Errorf("the list has no port for clients of member %d, which each change must name; "+
 				"rollcall members address %d '%v;clientPort' adds it", id, id, list[0])
 		}
 		if err := k.requestChange(ctx, m, api.MembersChange{Joining: s.String()}); err != nil {

@@ -68,9 +68,9 @@ func (k *membersCommand) drainServerAndWait(ctx context.Context, id uint32, over
 	case err != nil:
 		return err
 	case s.NeededForMajority && !k.force:
-		return WithStatus(Conflict, fmt.Errorf("without member %d no majority of the voters would be alive, so the "+
+		return Conflict.Errorf("without member %d no majority of the voters would be alive, so the "+
 			"ensemble would stop; "+
-			"start the members that are down first, or add --force", id))
+			"start the members that are down first, or add --force", id)
 	}
 	var done api.Drained
 	err = k.ensemble.callInEnsemble(ctx, func(c *api.Client) (err error) {

@@ -37,7 +37,7 @@ func (k *membersCommand) pollMembersUntil(ctx context.Context, id uint32, rest s
 			return m, fmt.Errorf("%w; %s; run the command again: it goes on where it is", err, rest)
 		}
 		if sleepContext(ctx, cmp.Or(k.streams.membersPollInterval, membersPollEvery)) != nil {
-			return m, WithStatus(Failed, fmt.Errorf("stopped; %s; run the command again: it goes on where it is", rest))
+			return m, Failed.Errorf("stopped; %s; run the command again: it goes on where it is", rest)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func (n *nodeCommand) registerSessionCommand(cmd *cobra.Command, change bool, wo
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if err := subtree.CheckPath(args[0]); err != nil {
-				return usageErrorf("%s: %w", commandName(cmd), err)
+				return UsageError.Errorf("%s: %w", commandName(cmd), err)
 			}
 		}
 		s, err := n.openSpace(cmd.Context())

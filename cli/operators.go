@@ -76,7 +76,7 @@ func (l *EnsembleFlags) callInEnsemble(ctx context.Context, request func(c *api.
 			return removedErr
 		default:
 			l.removedMembers = nil
-			return WithStatus(Unavailable, fmt.Errorf("%w; at the other addresses: %w", removedErr, err))
+			return Unavailable.Errorf("%w; at the other addresses: %w", removedErr, err)
 		}
 	}
 }
@@ -205,12 +205,12 @@ func (l *EnsembleFlags) authAndAdminURLs() (auth string, bases []string, err err
 	for one := range strings.SplitSeq(text, ",") {
 		base, err := normalizeAdminURL(strings.TrimSpace(one))
 		if err != nil {
-			return "", nil, usageErrorf("%s: %w", origin, err)
+			return "", nil, UsageError.Errorf("%s: %w", origin, err)
 		}
 		bases = append(bases, base)
 	}
 	if len(bases) > maxURLs {
-		return "", nil, usageErrorf("%s: %d URLs; at most %d are allowed", origin, len(bases), maxURLs)
+		return "", nil, UsageError.Errorf("%s: %d URLs; at most %d are allowed", origin, len(bases), maxURLs)
 	}
 	return auth, bases, nil
 }
@@ -227,7 +227,7 @@ func (l *EnsembleFlags) findMemberURLs(ctx context.Context, auth string) (bases 
 		case !slices.Contains(bases, base):
 			bases = append(bases, base)
 		case auth != "":
-			failed = append(failed, usageErrorf("credentials are sent to %s alone, not to another member for %s; --admin "+
+			failed = append(failed, UsageError.Errorf("credentials are sent to %s alone, not to another member for %s; --admin "+
 				"names the URL of each", base, hosts[i]))
 		}
 	}

@@ -28,7 +28,7 @@ func NewRoot(w IOStreams, version string) *cobra.Command {
 		},
 		RunE: func(root *cobra.Command, _ []string) error {
 			root.SetOut(w.Err)
-			return errors.Join(root.Help(), usageErrorf("name a command; they are listed above"))
+			return errors.Join(root.Help(), UsageError.Errorf("name a command; they are listed above"))
 		},
 	}
 	root.AddGroup(commandGroups...)
@@ -50,9 +50,9 @@ func NewRoot(w IOStreams, version string) *cobra.Command {
 		}
 		var value *pflag.InvalidValueError
 		if errors.As(err, &value) {
-			return usageErrorf("%s: --%s %.100q: %w", commandName(cmd), value.GetFlag().Name, value.GetValue(), value.Unwrap())
+			return UsageError.Errorf("%s: --%s %.100q: %w", commandName(cmd), value.GetFlag().Name, value.GetValue(), value.Unwrap())
 		}
-		return usageErrorf("%s: %w; %s%s -h lists its flags", commandName(cmd), err, suggestFlags(cmd, err),
+		return UsageError.Errorf("%s: %w; %s%s -h lists its flags", commandName(cmd), err, suggestFlags(cmd, err),
 			cmd.CommandPath())
 	})
 	root.SetGlobalNormalizationFunc(canonicalFlagName)
@@ -95,7 +95,7 @@ func canonicalFlagName(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 func newParentCommand(name, short, group, hint string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name, Short: short, GroupID: group,
-		Args: func(*cobra.Command, []string) error { return usageErrorf("%s: %s", name, hint) },
+		Args: func(*cobra.Command, []string) error { return UsageError.Errorf("%s: %s", name, hint) },
 		RunE: func(*cobra.Command, []string) error { return nil }, // Args has failed before
 	}
 	cmd.AddCommand(subcommands...)
@@ -147,9 +147,9 @@ func RangeArgs(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < least:
-			return usageErrorf("%s: an argument is missing; it takes %s", commandName(cmd), what)
+			return UsageError.Errorf("%s: an argument is missing; it takes %s", commandName(cmd), what)
 		case most >= 0 && len(args) > most:
-			return usageErrorf("%s: unexpected argument %q; it takes %s", commandName(cmd), args[most], what)
+			return UsageError.Errorf("%s: unexpected argument %q; it takes %s", commandName(cmd), args[most], what)
 		}
 		return nil
 	}
@@ -180,7 +180,7 @@ func checkCommand(root *cobra.Command, args []string) error {
 		case sub == nil && !root.HasParent():
 			return WithStatus(UsageError, unknownCommand(root, arg))
 		case sub == nil && root.Annotations[onlySubcommands] != "":
-			return usageErrorf("%s: %w", commandName(root), unknownCommand(root, arg))
+			return UsageError.Errorf("%s: %w", commandName(root), unknownCommand(root, arg))
 		case sub == nil || !sub.HasSubCommands():
 			return nil
 		}

@@ -97,7 +97,7 @@ func parseOrder[T any](columns []Column[T], by string) (rowOrder[T], error) {
 		}
 		names = append(names, c.Name)
 	}
-	return rowOrder[T]{}, usageErrorf("--sort %.100q: must be one of %s", by, strings.Join(names, ", "))
+	return rowOrder[T]{}, UsageError.Errorf("--sort %.100q: must be one of %s", by, strings.Join(names, ", "))
 }
 
 // sortRows returns the first limit rows of the order; 0 means all. It holds at most twice the limit, or

@@ -90,11 +90,11 @@ func explainMissingSession(ctx context.Context, a *adminCommand, id string, err 
 	}
 	ends, asked := getObject[api.List[api.End]](ctx, a, "ends", url.Values{"session": {id}})
 	if asked != nil || len(ends.Items) == 0 {
-		return WithStatus(NotFound, fmt.Errorf("there is no session %s, and the last 10,000 ends are not about it", id))
+		return NotFound.Errorf("there is no session %s, and the last 10,000 ends are not about it", id)
 	}
 	e := ends.Items[0]
-	return WithStatus(NotFound, fmt.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id,
-		e.Reason, formatAge(a.streams.Now(), e.EndedAt), id))
+	return NotFound.Errorf("session %s has ended: it was %s %s ago; rollcall why %s says more", id,
+		e.Reason, formatAge(a.streams.Now(), e.EndedAt), id)
 }
 
 func detailColumns(now time.Time) (columns []Column[sessionDetail]) {
@@ -155,7 +155,7 @@ func confirmKills(ctx context.Context, a *adminCommand, ids []string) error {
 		sessions = append(sessions, s)
 	}
 	if !a.streams.InTerminal {
-		return usageErrorf("session kill: there is no terminal to ask on; --yes ends the sessions without asking")
+		return UsageError.Errorf("session kill: there is no terminal to ask on; --yes ends the sessions without asking")
 	}
 	for _, s := range sessions {
 		// nothing can be done about an error
@@ -262,6 +262,5 @@ func explainKillError(ctx context.Context, a *adminCommand, id string, err error
 	case !mayHaveArrived(err):
 		return fmt.Errorf("session kill %s: %w", id, WithAdvice(err))
 	}
-	return WithStatus(OutcomeUnknown,
-		fmt.Errorf("session kill %s: not confirmed: %w; rollcall why %s shows whether it has ended", id, err, id))
+	return OutcomeUnknown.Errorf("session kill %s: not confirmed: %w; rollcall why %s shows whether it has ended", id, err, id)
 }

@@ -108,7 +108,7 @@ func printRepeatedly(ctx context.Context, w IOStreams, every time.Duration,
 	print func(w IOStreams, lines int) error,
 ) error {
 	if every < minWatchInterval {
-		return usageErrorf("--every %v: must be %v or longer", every, minWatchInterval)
+		return UsageError.Errorf("--every %v: must be %v or longer", every, minWatchInterval)
 	}
 	for first := true; ; first = false {
 		text, lines, separator := new(bytes.Buffer), 0, ""

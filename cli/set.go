@@ -32,7 +32,7 @@ func (d *dataSource) registerFlag(cmd *cobra.Command) {
 func (d *dataSource) readData(args []string) ([]byte, error) {
 	switch {
 	case len(args) > 0 && d.file != "":
-		return nil, usageErrorf("data are given twice: as an argument, and with --file")
+		return nil, UsageError.Errorf("data are given twice: as an argument, and with --file")
 	case len(args) > 0 && args[0] == "-":
 		return readBounded(d.streams.In, "the input")
 	case len(args) > 0:
@@ -42,7 +42,7 @@ func (d *dataSource) readData(args []string) ([]byte, error) {
 	}
 	f, err := os.Open(d.file)
 	if err != nil {
-		return nil, usageErrorf("--file: %w", err)
+		return nil, UsageError.Errorf("--file: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	return readBounded(f, d.file)
@@ -54,7 +54,7 @@ func readBounded(r io.Reader, from string) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", from, err)
 	case len(data) > maxData:
-		return nil, usageErrorf("%s has more than %d bytes, and servers accept about 1 MiB (jute.maxbuffer)", from, maxData)
+		return nil, UsageError.Errorf("%s has more than %d bytes, and servers accept about 1 MiB (jute.maxbuffer)", from, maxData)
 	}
 	return data, nil
 }
@@ -65,12 +65,12 @@ const defaultMaxBuffer = 1 << 20
 // explainTooLong adds advice if the data are too long, or probably are: servers close the connection without a reply.
 func explainTooLong(err error, data []byte) error {
 	if errors.Is(err, client.ErrTooLong) {
-		return WithStatus(UsageError, fmt.Errorf("%w; nothing was sent. If jute.maxbuffer of all members is higher, use "+
-			"--max-request", err))
+		return UsageError.Errorf("%w; nothing was sent. If jute.maxbuffer of all members is higher, use "+
+			"--max-request", err)
 	}
 	if errors.Is(err, client.ErrConnectionLost) && len(data) >= defaultMaxBuffer-1024 {
-		return WithStatus(Failed, fmt.Errorf("%w: the servers probably reject %d bytes of data (jute.maxbuffer); rollcall "+
-			"stat shows whether they took them", err, len(data)))
+		return Failed.Errorf("%w: the servers probably reject %d bytes of data (jute.maxbuffer); rollcall "+
+			"stat shows whether they took them", err, len(data))
 	}
 	return err
 }
@@ -84,7 +84,7 @@ func newSet(w IOStreams) *cobra.Command {
 	}, true, func(ctx context.Context, s nodes.Space, args []string) error {
 		content, err := data.readData(args[1:])
 		if err == nil && content == nil {
-			err = usageErrorf("data are missing: DATA, - for the input, or --file")
+			err = UsageError.Errorf("data are missing: DATA, - for the input, or --file")
 		}
 		if err != nil {
 			return err

@@ -35,7 +35,7 @@ func newShell(w IOStreams) *cobra.Command {
 			}
 			cfg.Timeout, cfg.Escape, cfg.Version = timeout, escape, cmd.Root().Version
 			if err := cfg.Check(); err != nil {
-				return usageErrorf("shell: %w", err)
+				return UsageError.Errorf("shell: %w", err)
 			}
 			if servers, _, err := client.ParseHostPorts(cfg.Hosts, client.DefaultPort); err == nil {
 				if err := CheckClientPorts(cmd.Context(), w, &link.tls, servers); err != nil {

@@ -63,7 +63,7 @@ type slowFilter struct{ member, session, address string }
 func (f slowFilter) check(ofOne bool) error {
 	switch {
 	case ofOne && f != slowFilter{}:
-		return usageErrorf("slow: an ID names one request; leave --member, --session and --address out")
+		return UsageError.Errorf("slow: an ID names one request; leave --member, --session and --address out")
 	case f.session != "":
 		return checkSessionID(f.session)
 	}

@@ -65,26 +65,26 @@ func (s *TLS) loadClientConfig(w IOStreams) (*tls.Config, error) {
 	key, keyName := setting(s.key, "tls-key")
 	switch {
 	case ca == "" && (cert != "" || key != ""):
-		return nil, usageErrorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name)
+		return nil, UsageError.Errorf("%scert and %[1]skey need %[1]sca, which has connections use TLS", name)
 	case ca == "":
 		return nil, nil
 	case cert == "" && key != "":
-		return nil, usageErrorf("%skey needs %[1]scert", name)
+		return nil, UsageError.Errorf("%skey needs %[1]scert", name)
 	case key == "":
 		key = cert
 	}
 	text, err := os.ReadFile(ca)
 	if err != nil {
-		return nil, usageErrorf("%s: %w", caName, err)
+		return nil, UsageError.Errorf("%s: %w", caName, err)
 	}
 	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	if !c.RootCAs.AppendCertsFromPEM(text) {
-		return nil, usageErrorf("%s: there is no certificate in PEM in %s", caName, ca)
+		return nil, UsageError.Errorf("%s: there is no certificate in PEM in %s", caName, ca)
 	}
 	if cert != "" {
 		own, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return nil, usageErrorf("%s %s, %s %s: %w", certName, cert, keyName, key, err)
+			return nil, UsageError.Errorf("%s %s, %s %s: %w", certName, cert, keyName, key, err)
 		}
 		c.Certificates = []tls.Certificate{own}
 	}

@@ -59,15 +59,15 @@ func (a *whyCommand) validate(about string) error {
 	id := strings.HasPrefix(about, "0x")
 	switch {
 	case a.since < 0:
-		return usageErrorf("why: --since %v: must be a duration, such as 10m, or 0 for no limit", a.since)
+		return UsageError.Errorf("why: --since %v: must be a duration, such as 10m, or 0 for no limit", a.since)
 	case id && a.since != 0:
-		return usageErrorf("why: --since is for lists; a session ends once, so leave it out")
+		return UsageError.Errorf("why: --since is for lists; a session ends once, so leave it out")
 	case id:
 		return checkSessionID(about)
 	case about == "" || strings.HasPrefix(about, "/") || isAddress(about):
 		return nil
 	}
-	return usageErrorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as "+
+	return UsageError.Errorf("why: %.100q is none of: the id of a session such as 0x1000012f99a0001, a path such as "+
 		"/locks/a, an IP address with or without a port", about)
 }
 
@@ -152,8 +152,7 @@ func (a *whyCommand) printEnds(ctx context.Context, parameter, value string) err
 	case parameter == "session":
 		return noEndError(ctx, a.adminCommand, value)
 	}
-	return WithStatus(NotFound, fmt.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s",
-		a.withinText(), value))
+	return NotFound.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s", a.withinText(), value)
 }
 
 // noEndError returns the error for a session without an end.
@@ -161,11 +160,10 @@ func noEndError(ctx context.Context, a *adminCommand, id string) error {
 	s, err := getObject[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
 	switch {
 	case err == nil:
-		return WithStatus(NotFound, fmt.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State,
-			orDash(s.Address), formatMember(s.MemberID)))
+		return NotFound.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State,
+			orDash(s.Address), formatMember(s.MemberID))
 	case StatusOf(err) == NotFound:
-		return WithStatus(NotFound, fmt.Errorf("why: there is no session %s, and none of the last 10,000 that ended is it",
-			id))
+		return NotFound.Errorf("why: there is no session %s, and none of the last 10,000 that ended is it", id)
 	}
 	return err
 }
@@ -217,8 +215,8 @@ func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
 	}
 	switch {
 	case node.Kind == kindNone && len(reply.Removals) == 0:
-		return WithStatus(NotFound, fmt.Errorf("why: there is no node %s, and its removal is not among those that the "+
-			"ensemble remembers%s", path, a.withinText()))
+		return NotFound.Errorf("why: there is no node %s, and its removal is not among those that the "+
+			"ensemble remembers%s", path, a.withinText())
 	case !a.output.IsText():
 		return printRow(a.output, nil, reply)
 	}
@@ -282,8 +280,7 @@ func newWhoOwns(w IOStreams) *cobra.Command {
 			}
 			node.Path = args[0]
 			if node.Kind == kindNone {
-				return WithStatus(NotFound, fmt.Errorf("who-owns: there is no node %s; rollcall why %s says what removed it",
-					args[0], args[0]))
+				return NotFound.Errorf("who-owns: there is no node %s; rollcall why %s says what removed it", args[0], args[0])
 			}
 			for _, s := range node.Silent {
 				a.warnSilent(s)
@@ -296,7 +293,7 @@ func newWhoOwns(w IOStreams) *cobra.Command {
 // fullPath adds the root of --hosts. The member checks the rest.
 func (a *adminCommand) fullPath(text string) (full string, err error) {
 	if !strings.HasPrefix(text, "/") {
-		return "", usageErrorf("%.100q is not a path: that begins with /", text)
+		return "", UsageError.Errorf("%.100q is not a path: that begins with /", text)
 	}
 	space, err := a.ensemble.rootOnlySpace()
 	return space.FullPath(text), err

@@ -81,7 +81,7 @@ type newFile struct {
 func (c *certMaker) newCertFiles(hosts []string, now time.Time) ([]newFile, error) {
 	for flag, days := range map[string]int{"--days": c.hostDays, "--ca-days": c.authorityDays} {
 		if days < 1 || days > maxDays {
-			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s %d must be 1 to %d", flag, days, maxDays))
+			return nil, cli.UsageError.Errorf("%s %d must be 1 to %d", flag, days, maxDays)
 		}
 	}
 	if _, err := secretfile.ResolveTrustedDirectory(c.directory); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +98,7 @@ func (c *certMaker) newCertFiles(hosts []string, now time.Time) ([]newFile, erro
 			err = errors.New("the first name gives the file its name and must be a whole one; put it first")
 		}
 		if err != nil {
-			return nil, cli.WithStatus(cli.UsageError, fmt.Errorf("%s: %w", host, err))
+			return nil, cli.UsageError.Errorf("%s: %w", host, err)
 		}
 		files = append(files, newFile{filepath.Join(c.directory, names[0]+".pem"), text, 0o600})
 	}
@@ -137,7 +137,7 @@ func writeNewFiles(files []newFile) error {
 		}
 		for _, other := range files[:i] {
 			if other.path == f.path {
-				return cli.WithStatus(cli.UsageError, fmt.Errorf("%s would be written twice; name each host once", f.path))
+				return cli.UsageError.Errorf("%s would be written twice; name each host once", f.path)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ func newConfiguration(w cli.IOStreams) *cobra.Command {
 		Args: cli.RangeArgs(0, 0, "a subcommand: show or check"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return errors.Join(cmd.Usage(),
-				cli.WithStatus(cli.UsageError, errors.New("config: name a subcommand: show or check")))
+				cli.UsageError.Errorf("config: name a subcommand: show or check"))
 		},
 	}
 	cmd.AddCommand(newConfigShow(w), newConfigCheck(w))

@@ -202,7 +202,7 @@ func (f *drillFlags) drillEnsemble(ctx context.Context, ensemble *openedEnsemble
 // ask returns an error unless the user types yes.
 func (f *drillFlags) ask(ctx context.Context) error {
 	if !f.streams.InTerminal {
-		return cli.WithStatus(cli.UsageError, errors.New("this breaks an ensemble of yours: --yes agrees to the plan above without a terminal"))
+		return cli.UsageError.Errorf("this breaks an ensemble of yours: --yes agrees to the plan above without a terminal")
 	}
 	if _, err := io.WriteString(f.streams.Err, "Break it? Type yes: "); err != nil {
 		return err

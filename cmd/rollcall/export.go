@@ -60,11 +60,9 @@ func newExport(w cli.IOStreams) *cobra.Command {
 func (e *exporter) exportState(ctx context.Context, into string) (cli.ExportResult, error) {
 	switch {
 	case e.configFile == "" && e.backupFile == "":
-		return cli.ExportResult{}, cli.WithStatus(cli.UsageError,
-			errors.New("--config names no zoo.cfg of the member, and --backup no backup"))
+		return cli.ExportResult{}, cli.UsageError.Errorf("--config names no zoo.cfg of the member, and --backup no backup")
 	case e.configFile != "" && e.backupFile != "":
-		return cli.ExportResult{}, cli.WithStatus(cli.UsageError,
-			errors.New("--config is for a member's data, and --backup for a backup: give one of them"))
+		return cli.ExportResult{}, cli.UsageError.Errorf("--config is for a member's data, and --backup for a backup: give one of them")
 	case e.backupFile != "":
 		return e.exportBackup(ctx, into)
 	}

@@ -57,7 +57,7 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 func printHealth(ctx context.Context, w cli.IOStreams, at memberEndpoints, out *cli.Output) error {
 	addr := at.clientAddr
 	if _, _, err := net.SplitHostPort(addr); err != nil {
-		return cli.WithStatus(cli.UsageError, fmt.Errorf("health: --addr %s must be host:port", config.ShortText(addr)))
+		return cli.UsageError.Errorf("health: --addr %s must be host:port", config.ShortText(addr))
 	}
 	ctx, stop := context.WithTimeout(ctx, healthTimeout)
 	defer stop()

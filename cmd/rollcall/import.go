@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -93,7 +92,7 @@ type importer struct {
 
 func (i *importer) importData(ctx context.Context, sources []datadir.Directory) error {
 	if i.configFile == "" && !i.checkOnly {
-		return cli.WithStatus(cli.UsageError, errors.New("--config names no zoo.cfg of the member to fill"))
+		return cli.UsageError.Errorf("--config names no zoo.cfg of the member to fill")
 	}
 	if err := checkDirectoriesDistinct(sources); err != nil {
 		return cli.WithStatus(cli.UsageError, err)
@@ -105,10 +104,9 @@ func (i *importer) importData(ctx context.Context, sources []datadir.Directory) 
 	}
 	if !i.checkOnly && !i.allowRunning {
 		if signs := zooKeeperRunningSigns(ctx, i.cfg, sources, os.DirFS("/")); len(signs) > 0 {
-			return cli.WithStatus(cli.Conflict,
-				fmt.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers "+
-					"first, because what they acknowledge from here on is not imported; --check tries the import with copies "+
-					"meanwhile, and --although-running imports nevertheless", strings.Join(signs, "; ")))
+			return cli.Conflict.Errorf("ZooKeeper may still run, or members of the new ensemble do: %s; stop all of ZooKeeper's servers "+
+				"first, because what they acknowledge from here on is not imported; --check tries the import with copies "+
+				"meanwhile, and --although-running imports nevertheless", strings.Join(signs, "; "))
 		}
 	}
 	plan, err := i.readSources(sources)
@@ -124,8 +122,7 @@ func (i *importer) importData(ctx context.Context, sources []datadir.Directory) 
 		if err := cli.PrintText(i.out, "", i.result); err != nil {
 			return err
 		}
-		return cli.WithStatus(cli.Conflict,
-			fmt.Errorf("%d reasons against it: %s", len(plan.Rejections), strings.Join(plan.Rejections, "; ")))
+		return cli.Conflict.Errorf("%d reasons against it: %s", len(plan.Rejections), strings.Join(plan.Rejections, "; "))
 	}
 	if i.checkOnly {
 		digest, err := plan.WriteImage(io.Discard)
@@ -181,10 +178,9 @@ func (i *importer) checkMajorityGiven(given []datadir.Directory) error {
 	if without < 0 {
 		return nil
 	}
-	return cli.WithStatus(cli.UsageError,
-		fmt.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as "+
-			"%[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.configFile,
-			given[without].Data))
+	return cli.UsageError.Errorf("%s has a dataLogDir, and that of %[2]s is not given: name it after a comma, as in %[2]s,LOGS, or as "+
+		"%[2]s,%[2]s if this server keeps its logs in its dataDir; or give --no-logs if there are none", i.configFile,
+		given[without].Data)
 }
 
 // countVoters returns the number of voters, and how many of the directories certainly belong to voters. The

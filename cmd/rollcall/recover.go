@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -82,10 +81,9 @@ func recoverMember(ctx context.Context, cfg config.Config, logger *slog.Logger, 
 	}
 	servers := ensembleServers(cfg)
 	if slices.ContainsFunc(servers, func(s member.Server) bool { return s.ID == cfg.MyID && s.Observer }) {
-		return cli.WithStatus(cli.Conflict,
-			fmt.Errorf("member %d is an observer in its zoo.cfg, and the first member of the new ensemble must "+
-				"vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there "+
-				"and run this again", cfg.MyID))
+		return cli.Conflict.Errorf("member %d is an observer in its zoo.cfg, and the first member of the new ensemble must "+
+			"vote; recover a voter, or, if this member has the most data, remove :observer from its line server.%[1]d there "+
+			"and run this again", cfg.MyID)
 	}
 	recovery := member.RecoverConfig{
 		ID: cfg.MyID, Servers: servers, Dir: cfg.Dir, LogDir: cfg.LogDir, Trust: cfg.Trust,
@@ -139,10 +137,10 @@ func checkSameServers(cfg config.Config, r member.RecoverConfig, stderr io.Write
 		strings.Join(stored.CanonicalLines(), "\n")); err != nil {
 		return err
 	}
-	return cli.WithStatus(cli.Conflict, errors.New("the server lines of this member's zoo.cfg are not the servers that "+
-		"its data have, so members have come in, moved or gone since they were written; nothing was changed. Write the lines of the "+
-		"data into zoo.cfg, and run this again. If the new ensemble must have the servers of zoo.cfg, for example because machines "+
-		"have other addresses now, give --other-servers"))
+	return cli.Conflict.Errorf("the server lines of this member's zoo.cfg are not the servers that " +
+		"its data have, so members have come in, moved or gone since they were written; nothing was changed. Write the lines of the " +
+		"data into zoo.cfg, and run this again. If the new ensemble must have the servers of zoo.cfg, for example because machines " +
+		"have other addresses now, give --other-servers")
 }
 
 // serverDifferences returns a line for each server in which two lists differ. Addresses for clients do not count, nor does

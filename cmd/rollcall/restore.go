@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -54,8 +53,7 @@ func newRestore(w cli.IOStreams) *cobra.Command {
 		case err != nil:
 			return err
 		case asked && cmd.Flags().Changed("sessions"):
-			return cli.WithStatus(cli.UsageError,
-				errors.New("backup restore: --sessions is for a new ensemble; --subtree restores no sessions"))
+			return cli.UsageError.Errorf("backup restore: --sessions is for a new ensemble; --subtree restores no sessions")
 		case asked:
 			return cli.RangeArgs(1, 1, "with --subtree, a backup; --hosts names the ensemble")(cmd, args)
 		}
@@ -80,7 +78,7 @@ func newRestore(w cli.IOStreams) *cobra.Command {
 
 func (r *restorer) restoreMember(ctx context.Context, w cli.IOStreams, out *cli.Output) error {
 	if r.sessions != "keep" && r.sessions != "close" {
-		return cli.WithStatus(cli.UsageError, fmt.Errorf("--sessions %q must be keep or close", r.sessions))
+		return cli.UsageError.Errorf("--sessions %q must be keep or close", r.sessions)
 	}
 	logger := slog.New(slog.NewTextHandler(w.Err, nil))
 	cfg, warnings, err := config.Load(r.configFile, w.Env, config.Flags{})
