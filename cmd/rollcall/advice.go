@@ -18,7 +18,7 @@ import (
 // their own advice, because they know the wrong setting or file. A row must not match errors of files that
 // other settings name.
 type advice struct {
-	commands []string
+	commands string // with blanks between them
 	matches  func(err error) bool
 	text     string
 }
@@ -26,66 +26,64 @@ type advice struct {
 // The first matching row of adviceTable counts.
 var adviceTable = []advice{
 	{
-		forCommands("serve"), matchesError(syscall.EADDRINUSE),
+		"serve", matchesError(syscall.EADDRINUSE),
 		"another process listens there: stop it, or choose another port (clientPort or secureClientPort for clients; for " +
 			"members the server line, which is the same on all members)",
 	},
-	{forCommands("up", "test-server"), matchesError(syscall.EADDRINUSE), "--port takes others"},
+	{"up test-server", matchesError(syscall.EADDRINUSE), "--port takes others"},
 	{
-		forCommands("serve"), matchesError(syscall.EADDRNOTAVAIL),
+		"serve", matchesError(syscall.EADDRNOTAVAIL),
 		"this machine has no such address: correct clientPortAddress or this member's server line " +
 			"(quorumListenOnAllIPs=true listens for members on all addresses)",
 	},
 	{
-		forCommands("serve", "up", "test-server"), matchesListenError(syscall.EACCES),
+		"serve up test-server", matchesListenError(syscall.EACCES),
 		"this user may not use that port: choose one above 1023",
 	},
 	{
-		forCommands("serve"), isUnknownHost,
+		"serve", isUnknownHost,
 		"this machine cannot resolve that host: correct clientPortAddress or this member's server line, or write an IP " +
 			"address there",
 	},
-	{forCommands("up"), matchesError(disk.ErrInUse), "stop the other rollcall up, or give this one a directory of its own with --data"},
+	{"up", matchesError(disk.ErrInUse), "stop the other rollcall up, or give this one a directory of its own with --data"},
 	{
-		forCommands("serve", "recover", "import", "export"), matchesError(disk.ErrInUse),
+		"serve recover import export", matchesError(disk.ErrInUse),
 		"stop the other process, or give each member a dataDir of its own",
 	},
 	{
-		forCommands("up"), matchesError(disk.ErrServersChanged),
+		"up", matchesError(disk.ErrServersChanged),
 		"for rollcall up: --members and --port must be as when the directory was made, or --data must name another directory",
 	},
 	{
-		forCommands("recover"), matchesError(disk.ErrNoData),
+		"recover", matchesError(disk.ErrNoData),
 		"run it with the zoo.cfg of a member that has data; a member without data is started with rollcall serve",
 	},
-	{forCommands("up"), isUnusableFile, "--data must name a directory that this user may make and write"},
+	{"up", isUnusableFile, "--data must name a directory that this user may make and write"},
 	{
-		forCommands("serve", "recover"), matchesError(disk.ErrUnusable),
+		"serve recover", matchesError(disk.ErrUnusable),
 		"dataDir and dataLogDir must be directories that this user may make and write",
 	},
 	{
-		forCommands("serve", "recover", "up"), matchesError(syscall.EIO),
+		"serve recover up", matchesError(syscall.EIO),
 		"the disk cannot be read or written there: check the kernel's log, and replace it if it fails",
 	},
-	{forCommands("serve", "up"), member.CanRestart, "start this member again: it continues"},
+	{"serve up", member.CanRestart, "start this member again: it continues"},
 
 	{
-		forCommands("health"), matchesError(syscall.ECONNREFUSED),
+		"health", matchesError(syscall.ECONNREFUSED),
 		"no process listens there: start the member with rollcall serve, or name its address with --addr",
 	},
 	{
-		forCommands("health"), matchesError(os.ErrDeadlineExceeded),
+		"health", matchesError(os.ErrDeadlineExceeded),
 		"the member is starting, hangs or is overloaded: its log says which; a port for TLS alone does not reply either",
 	},
-	{forCommands("health"), isUnknownHost, "this machine cannot resolve that host: name an address with --addr host:port"},
+	{"health", isUnknownHost, "this machine cannot resolve that host: name an address with --addr host:port"},
 	{
-		forCommands("bench"), matchesError(syscall.ECONNREFUSED),
+		"bench", matchesError(syscall.ECONNREFUSED),
 		"no process listens there: each address must be one where a running member takes clients",
 	},
-	{forCommands("bench"), isUnknownHost, "this machine cannot resolve that host: name addresses where members take clients"},
+	{"bench", isUnknownHost, "this machine cannot resolve that host: name addresses where members take clients"},
 }
-
-func forCommands(commands ...string) []string { return commands }
 
 func matchesError(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
@@ -125,7 +123,7 @@ func addAdvice(command string, err error) error {
 		return err
 	}
 	for _, a := range adviceTable {
-		if slices.Contains(a.commands, command) && a.matches(err) {
+		if slices.Contains(strings.Fields(a.commands), command) && a.matches(err) {
 			return errorWithAdvice{err, a.text}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ const (
 // directory.
 func zooKeeperRunningSigns(ctx context.Context, cfg config.Config, given []datadir.Directory,
 	root fs.FS,
-) (signs []string) {
+) []string {
 	addrs := [][2]string{{cfg.ClientAddr, "clientPort"}, {cfg.SecureAddr, "secureClientPort"}}
 	for _, s := range cfg.Servers {
 		if !cfg.Standalone {
@@ -54,12 +55,7 @@ func zooKeeperRunningSigns(ctx context.Context, cfg config.Config, given []datad
 	for _, f := range given {
 		found = append(found, zooKeeperProcess(f.Data, root))
 	}
-	for _, sign := range found {
-		if sign != "" {
-			signs = append(signs, sign)
-		}
-	}
-	return signs
+	return slices.DeleteFunc(found, func(sign string) bool { return sign == "" })
 }
 
 // dialableAddr returns the address at which this machine reaches a listener, or "" without a fixed port.

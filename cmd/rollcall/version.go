@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -82,13 +83,11 @@ const shownIDLength = 12
 // fullVersion is the version with the commit. It consists of letters, digits, dots and dashes, because parsers
 // of four-letter words accept no others.
 func (c commit) fullVersion() string {
-	switch {
-	case c.id == "":
-		return release + "-unknown"
-	case c.modified:
-		return release + "-" + c.id[:min(shownIDLength, len(c.id))] + "-modified"
+	version := release + "-" + cmp.Or(c.id[:min(shownIDLength, len(c.id))], "unknown")
+	if c.id != "" && c.modified {
+		version += "-modified"
 	}
-	return release + "-" + c.id[:min(shownIDLength, len(c.id))]
+	return version
 }
 
 // buildTime is the commit's date, or the beginning of 1970 if it is unknown, because four-letter words must
