@@ -91,14 +91,7 @@ func newWatches(w IOStreams) *cobra.Command {
 // listWatches lists watches with paths relative to the user's root.
 func listWatches(ctx context.Context, a *adminCommand, path string, query url.Values, limit int) iter.Seq2[api.Watch,
 	error] {
-	space, err := a.ensemble.rootOnlySpace()
-	if err != nil {
-		return failedRows[api.Watch](err)
-	}
-	return mapRows(listRows[api.Watch](ctx, a, path, query, limit), func(w api.Watch) api.Watch {
-		w.Path = space.RelativePath(w.Path)
-		return w
-	})
+	return relativeRows(a, listRows[api.Watch](ctx, a, path, query, limit), func(w *api.Watch) *string { return &w.Path })
 }
 
 // queryWithoutEmpty returns pairs of names and values as parameters, without empty values.

@@ -88,7 +88,7 @@ func JoinFunc[T any](list []T, separator string, text func(T) string) string {
 
 func orDash(text string) string { return cmp.Or(text, unknownText) }
 
-func formatNumber[N int | int64 | uint64](n N) string { return fmt.Sprint(n) }
+func formatNumber[N int | int32 | int64 | uint64](n N) string { return fmt.Sprint(n) }
 
 func formatMember(id uint32) string {
 	if id == 0 {

@@ -29,8 +29,7 @@ func newStat(w IOStreams) *cobra.Command {
 }
 
 func pathColumns(w IOStreams) []Column[nodeStat] {
-	return append([]Column[nodeStat]{{Name: "path", Cell: func(r nodeStat) string { return r.Path }}},
-		statColumns(w.Now(), func(r nodeStat) api.Stat { return r.Stat })...)
+	return withStat(w.Now(), "path", func(r nodeStat) string { return r.Path }, func(r nodeStat) *api.Stat { return &r.Stat })
 }
 
 type nodeData struct {
@@ -74,8 +73,7 @@ func newNodeData(path string, data []byte, stat api.Stat) nodeData {
 }
 
 func dataColumns(w IOStreams) []Column[nodeData] {
-	columns := []Column[nodeData]{{Name: "path", Cell: func(d nodeData) string { return d.Path }}}
-	columns = append(columns, statColumns(w.Now(), func(d nodeData) api.Stat { return d.Stat })...)
+	columns := withStat(w.Now(), "path", func(d nodeData) string { return d.Path }, func(d nodeData) *api.Stat { return &d.Stat })
 	return append(columns, Column[nodeData]{Name: "data", Cell: func(d nodeData) string {
 		switch {
 		case d.Data == nil:

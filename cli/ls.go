@@ -65,8 +65,7 @@ type lsRow struct {
 }
 
 func lsColumns(w IOStreams) []Column[lsRow] {
-	return append([]Column[lsRow]{{Name: "name", Cell: func(r lsRow) string { return r.Name }}},
-		statColumns(w.Now(), func(r lsRow) api.Stat { return r.Stat })...)
+	return withStat(w.Now(), "name", func(r lsRow) string { return r.Name }, func(r lsRow) *api.Stat { return &r.Stat })
 }
 
 // unreadNodes collects the nodes of a walk that the user may not read.

@@ -196,31 +196,29 @@ func formatNodeAge(now, at time.Time) string {
 	return formatAge(now, at)
 }
 
-func statColumns[T any](now time.Time, of func(T) api.Stat) []Column[T] {
-	number := func(name string, get func(api.Stat) int32) Column[T] {
-		return Column[T]{
-			Name: name, AlignRight: true, WideOnly: true,
-			Cell: func(row T) string { return fmt.Sprint(get(of(row))) },
-		}
+func statColumns(now time.Time) []Column[api.Stat] {
+	return []Column[api.Stat]{
+		{Name: "size", AlignRight: true, Cell: func(s api.Stat) string { return FormatSize(int64(s.DataLength)) }},
+		{Name: "children", AlignRight: true, Cell: func(s api.Stat) string { return formatNumber(s.NumChildren) }},
+		{Name: "owner", Cell: func(s api.Stat) string { return orDash(s.Owner) }},
+		{Name: "changed", AlignRight: true, Cell: func(s api.Stat) string { return formatNodeAge(now, s.Mtime) }},
+		{Name: "version", AlignRight: true, WideOnly: true, Cell: func(s api.Stat) string { return formatNumber(s.Version) }},
+		{Name: "cversion", AlignRight: true, WideOnly: true, Cell: func(s api.Stat) string { return formatNumber(s.Cversion) }},
+		{Name: "aversion", AlignRight: true, WideOnly: true, Cell: func(s api.Stat) string { return formatNumber(s.Aversion) }},
+		{Name: "created", WideOnly: true, Cell: func(s api.Stat) string { return formatMillisecond(s.Ctime) }},
+		{Name: "modified", WideOnly: true, Cell: func(s api.Stat) string { return formatMillisecond(s.Mtime) }},
+		{Name: "czxid", WideOnly: true, Cell: func(s api.Stat) string { return s.Czxid }},
+		{Name: "mzxid", WideOnly: true, Cell: func(s api.Stat) string { return s.Mzxid }},
+		{Name: "pzxid", WideOnly: true, Cell: func(s api.Stat) string { return s.Pzxid }},
 	}
-	text := func(name string, get func(api.Stat) string) Column[T] {
-		return Column[T]{Name: name, WideOnly: true, Cell: func(row T) string { return get(of(row)) }}
+}
+
+// withStat returns a column of texts, and the columns of the Stat of each row.
+func withStat[T any](now time.Time, name string, text func(T) string, of func(T) *api.Stat) []Column[T] {
+	columns := []Column[T]{{Name: name, Cell: text}}
+	for _, c := range statColumns(now) {
+		columns = append(columns, columnOf(c, of))
 	}
-	columns := []Column[T]{
-		{Name: "size", AlignRight: true, Cell: func(row T) string { return FormatSize(int64(of(row).DataLength)) }},
-		number("children", func(s api.Stat) int32 { return s.NumChildren }),
-		text("owner", func(s api.Stat) string { return orDash(s.Owner) }),
-		{Name: "changed", AlignRight: true, Cell: func(row T) string { return formatNodeAge(now, of(row).Mtime) }},
-		number("version", func(s api.Stat) int32 { return s.Version }),
-		number("cversion", func(s api.Stat) int32 { return s.Cversion }),
-		number("aversion", func(s api.Stat) int32 { return s.Aversion }),
-		text("created", func(s api.Stat) string { return formatMillisecond(s.Ctime) }),
-		text("modified", func(s api.Stat) string { return formatMillisecond(s.Mtime) }),
-		text("czxid", func(s api.Stat) string { return s.Czxid }),
-		text("mzxid", func(s api.Stat) string { return s.Mzxid }),
-		text("pzxid", func(s api.Stat) string { return s.Pzxid }),
-	}
-	columns[1].WideOnly, columns[2].WideOnly = false, false
 	return columns
 }
 

@@ -46,6 +46,20 @@ func mapRows[T, U any](rows iter.Seq2[T, error], change func(T) U) iter.Seq2[U, 
 	}
 }
 
+// relativeRows makes the paths of rows, unless they are "", relative to the user's root.
+func relativeRows[T any](a *adminCommand, rows iter.Seq2[T, error], path func(*T) *string) iter.Seq2[T, error] {
+	space, err := a.ensemble.rootOnlySpace()
+	if err != nil {
+		return failedRows[T](err)
+	}
+	return mapRows(rows, func(row T) T {
+		if at := path(&row); *at != "" {
+			*at = space.RelativePath(*at)
+		}
+		return row
+	})
+}
+
 // collectRows returns an empty slice, not nil, if there are no rows.
 func collectRows[T any](rows iter.Seq2[T, error]) ([]T, error) {
 	all := []T{}

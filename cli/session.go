@@ -59,10 +59,6 @@ func newSessionShow(w IOStreams) *cobra.Command {
 }
 
 func fetchSessionDetail(ctx context.Context, a *adminCommand, id string) (sessionDetail, error) {
-	space, err := a.ensemble.rootOnlySpace()
-	if err != nil {
-		return sessionDetail{}, err
-	}
 	path := "sessions/" + url.PathEscape(id)
 	session, err := getObject[api.OneSession](ctx, a, path, nil)
 	if err != nil {
@@ -72,9 +68,9 @@ func fetchSessionDetail(ctx context.Context, a *adminCommand, id string) (sessio
 		a.warnSilent(s)
 	}
 	detail := sessionDetail{Session: session.Session}
-	nodes := listRows[api.Ephemeral](ctx, a, path+"/ephemerals", url.Values{}, maxShownPaths)
-	detail.EphemeralPaths, err = collectRows(mapRows(nodes,
-		func(n api.Ephemeral) string { return space.RelativePath(n.Path) }))
+	nodes := relativeRows(a, listRows[api.Ephemeral](ctx, a, path+"/ephemerals", url.Values{}, maxShownPaths),
+		func(n *api.Ephemeral) *string { return &n.Path })
+	detail.EphemeralPaths, err = collectRows(mapRows(nodes, func(n api.Ephemeral) string { return n.Path }))
 	if err != nil {
 		return detail, err
 	}

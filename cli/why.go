@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -71,12 +72,10 @@ func (a *whyCommand) validate(about string) error {
 		"/locks/a, an IP address with or without a port", about)
 }
 
-// newestRows returns at most limit rows of a list in descending order of at, not older than --since.
-func newestRows[T any](ctx context.Context, a *whyCommand, path string, query url.Values, at func(T) time.Time) ([]T,
-	error,
-) {
+// newestRows returns those of rows, which are in descending order of at, that are not older than --since.
+func newestRows[T any](a *whyCommand, rows iter.Seq2[T, error], at func(T) time.Time) ([]T, error) {
 	found, first := []T{}, a.streams.Now().Add(-a.since)
-	for row, err := range listRows[T](ctx, a.adminCommand, path, query, a.limit) {
+	for row, err := range rows {
 		switch {
 		case err != nil:
 			return nil, err
@@ -89,20 +88,15 @@ func newestRows[T any](ctx context.Context, a *whyCommand, path string, query ur
 }
 
 func (a *whyCommand) listEnds(ctx context.Context, query url.Values) ([]api.End, error) {
-	return newestRows(ctx, a, "ends", query, func(e api.End) time.Time { return e.EndedAt })
+	rows := listRows[api.End](ctx, a.adminCommand, "ends", query, a.limit)
+	return newestRows(a, rows, func(e api.End) time.Time { return e.EndedAt })
 }
 
 // listRemovals lists removals with paths relative to the user's root.
 func (a *whyCommand) listRemovals(ctx context.Context, query url.Values) ([]api.Removal, error) {
-	space, err := a.ensemble.rootOnlySpace()
-	if err != nil {
-		return nil, err
-	}
-	rows, err := newestRows(ctx, a, "removals", query, func(r api.Removal) time.Time { return r.RemovedAt })
-	for i := range rows {
-		rows[i].Path = space.RelativePath(rows[i].Path)
-	}
-	return rows, err
+	rows := relativeRows(a.adminCommand, listRows[api.Removal](ctx, a.adminCommand, "removals", query, a.limit),
+		func(r *api.Removal) *string { return &r.Path })
+	return newestRows(a, rows, func(r api.Removal) time.Time { return r.RemovedAt })
 }
 
 func (a *whyCommand) withinText() string {
