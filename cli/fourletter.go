@@ -179,19 +179,13 @@ func sendToClientPort(ctx context.Context, w IOStreams, dial Dialer, addr, word 
 // notListedText follows the command in the reply of a member that does not whitelist it.
 const notListedText = " is not executed because"
 
+// cellPattern matches the text between tabs and line ends.
+var cellPattern = regexp.MustCompile(`[^\t\n]+`)
+
 func copyVisible(out io.Writer, in *bufio.Reader) error {
 	for {
 		line, err := in.ReadSlice('\n')
-		text, ended := strings.CutSuffix(string(line), "\n")
-		parts := strings.Split(text, "\t")
-		for i := range parts {
-			parts[i] = EscapeUnprintable(parts[i])
-		}
-		text = strings.Join(parts, "\t")
-		if ended {
-			text += "\n"
-		}
-		if _, err := io.WriteString(out, text); err != nil {
+		if _, err := io.WriteString(out, cellPattern.ReplaceAllStringFunc(string(line), EscapeUnprintable)); err != nil {
 			return err
 		}
 		switch {

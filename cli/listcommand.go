@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -114,9 +115,7 @@ func rowsAsListed[T, U any](ctx context.Context, f *listCommand[T], lines int) i
 func (f *listCommand[T]) queryValues() url.Values {
 	query := queryWithoutEmpty("member", f.member, "address", f.address)
 	if f.moreQuery != nil {
-		for name, values := range f.moreQuery() {
-			query[name] = values
-		}
+		maps.Copy(query, f.moreQuery())
 	}
 	return query
 }

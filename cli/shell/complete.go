@@ -115,15 +115,10 @@ func flagsOf(v *verb) (all []string) {
 func commonPrefix(texts []string) string {
 	common := texts[0]
 	for _, text := range texts[1:] {
-		n := 0
-		for n < len(common) {
-			_, size := utf8.DecodeRuneInString(common[n:])
-			if !strings.HasPrefix(text, common[:n+size]) {
-				break
-			}
-			n += size
+		for !strings.HasPrefix(text, common) {
+			_, size := utf8.DecodeLastRuneInString(common)
+			common = common[:len(common)-size]
 		}
-		common = common[:n]
 	}
 	return common
 }

@@ -20,9 +20,7 @@ const (
 )
 
 // quotaValues is the content of a limits or usage node. -1 is no limit. Unknown keys are kept.
-type quotaValues struct {
-	byKey map[string]int64
-}
+type quotaValues map[string]int64
 
 // A usage node has the first two keys only.
 const (
@@ -47,25 +45,25 @@ var quotaFlags = []struct {
 
 // unlimitedQuota returns limits that are no limits.
 func unlimitedQuota() quotaValues {
-	return quotaValues{map[string]int64{countKey: -1, bytesKey: -1, countHardKey: -1, bytesHardKey: -1}}
+	return quotaValues{countKey: -1, bytesKey: -1, countHardKey: -1, bytesHardKey: -1}
 }
 
 // parseAmounts parses "count=2,bytes=10=;byteHardLimit=30;countHardLimit=6", ZooKeeper's format.
 func parseAmounts(data []byte) quotaValues {
-	u := quotaValues{map[string]int64{}}
+	u := quotaValues{}
 	for _, pair := range strings.FieldsFunc(string(data), func(r rune) bool { return r == ',' || r == ';' }) {
 		key, value, _ := strings.Cut(pair, "=")
 		n, err := strconv.ParseInt(strings.TrimRight(value, "="), 10, 64)
 		if err != nil {
 			n = -1
 		}
-		u.byKey[key] = n
+		u[key] = n
 	}
 	return u
 }
 
 func (u quotaValues) valueOf(key string) int64 {
-	if n, ok := u.byKey[key]; ok {
+	if n, ok := u[key]; ok {
 		return n
 	}
 	return -1
@@ -75,7 +73,7 @@ func (u quotaValues) valueOf(key string) int64 {
 func (u quotaValues) String() string {
 	text := fmt.Sprintf("count=%d,bytes=%d", u.valueOf(countKey), u.valueOf(bytesKey))
 	var others []string
-	for key, n := range u.byKey {
+	for key, n := range u {
 		if key != countKey && key != bytesKey {
 			others = append(others, fmt.Sprintf("%s=%d", key, n))
 		}
@@ -120,7 +118,7 @@ func (q quotaCommands) setQuota(ctx context.Context, a *arguments) error {
 			q.screen.printMessage(errorStyle, f.wrong)
 			return nil
 		}
-		limits.byKey[f.key] = n
+		limits[f.key] = n
 	}
 	if _, err := q.session.statNode(ctx, path, false); hasCode(err, jute.NoNode) {
 		return zkCliError(path + " does not exist.")
@@ -188,7 +186,7 @@ func (q quotaCommands) mergeLimits(ctx context.Context, path string, limits quot
 		if err := q.session.ensureNode(ctx, joinPath(at, limitsNode), []byte(limits.String())); err != nil {
 			return err
 		}
-		none := quotaValues{map[string]int64{countKey: 0, bytesKey: 0}}
+		none := quotaValues{countKey: 0, bytesKey: 0}
 		if err := q.session.ensureNode(ctx, joinPath(at, usageNode), []byte(none.String())); err != nil {
 			return err
 		}
@@ -199,7 +197,7 @@ func (q quotaCommands) mergeLimits(ctx context.Context, path string, limits quot
 	merged := parseAmounts(before)
 	for _, f := range quotaFlags {
 		if n := limits.valueOf(f.key); n > -1 {
-			merged.byKey[f.key] = n
+			merged[f.key] = n
 		}
 	}
 	if err := q.warnExceeded(ctx, at, merged); err != nil {
@@ -261,7 +259,7 @@ func (q quotaCommands) deleteQuota(ctx context.Context, a *arguments) error {
 	limits := parseAmounts(data)
 	for _, f := range quotaFlags {
 		if a.hasFlag(f.flag) {
-			limits.byKey[f.key] = -1
+			limits[f.key] = -1
 			_, err := q.session.setData(ctx, at+"/"+limitsNode, []byte(limits.String()), -1)
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -214,7 +215,7 @@ func (s *screen) writeStyled(to io.Writer, terminal bool, how style, text string
 		s.writeText(to, text)
 		return
 	}
-	if text = s.visibleText(text); !terminal {
+	if text = cellPattern.ReplaceAllStringFunc(text, s.cfg.EscapeText); !terminal {
 		s.writeText(to, text)
 		return
 	}
@@ -232,6 +233,9 @@ func (s *screen) writeStyled(to io.Writer, terminal bool, how style, text string
 	s.writeText(to, text)
 }
 
+// cellPattern matches the text between tabs and line ends, which stay.
+var cellPattern = regexp.MustCompile(`[^\t\n]+`)
+
 func (s *screen) writeText(to io.Writer, text string) {
 	if _, err := io.WriteString(to, text); err != nil && s.writeError == nil && to != s.cfg.Err {
 		s.writeError = fmt.Errorf("shell: print: %w", err)
@@ -243,23 +247,4 @@ func (s *screen) flushOut() {
 	if err := s.out.Flush(); err != nil && s.writeError == nil {
 		s.writeError = fmt.Errorf("shell: print: %w", err)
 	}
-}
-
-// visibleText replaces characters that are not printable in a text of several lines. It keeps line ends and
-// tabs.
-func (s *screen) visibleText(text string) string {
-	var b strings.Builder
-	for line := range strings.SplitAfterSeq(text, "\n") {
-		line, end := strings.CutSuffix(line, "\n")
-		for i, cell := range strings.Split(line, "\t") {
-			if i > 0 {
-				b.WriteByte('\t')
-			}
-			b.WriteString(s.cfg.EscapeText(cell))
-		}
-		if end {
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
 }
