@@ -150,12 +150,7 @@ type changeMarks[T any] struct {
 // and with the changed cells in colour. In the first list nothing has.
 func (m *changeMarks[T]) next(columns []Column[T], key func(T) string) []Column[T] {
 	m.before, m.now = m.now, map[string][]string{}
-	var compared []Column[T]
-	for _, c := range columns {
-		if c.MarkChanges {
-			compared = append(compared, c)
-		}
-	}
+	compared := slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool { return !c.MarkChanges })
 	marked := slices.Clone(columns)
 	for i, c := range marked {
 		if !c.MarkChanges {

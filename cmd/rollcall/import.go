@@ -137,22 +137,14 @@ func (i *importer) importData(ctx context.Context, sources []datadir.Directory) 
 
 // checkDirectoriesDistinct returns an error if two paths are the same directory, which would count as two servers.
 func checkDirectoriesDistinct(given []datadir.Directory) error {
-	type place struct {
-		path string
-		info os.FileInfo
-	}
-	var seen []place
-	for _, f := range given {
-		info, err := os.Stat(f.Data)
-		if err != nil {
-			continue // reading it reports the error
-		}
-		for _, s := range seen {
-			if os.SameFile(s.info, info) {
-				return fmt.Errorf("%s and %s are the same directory: give the directories of each server once", s.path, f.Data)
+	infos := make([]os.FileInfo, len(given)) // nil if there is none; reading it reports the error
+	for i, f := range given {
+		infos[i], _ = os.Stat(f.Data)
+		for k, other := range infos[:i] {
+			if infos[i] != nil && other != nil && os.SameFile(other, infos[i]) {
+				return fmt.Errorf("%s and %s are the same directory: give the directories of each server once", given[k].Data, f.Data)
 			}
 		}
-		seen = append(seen, place{f.Data, info})
 	}
 	return nil
 }
