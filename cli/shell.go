@@ -65,7 +65,7 @@ func (l *EnsembleFlags) shellConfig(words []string) (shell.Config, error) {
 	w := l.streams
 	hosts, _ := l.hostsSetting()
 	cfg := shell.Config{
-		Hosts: cmp.Or(hosts, defaultHosts), Login: session.Login, Auth: session.Auth, MaxRequest: session.MaxRequest, DialConn: session.DialConn, In: w.In, Out: w.Out, Err: w.Err,
+		Hosts: cmp.Or(hosts, defaultHosts), Session: session, In: w.In, Out: w.Out, Err: w.Err,
 		InTerminal: w.InTerminal, OutTerminal: w.OutTerminal, ErrTerminal: w.ErrTerminal,
 		Colors: w.AllowsColor(), Size: w.TerminalSize, EscapeText: EscapeUnprintable,
 	}

@@ -58,7 +58,7 @@ func startSession(cfg *Config, t *target, event func(jute.EventType, jute.Keeper
 ) *session {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &session{
-		target: t, dialServer: cfg.DialConn, watches: newWatchTable(), onEvent: event, onHint: hint, stopOpening: stop,
+		target: t, dialServer: cfg.Session.DialConn, watches: newWatchTable(), onEvent: event, onHint: hint, stopOpening: stop,
 		openingDone: make(chan struct{}),
 		state:       connecting, promptState: connecting, changed: make(chan struct{}),
 	}
@@ -76,12 +76,12 @@ func startSession(cfg *Config, t *target, event func(jute.EventType, jute.Keeper
 
 // clientConfig returns the configuration of the session. A call fails while there is no connection.
 func (s *session) clientConfig(cfg *Config) client.Config {
-	return client.Config{
-		Timeout: cfg.Timeout, Login: cfg.Login, Auth: slices.Clone(cfg.Auth), InOrder: true, WhileSuspended: client.Fail,
-		MaxRequest: cfg.MaxRequest,
-		DialConn:   s.dial, OnEvent: s.handleEvent, OnState: s.handleState,
-		GiveUpAfter: client.NeverGiveUp, // sessions survive an outage of the ensemble
-	}
+	c := cfg.Session
+	c.Timeout, c.Auth = cfg.Timeout, slices.Clone(c.Auth)
+	c.InOrder, c.WhileSuspended = true, client.Fail
+	c.GiveUpAfter = client.NeverGiveUp // sessions survive an outage of the ensemble
+	c.DialConn, c.OnEvent, c.OnState = s.dial, s.handleEvent, s.handleState
+	return c
 }
 
 // updateState changes the fields that mu guards, and wakes all waiters.

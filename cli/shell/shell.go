@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -36,13 +35,7 @@ const maxTimeout = 24 * time.Hour
 type Config struct {
 	Hosts   string        // host:port,host:port/root; the ports and the root may be missing
 	Timeout time.Duration // the session timeout to request; 0: DefaultTimeout
-	Login   *client.Login // logs each session in by SASL; nil: no login
-	Auth    []client.Auth // identities of each session
-
-	MaxRequest int // the longest request, as client.Config has it
-
-	// DialConn opens a connection to a server, as client.Config has it; nil: a net.Dialer.
-	DialConn func(ctx context.Context, network, address string) (net.Conn, error)
+	Session client.Config // the login, the identities, the longest request and the connections of each session
 
 	Command []string // the words of the only command; nil: lines are read from In
 

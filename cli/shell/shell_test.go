@@ -97,7 +97,7 @@ func TestConnect(t *testing.T) {
 // Identities of the configuration and of addauth are shown to the server. A rejected one ends the
 // session.
 func TestIdentities(t *testing.T) {
-	got := runLines(t, Config{Auth: []client.Auth{{Scheme: "digest", Proof: []byte("a:x")}}}, "addauth digest b:y", "whoami", "addauth nonsense z", "ls /")
+	got := runLines(t, Config{Session: client.Config{Auth: []client.Auth{{Scheme: "digest", Proof: []byte("a:x")}}}}, "addauth digest b:y", "whoami", "addauth nonsense z", "ls /")
 	for _, want := range []string{"digest: a\n", "digest: b\n", "WatchedEvent state:AuthFailed type:None path:null\nNot connected\n"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%+v\nwant %s", got, want)
