@@ -56,12 +56,10 @@ func silenceReason(s api.Silence) string {
 
 // getObject gets a path below /v1/, of a member that is in the ensemble if there is one.
 func getObject[T any](ctx context.Context, a *adminCommand, path string, query url.Values) (T, error) {
-	var reply T
-	err := a.ensemble.callInEnsemble(ctx, func(c *api.Client) (err error) {
-		reply, err = api.Get[T](ctx, c, path, query)
-		return WithAdvice(err)
+	return askEnsemble(ctx, a.ensemble, func(c *api.Client) (T, error) {
+		reply, err := api.Get[T](ctx, c, path, query)
+		return reply, WithAdvice(err)
 	})
-	return reply, err
 }
 
 // postSlowChange posts a change that takes up to extra longer than other requests. If its outcome is unknown, the

@@ -72,10 +72,8 @@ func (k *membersCommand) drainServerAndWait(ctx context.Context, id uint32, over
 			"ensemble would stop; "+
 			"start the members that are down first, or add --force", id)
 	}
-	var done api.Drained
-	err = k.ensemble.callInEnsemble(ctx, func(c *api.Client) (err error) {
-		done, err = postDrain(ctx, c, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
-		return err
+	done, err := askEnsemble(ctx, k.ensemble, func(c *api.Client) (api.Drained, error) {
+		return postDrain(ctx, c, "members/drain", over, api.MembersDrain{Member: id, OverMs: over.Milliseconds()})
 	})
 	if err != nil {
 		return err
@@ -109,12 +107,9 @@ func newMembersRebalance(w IOStreams) *cobra.Command {
 			"fewer than two take clients, the command ends with 1. It needs an administrator's credentials on a member's machine.",
 		Example: "  rollcall members rebalance --token-file /etc/rollcall/token --rate 20",
 	}, func(ctx context.Context, _ []string) error {
-		var done api.Rebalanced
-		err := k.ensemble.callInEnsemble(ctx, func(admin *api.Client) (err error) {
-			done, err = postSlowChange[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate},
-				rebalanceTimeout,
-				"how far it came", "repeat the command")
-			return err
+		done, err := askEnsemble(ctx, k.ensemble, func(admin *api.Client) (api.Rebalanced, error) {
+			return postSlowChange[api.Rebalanced](ctx, admin, "members/rebalance", api.MembersRebalance{PerSecond: rate},
+				rebalanceTimeout, "how far it came", "repeat the command")
 		})
 		if err != nil {
 			return err

@@ -107,12 +107,17 @@ func isRemovedError(err error) bool {
 		errors.Is(err, errRemovedState)
 }
 
-func postInEnsemble[T any](ctx context.Context, l *EnsembleFlags, path string, body any) (reply T, err error) {
+// askEnsemble is callInEnsemble for a request with a reply.
+func askEnsemble[T any](ctx context.Context, l *EnsembleFlags, request func(c *api.Client) (T, error)) (reply T, err error) {
 	err = l.callInEnsemble(ctx, func(c *api.Client) (err error) {
-		reply, err = api.Post[T](ctx, c, path, body)
+		reply, err = request(c)
 		return err
 	})
 	return reply, err
+}
+
+func postInEnsemble[T any](ctx context.Context, l *EnsembleFlags, path string, body any) (T, error) {
+	return askEnsemble(ctx, l, func(c *api.Client) (T, error) { return api.Post[T](ctx, c, path, body) })
 }
 
 // FirstAdminClient returns a client of the first URL of --admin, or else that of AdminClient. Commands on the
