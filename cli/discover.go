@@ -115,7 +115,7 @@ func candidateURLs(w IOStreams, hosts []string) []string {
 // discoverMember probes all URLs at once, and returns the first one with a member. It waits at most
 // preferredGrace for URLs before one that has replied. silent has the errors of other addresses for the error
 // message.
-func discoverMember(ctx context.Context, c *http.Client, urls []string, silent ...string) (string, error) {
+func discoverMember(ctx context.Context, c *http.Client, urls []string, silent ...error) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, probeTimeout)
 	defer stop()
 	type outcome struct {
@@ -142,11 +142,7 @@ func discoverMember(ctx context.Context, c *http.Client, urls []string, silent .
 			return urls[best], nil
 		}
 	}
-	reasons := slices.Clone(silent)
-	for _, err := range bad {
-		reasons = append(reasons, err.Error())
-	}
-	return "", Unavailable.Errorf("no member answers operators (%s)", strings.Join(reasons, ", "))
+	return "", Unavailable.Errorf("no member answers operators (%s)", JoinFunc(append(silent, bad...), ", ", error.Error))
 }
 
 // probeMember returns an error unless a member replies at base.

@@ -143,7 +143,8 @@ func (l *EnsembleFlags) firstReplyingURL(ctx context.Context, named []string) (s
 	case 1:
 		return bases[0], nil
 	}
-	var urls, silent []string
+	var urls []string
+	var silent []error
 	for _, base := range bases {
 		path, isSocket := strings.CutPrefix(base, socketScheme)
 		if !isSocket {
@@ -155,7 +156,7 @@ func (l *EnsembleFlags) firstReplyingURL(ctx context.Context, named []string) (s
 			_ = conn.Close() // nothing was sent
 			return base, nil
 		}
-		silent = append(silent, fmt.Sprintf("%s: %v", base, err))
+		silent = append(silent, fmt.Errorf("%s: %w", base, err))
 	}
 	config, err := l.tls.loadClientConfig(l.streams)
 	if err != nil {

@@ -99,11 +99,7 @@ func joinCheckErrors(failed []error) error {
 	case 1:
 		return explainedError{failed[0]}
 	}
-	text := ""
-	for _, err := range failed {
-		text += "; " + err.Error()
-	}
-	return explainedError{fmt.Errorf("%d values are refused%s", len(failed), text)}
+	return explainedError{fmt.Errorf("%d values are refused; %s", len(failed), cli.JoinFunc(failed, "; ", error.Error))}
 }
 
 // shownValue returns the value of a key, or its default in brackets.
