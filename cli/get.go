@@ -134,7 +134,7 @@ func newACL(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return PrintRows(n.output, aclColumns, RowsOf(aclRows(list)))
+			return PrintRows(n.output, aclColumns, MapRows(RowsOf(list), toAPIACL))
 		}
 		stat, err := s.SetACL(ctx, args[0], list, version)
 		if err != nil {
@@ -155,12 +155,8 @@ func newACL(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-func aclRows(list []jute.ACL) []api.ACL {
-	rows := make([]api.ACL, 0, len(list))
-	for _, a := range list {
-		rows = append(rows, api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.String()})
-	}
-	return rows
+func toAPIACL(a jute.ACL) api.ACL {
+	return api.ACL{Scheme: string(a.ID.Scheme), ID: string(a.ID.ID), Perms: a.Perms.String()}
 }
 
 var aclColumns = []Column[api.ACL]{

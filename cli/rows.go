@@ -32,7 +32,8 @@ func failedRows[T any](err error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) { yield(*new(T), err) }
 }
 
-func mapRows[T, U any](rows iter.Seq2[T, error], change func(T) U) iter.Seq2[U, error] {
+// MapRows yields the results of change, up to the first error of rows.
+func MapRows[T, U any](rows iter.Seq2[T, error], change func(T) U) iter.Seq2[U, error] {
 	return func(yield func(U, error) bool) {
 		for row, err := range rows {
 			if err != nil {
@@ -52,7 +53,7 @@ func relativeRows[T any](a *adminCommand, rows iter.Seq2[T, error], path func(*T
 	if err != nil {
 		return failedRows[T](err)
 	}
-	return mapRows(rows, func(row T) T {
+	return MapRows(rows, func(row T) T {
 		if at := path(&row); *at != "" {
 			*at = space.RelativePath(*at)
 		}

@@ -70,12 +70,12 @@ func fetchSessionDetail(ctx context.Context, a *adminCommand, id string) (sessio
 	detail := sessionDetail{Session: session.Session}
 	nodes := relativeRows(a, listRows[api.Ephemeral](ctx, a, path+"/ephemerals", url.Values{}, maxShownPaths),
 		func(n *api.Ephemeral) *string { return &n.Path })
-	detail.EphemeralPaths, err = collectRows(mapRows(nodes, func(n api.Ephemeral) string { return n.Path }))
+	detail.EphemeralPaths, err = collectRows(MapRows(nodes, func(n api.Ephemeral) string { return n.Path }))
 	if err != nil {
 		return detail, err
 	}
 	watches := listWatches(ctx, a, path+"/watches", url.Values{}, maxShownPaths)
-	detail.WatchedPaths, err = collectRows(mapRows(watches, func(w api.Watch) string { return w.Path }))
+	detail.WatchedPaths, err = collectRows(MapRows(watches, func(w api.Watch) string { return w.Path }))
 	return detail, err
 }
 

@@ -46,7 +46,7 @@ func newSlow(w IOStreams) *cobra.Command {
 			}
 			rows := listRows[api.SlowRequest](cmd.Context(), a, "slow",
 				queryWithoutEmpty("member", of.member, "session", of.session, "address", of.address), limit)
-			return PrintRows(a.output, slowColumns(w.Now()), mapRows(rows, relative))
+			return PrintRows(a.output, slowColumns(w.Now()), MapRows(rows, relative))
 		},
 	})
 	cmd.Flags().StringVar(&of.member, "member", "", "only requests that the member with this `number` received")

@@ -65,12 +65,9 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 			if r.FilesKnown {
 				r.AddFaults(member.CheckFiles(r.Config))
 			}
-			var rows []api.Setting
-			for _, k := range r.Config.Keys {
-				rows = append(rows, k.Setting())
-			}
-			if len(rows) > 0 {
-				if err := cli.PrintRows(out, keyColumns, cli.RowsOf(rows)); err != nil {
+			if len(r.Config.Keys) > 0 {
+				rows := cli.MapRows(cli.RowsOf(r.Config.Keys), config.Key.Setting)
+				if err := cli.PrintRows(out, keyColumns, rows); err != nil {
 					return err
 				}
 			}

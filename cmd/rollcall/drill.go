@@ -74,7 +74,9 @@ func newDrillList(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [flags]", Short: "list the drills", Args: cli.RangeArgs(0, 0, "flags only"),
 		Long: "Lists the drills: what each needs, how long it takes, and what it does.",
-		RunE: func(*cobra.Command, []string) error { return cli.PrintRows(out, drillColumns, cli.RowsOf(drillRows())) },
+		RunE: func(*cobra.Command, []string) error {
+			return cli.PrintRows(out, drillColumns, cli.MapRows(cli.RowsOf(drill.All()), drillRow))
+		},
 	}
 	return out.Register(cmd)
 }
@@ -106,18 +108,14 @@ var drillColumns = []cli.Column[cli.DrillRow]{
 	{Name: "does", Cell: func(r cli.DrillRow) string { return r.Does }},
 }
 
-// drillRows returns all drills.
-func drillRows() (rows []cli.DrillRow) {
-	for _, d := range drill.All() {
-		row := cli.DrillRow{
-			Name: d.Name, Part: "all", Needs: d.Requirements(), TakesSeconds: int(d.Lasts(drill.DefaultTimeout).Seconds()), Does: d.Does,
-		}
-		if d.Tier == drill.Heavy {
-			row.Part = "full"
-		}
-		rows = append(rows, row)
+func drillRow(d *drill.Drill) cli.DrillRow {
+	row := cli.DrillRow{
+		Name: d.Name, Part: "all", Needs: d.Requirements(), TakesSeconds: int(d.Lasts(drill.DefaultTimeout).Seconds()), Does: d.Does,
 	}
-	return rows
+	if d.Tier == drill.Heavy {
+		row.Part = "full"
+	}
+	return row
 }
 
 // run drills, and writes what was found.
