@@ -236,7 +236,7 @@ func TestWatchStoppedAtOnce(t *testing.T) {
 	stop()
 	out := newLiveOutput()
 	c := &nodeWatchCommand{nodeCommand: newNodeCommand(w), eventRows: make(chan eventRow, 1), endReason: make(chan error, 1)}
-	c.streams.Out, c.output.format = out, "json"
+	c.output.streams.Out, c.output.format = out, "json"
 	if err := c.run(ctx, s, []string{"/a"}); err != nil || strings.TrimSpace(out.String()) != "[]" {
 		t.Errorf("printed %q, %v", out, err)
 	}

@@ -189,6 +189,22 @@ func PrintText(o *Output, text string, v any) error {
 	return err
 }
 
+// printLines prints rows as they arrive, without a buffer: a line for each, or one array.
+func printLines[T any](o *Output, rows iter.Seq2[T, error], line func(T) string) error {
+	if !o.IsText() {
+		return printArray(o.streams.Out, o.format, rows)
+	}
+	for row, err := range rows {
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(o.streams.Out, EscapeUnprintable(line(row))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // printRow prints one row as a line for each column, WideOnly included, or as one object.
 func printRow[T any](o *Output, columns []Column[T], row T) error {
 	var text []byte

@@ -58,7 +58,7 @@ func (r *removeCommand) run(ctx context.Context, s nodes.Space, args []string) e
 		}
 		return PrintText(r.output, "", removedRow{path, 1})
 	case r.dryRun:
-		return r.printPlanned(r.plannedRemovals(ctx, s, path))
+		return printLines(r.output, r.plannedRemovals(ctx, s, path), func(row pathRow) string { return row.Path })
 	case !r.skipConfirm:
 		if err := r.confirmRemoval(ctx, s, path); err != nil {
 			return err
@@ -97,21 +97,6 @@ func (r *removeCommand) plannedRemovals(ctx context.Context, s nodes.Space, path
 		}})
 		return err
 	})
-}
-
-func (r *removeCommand) printPlanned(rows iter.Seq2[pathRow, error]) error {
-	if !r.output.IsText() {
-		return PrintRows(r.output, nil, rows)
-	}
-	for row, err := range rows {
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintln(r.streams.Out, EscapeUnprintable(row.Path)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func formatNodesWere(n int) string { return FormatCount(n, "node was", "nodes were") }

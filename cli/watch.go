@@ -98,10 +98,13 @@ func (c *nodeWatchCommand) run(ctx context.Context, s nodes.Space, args []string
 	}); err != nil && ctx.Err() == nil {
 		return err // after Ctrl-C there are no events, and JSON and YAML say that, too
 	}
-	if c.output.IsText() {
-		return c.printLines(c.incomingRows(ctx))
-	}
-	return printArray(c.streams.Out, c.output.format, c.incomingRows(ctx))
+	return printLines(c.output, c.incomingRows(ctx), func(row eventRow) string {
+		zxid := ""
+		if c.output.format == "wide" {
+			zxid = fmt.Sprintf("%-12s  ", orDash(row.Zxid))
+		}
+		return fmt.Sprintf("%s  %s%-19s  %s", formatMillisecond(row.Time), zxid, row.Type, row.Path)
+	})
 }
 
 func (c *nodeWatchCommand) incomingRows(ctx context.Context) iter.Seq2[eventRow, error] {
@@ -120,22 +123,4 @@ func (c *nodeWatchCommand) incomingRows(ctx context.Context) iter.Seq2[eventRow,
 			}
 		}
 	}
-}
-
-// printLines prints a line for each event without buffering.
-func (c *nodeWatchCommand) printLines(rows iter.Seq2[eventRow, error]) error {
-	for row, err := range rows {
-		if err != nil {
-			return err
-		}
-		zxid := ""
-		if c.output.format == "wide" {
-			zxid = fmt.Sprintf("%-12s  ", orDash(row.Zxid))
-		}
-		if _, err := fmt.Fprintf(c.streams.Out, "%s  %s%-19s  %s\n", formatMillisecond(row.Time), zxid, row.Type,
-			EscapeUnprintable(row.Path)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
