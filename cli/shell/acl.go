@@ -58,9 +58,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 	for _, entry := range acl {
 		s.screen.printf("'%s,'%s\n: %s", s.screen.name(string(entry.ID.Scheme)), s.screen.name(string(entry.ID.ID)), entry.Perms.Letters())
 	}
-	if a.hasFlag("s") {
-		s.screen.printStat(stat)
-	}
+	s.screen.printStatIf(a.hasFlag("s"), stat)
 	return nil
 }
 
@@ -81,8 +79,6 @@ func (s *Shell) setACL(ctx context.Context, a *arguments) error {
 		})
 	}
 	stat, err := s.session.setACL(ctx, a.path(), acl, version)
-	if err == nil && a.hasFlag("s") {
-		s.screen.printStat(stat)
-	}
+	s.screen.printStatIf(err == nil && a.hasFlag("s"), stat)
 	return err
 }

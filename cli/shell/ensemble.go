@@ -37,9 +37,7 @@ func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
 		text = clientAddresses(text)
 	}
 	s.screen.print(text + "\n")
-	if a.hasFlag("s") {
-		s.screen.printStat(stat)
-	}
+	s.screen.printStatIf(a.hasFlag("s"), stat)
 	return nil
 }
 
@@ -112,9 +110,7 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 		return err
 	}
 	s.screen.print("Committed new configuration:\n" + textOrNull(list) + "\n")
-	if a.hasFlag("s") {
-		s.screen.printStat(nodes.StatRecord(stat))
-	}
+	s.screen.printStatIf(a.hasFlag("s"), nodes.StatRecord(stat))
 	return nil
 }
 

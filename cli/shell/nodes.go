@@ -75,9 +75,7 @@ func (s *Shell) getNode(ctx context.Context, a *arguments) error {
 		return err
 	}
 	s.screen.print(s.screen.data(textOrNull(data)) + "\n")
-	if a.hasFlag("s") {
-		s.screen.printStat(stat)
-	}
+	s.screen.printStatIf(a.hasFlag("s"), stat)
 	return nil
 }
 
@@ -95,9 +93,7 @@ func (s *Shell) setNode(ctx context.Context, a *arguments) error {
 		return err
 	}
 	stat, err := s.session.setData(ctx, a.path(), []byte(a.words[2]), version)
-	if err == nil && a.hasFlag("s") {
-		s.screen.printStat(stat)
-	}
+	s.screen.printStatIf(err == nil && a.hasFlag("s"), stat)
 	return err
 }
 
@@ -111,9 +107,7 @@ func (s *Shell) deleteNode(ctx context.Context, a *arguments) error {
 
 func (s *Shell) statNode(ctx context.Context, a *arguments) error {
 	stat, err := s.session.statNode(ctx, a.path(), a.hasFlag("w"))
-	if err == nil {
-		s.screen.printStat(stat)
-	}
+	s.screen.printStatIf(err == nil, stat)
 	return err
 }
 
@@ -130,9 +124,7 @@ func (s *Shell) listNode(ctx context.Context, a *arguments) error {
 		return err
 	}
 	s.screen.print(s.screen.names(names))
-	if a.hasFlag("s") {
-		s.screen.printStat(stat)
-	}
+	s.screen.printStatIf(a.hasFlag("s"), stat)
 	return nil
 }
 
@@ -237,7 +229,10 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 // javaTimeLayout is for times in this machine's time zone.
 const javaTimeLayout = "Mon Jan 02 15:04:05 MST 2006"
 
-func (s *screen) printStat(stat jute.Stat) {
+func (s *screen) printStatIf(asked bool, stat jute.Stat) {
+	if !asked {
+		return
+	}
 	at := func(ms int64) string { return time.UnixMilli(ms).Format(javaTimeLayout) }
 	s.print(fmt.Sprintf("cZxid = 0x%x\nctime = %s\nmZxid = 0x%x\nmtime = %s\npZxid = 0x%x\n",
 		uint64(stat.Czxid), at(stat.Ctime), uint64(stat.Mzxid), at(stat.Mtime), uint64(stat.Pzxid)) +
