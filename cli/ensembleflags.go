@@ -97,6 +97,7 @@ func (l *EnsembleFlags) registerHostsFlags(cmd *cobra.Command, hosts string) {
 func (l *EnsembleFlags) hostsSetting() (text, origin string) {
 	return l.streams.setting(l.hosts, "hosts")
 }
+
 func (l *EnsembleFlags) adminSetting() (text, origin string) {
 	return l.streams.setting(l.adminURLs, "admin")
 }

@@ -201,12 +201,6 @@ func healDrills(ctx context.Context, state *drillState, hosts string) (cli.HealR
 
 // healedText returns a line for each thing that was repaired or removed.
 func healedText(healed cli.HealResult) string {
-	var b strings.Builder
-	for _, what := range healed.Repaired {
-		fmt.Fprintf(&b, "repaired: %s\n", what)
-	}
-	for _, path := range healed.Removed {
-		fmt.Fprintf(&b, "removed: %s\n", path)
-	}
-	return b.String()
+	return cli.JoinFunc(healed.Repaired, "", func(what string) string { return "repaired: " + what + "\n" }) +
+		cli.JoinFunc(healed.Removed, "", func(path string) string { return "removed: " + path + "\n" })
 }

@@ -305,13 +305,8 @@ func reportText(r *datadir.Report) string {
 	if r.ChoiceReason != "" {
 		fmt.Fprintf(&b, "  chosen: %s\n", r.ChoiceReason)
 	}
-	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "  note: %s\n", note)
-	}
-	for _, loss := range r.Losses {
-		fmt.Fprintf(&b, "  lost: %s\n", loss)
-	}
-	return b.String()
+	return b.String() + cli.JoinFunc(r.Notes, "", func(note string) string { return "  note: " + note + "\n" }) +
+		cli.JoinFunc(r.Losses, "", func(loss string) string { return "  lost: " + loss + "\n" })
 }
 
 func planText(p *migrate.ImportPlan, advice []string) string {

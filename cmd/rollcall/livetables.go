@@ -38,10 +38,7 @@ func (b liveBlock) eraseText() string {
 }
 
 func (b liveBlock) drawText() string {
-	if len(b) == 0 {
-		return ""
-	}
-	return strings.Join(b, "\n") + "\n"
+	return cli.JoinFunc(b, "", func(line string) string { return line + "\n" })
 }
 
 // keepLiveTables updates the tables below out's lines until ctx ends.
