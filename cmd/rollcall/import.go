@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -295,11 +296,7 @@ func (i *importer) configAdvice(plan *migrate.ImportPlan) (lines []string) {
 
 func reportText(r *datadir.Report) string {
 	var b strings.Builder
-	from := "an empty tree"
-	if r.Snapshot != "" {
-		from = r.Snapshot
-	}
-	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Directory, from,
+	fmt.Fprintf(&b, "Read %s: %s and %s after it in %s; %s compared.\n", r.Directory, cmp.Or(r.Snapshot, "an empty tree"),
 		cli.FormatCount(r.Transactions, "transaction", "transactions"), cli.FormatCount(len(r.Logs), "log", "logs"),
 		cli.FormatCount(r.Digests, "digest", "digests"))
 	if r.ChoiceReason != "" {
