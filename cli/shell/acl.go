@@ -48,7 +48,7 @@ func (s *Shell) getACL(ctx context.Context, a *arguments) error {
 	path := a.path()
 	var acl []jute.ACL
 	var stat jute.Stat
-	err := s.session.checkPathAndSend(ctx, path, func(space nodes.Space) (err error) {
+	err := s.session.checkPathAndSend(ctx, path, func(ctx context.Context, space nodes.Space) (err error) {
 		acl, stat, err = space.ACLAndStat(ctx, path)
 		return err
 	})

@@ -51,7 +51,7 @@ func TestReadWhoseConnectionBreaks(t *testing.T) {
 		synctest.Wait()
 		for _, want := range []string{"", "connection refused"} {
 			begun := time.Now()
-			err := s.sendWhenConnected(t.Context(), "/", func(sp nodes.Space) error {
+			err := s.sendWhenConnected(t.Context(), "/", func(_ context.Context, sp nodes.Space) error {
 				_, _, err := sp.Get(t.Context(), "/")
 				return err
 			})
@@ -64,7 +64,7 @@ func TestReadWhoseConnectionBreaks(t *testing.T) {
 		s.updateState(func() { s.state = connected })
 		begun, failed := time.Now(), make(chan error)
 		go func() {
-			failed <- s.sendWhenConnected(t.Context(), "/", func(sp nodes.Space) error {
+			failed <- s.sendWhenConnected(t.Context(), "/", func(_ context.Context, sp nodes.Space) error {
 				_, _, err := sp.Get(t.Context(), "/")
 				return err
 			})

@@ -24,7 +24,7 @@ func (s *Shell) printConfig(ctx context.Context, a *arguments) error {
 	var data []byte
 	var stat jute.Stat
 	err := s.session.sendWatching(ctx, configPath, watchKindIf(a.hasFlag("w"), watchData),
-		func(space nodes.Space) (err error) {
+		func(ctx context.Context, space nodes.Space) (err error) {
 			space.Root = ""
 			data, stat, err = space.Get(ctx, configPath)
 			return err
@@ -100,11 +100,9 @@ func (s *Shell) reconfigure(ctx context.Context, a *arguments) error {
 	}
 	var list []byte
 	var stat client.Stat
-	err := s.session.sendWhenConnected(ctx, "", func(space nodes.Space) error {
-		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
-			list, stat, err = space.Client.Ensemble().Reconfigure(ctx, rec)
-			return err
-		})
+	err := s.session.sendWhenConnected(ctx, "", func(ctx context.Context, space nodes.Space) (err error) {
+		list, stat, err = space.Client.Ensemble().Reconfigure(ctx, rec)
+		return err
 	})
 	if err != nil {
 		return err
@@ -144,11 +142,9 @@ func (s *Shell) printVersion(_ context.Context, a *arguments) error {
 
 func (s *Shell) whoAmI(ctx context.Context, _ *arguments) error {
 	var identities []client.Identity
-	err := s.session.sendWhenConnected(ctx, "", func(space nodes.Space) error {
-		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
-			identities, err = space.Client.WhoAmI(ctx)
-			return err
-		})
+	err := s.session.sendWhenConnected(ctx, "", func(ctx context.Context, space nodes.Space) (err error) {
+		identities, err = space.Client.WhoAmI(ctx)
+		return err
 	})
 	if err != nil {
 		return err

@@ -164,7 +164,7 @@ func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
 	for i, path := range paths {
 		ops[i] = client.DeleteOp(s.session.space.FullPath(path), client.AnyVersion)
 	}
-	err := s.session.sendWhenConnected(ctx, paths[0], func(space nodes.Space) error { return space.Multi(ctx, ops) })
+	err := s.session.sendWhenConnected(ctx, paths[0], func(ctx context.Context, space nodes.Space) error { return space.Multi(ctx, ops) })
 	if err != nil && !errors.Is(err, errInterrupted) {
 		return errPartlyDeleted
 	}
@@ -173,7 +173,7 @@ func (s *Shell) deleteInMulti(ctx context.Context, paths []string) error {
 
 func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 	path := a.path()
-	err := s.session.checkPathAndSend(ctx, path, func(space nodes.Space) error {
+	err := s.session.checkPathAndSend(ctx, path, func(ctx context.Context, space nodes.Space) error {
 		_, err := space.Sync(ctx, path)
 		return err
 	})
@@ -190,11 +190,9 @@ func (s *Shell) syncNode(ctx context.Context, a *arguments) error {
 func (s *Shell) getAllChildrenNumber(ctx context.Context, a *arguments) error {
 	path := a.path()
 	var count int
-	err := s.session.checkPathAndSend(ctx, path, func(space nodes.Space) error {
-		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
-			count, err = space.Client.CountBelow(ctx, space.FullPath(path))
-			return err
-		})
+	err := s.session.checkPathAndSend(ctx, path, func(ctx context.Context, space nodes.Space) (err error) {
+		count, err = space.Client.CountBelow(ctx, space.FullPath(path))
+		return err
 	})
 	if err != nil {
 		return err
@@ -211,13 +209,11 @@ func (s *Shell) getEphemerals(ctx context.Context, a *arguments) error {
 		path = a.path()
 	}
 	var paths []string
-	err := s.session.checkPathAndSend(ctx, path, func(space nodes.Space) error {
-		return space.SendOnce(ctx, func(ctx context.Context) (err error) {
-			full := space.FullPath(path)
-			paths, err = space.Client.Ephemerals(ctx, pathpkg.Dir(full)) // at nodes and below them
-			paths = slices.DeleteFunc(paths, func(path string) bool { return !strings.HasPrefix(path, full) })
-			return err
-		})
+	err := s.session.checkPathAndSend(ctx, path, func(ctx context.Context, space nodes.Space) (err error) {
+		full := space.FullPath(path)
+		paths, err = space.Client.Ephemerals(ctx, pathpkg.Dir(full)) // at nodes and below them
+		paths = slices.DeleteFunc(paths, func(path string) bool { return !strings.HasPrefix(path, full) })
+		return err
 	})
 	if err != nil {
 		return err

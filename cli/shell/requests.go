@@ -12,7 +12,7 @@ import (
 // The requests of a session take paths in the shell. Like zkCli.sh, they check a path before they are sent.
 
 // checkPathAndSend checks the path and runs request once there is a connection. The error is one of failures.go.
-func (s *session) checkPathAndSend(ctx context.Context, path string, request func(nodes.Space) error) error {
+func (s *session) checkPathAndSend(ctx context.Context, path string, request func(context.Context, nodes.Space) error) error {
 	if err := checkPath(path); err != nil {
 		return err
 	}
@@ -21,13 +21,13 @@ func (s *session) checkPathAndSend(ctx context.Context, path string, request fun
 
 // sendWatching is checkPathAndSend for a request that also sets a watch of a kind. If kind is 0, it sets none.
 func (s *session) sendWatching(ctx context.Context, path string, kind watchKind,
-	request func(nodes.Space) error,
+	request func(context.Context, nodes.Space) error,
 ) error {
-	return s.checkPathAndSend(ctx, path, func(space nodes.Space) error {
+	return s.checkPathAndSend(ctx, path, func(ctx context.Context, space nodes.Space) error {
 		if kind != 0 {
 			space = space.Watching()
 		}
-		return s.watches.setThroughRequest(path, kind, func() error { return request(space) })
+		return s.watches.setThroughRequest(path, kind, func() error { return request(ctx, space) })
 	})
 }
 
@@ -38,7 +38,7 @@ func (s *session) createNode(ctx context.Context, path string, data []byte, acl 
 	if len(acl) == 0 {
 		return "", &requestError{code: jute.InvalidACL}
 	}
-	err = s.sendWhenConnected(ctx, path, func(space nodes.Space) error {
+	err = s.sendWhenConnected(ctx, path, func(ctx context.Context, space nodes.Space) error {
 		made, err = space.Create(ctx, path, data, mode, acl)
 		return err
 	})
@@ -47,7 +47,7 @@ func (s *session) createNode(ctx context.Context, path string, data []byte, acl 
 
 // getData returns a node's data and Stat.
 func (s *session) getData(ctx context.Context, path string, watch bool) (data []byte, stat jute.Stat, err error) {
-	err = s.sendWatching(ctx, path, watchKindIf(watch, watchData), func(space nodes.Space) error {
+	err = s.sendWatching(ctx, path, watchKindIf(watch, watchData), func(ctx context.Context, space nodes.Space) error {
 		data, stat, err = space.Get(ctx, path)
 		return err
 	})
@@ -58,7 +58,7 @@ func (s *session) getData(ctx context.Context, path string, watch bool) (data []
 func (s *session) listChildren(ctx context.Context, path string, watch bool) (names []string, stat jute.Stat,
 	err error,
 ) {
-	err = s.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(space nodes.Space) error {
+	err = s.sendWatching(ctx, path, watchKindIf(watch, watchChild), func(ctx context.Context, space nodes.Space) error {
 		names, stat, err = space.Children(ctx, path)
 		return err
 	})
@@ -67,7 +67,7 @@ func (s *session) listChildren(ctx context.Context, path string, watch bool) (na
 }
 
 func (s *session) statNode(ctx context.Context, path string, watch bool) (stat jute.Stat, err error) {
-	err = s.sendWatching(ctx, path, watchKindIf(watch, watchExist), func(space nodes.Space) error {
+	err = s.sendWatching(ctx, path, watchKindIf(watch, watchExist), func(ctx context.Context, space nodes.Space) error {
 		stat, err = space.Stat(ctx, path)
 		return err
 	})
@@ -77,7 +77,7 @@ func (s *session) statNode(ctx context.Context, path string, watch bool) (stat j
 func (s *session) setData(ctx context.Context, path string, data []byte, version int32) (stat jute.Stat,
 	err error,
 ) {
-	err = s.checkPathAndSend(ctx, path, func(space nodes.Space) error {
+	err = s.checkPathAndSend(ctx, path, func(ctx context.Context, space nodes.Space) error {
 		stat, err = space.Set(ctx, path, data, version)
 		return err
 	})
@@ -93,7 +93,7 @@ func (s *session) setACL(ctx context.Context, path string, acl []jute.ACL, versi
 	if len(acl) == 0 {
 		return stat, &requestError{code: jute.InvalidACL}
 	}
-	err = s.sendWhenConnected(ctx, path, func(space nodes.Space) error {
+	err = s.sendWhenConnected(ctx, path, func(ctx context.Context, space nodes.Space) error {
 		stat, err = space.SetACL(ctx, path, acl, version)
 		return err
 	})
@@ -101,7 +101,7 @@ func (s *session) setACL(ctx context.Context, path string, acl []jute.ACL, versi
 }
 
 func (s *session) deleteNode(ctx context.Context, path string, version int32) error {
-	return s.checkPathAndSend(ctx, path, func(space nodes.Space) error { return space.Delete(ctx, path, version) })
+	return s.checkPathAndSend(ctx, path, func(ctx context.Context, space nodes.Space) error { return space.Delete(ctx, path, version) })
 }
 
 // visitSubtree calls do with a node and its descendants. The children of a node come together, and their descendants

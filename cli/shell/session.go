@@ -213,13 +213,14 @@ func (u *unreachableError) Error() string {
 // Unwrap returns the code that zkCli.sh prints for this error.
 func (u *unreachableError) Unwrap() error { return jute.ConnectionLoss }
 
-// sendWhenConnected runs request with the nodes of the session once it has a connection. The error is one of
+// sendWhenConnected runs request, within the time of one, with the nodes of the session once it has a connection. The error is one of
 // failures.go.
-func (s *session) sendWhenConnected(ctx context.Context, path string, request func(nodes.Space) error) error {
+func (s *session) sendWhenConnected(ctx context.Context, path string, request func(context.Context, nodes.Space) error) error {
 	for {
 		c, changed, err := s.awaitConnection(ctx)
 		if err == nil {
-			err = request(nodes.New(c, s.space.Root).WithoutRetry()) // the next command waits for a connection, for connectWait
+			space := nodes.New(c, s.space.Root).WithoutRetry() // the next command waits for a connection, for connectWait
+			err = space.SendOnce(ctx, func(ctx context.Context) error { return request(ctx, space) })
 		}
 		if changed == nil || !errors.Is(err, client.ErrSuspended) {
 			return toRequestError(err, path)

@@ -103,10 +103,8 @@ func (s *Shell) addWatch(ctx context.Context, a *arguments) error {
 		return errUsage
 	}
 	path := a.path()
-	return s.session.sendWatching(ctx, path, kind, func(space nodes.Space) error {
-		return space.SendOnce(ctx, func(ctx context.Context) error {
-			return space.Client.AddWatch(ctx, space.FullPath(path), kind == watchRecursive)
-		})
+	return s.session.sendWatching(ctx, path, kind, func(ctx context.Context, space nodes.Space) error {
+		return space.Client.AddWatch(ctx, space.FullPath(path), kind == watchRecursive)
 	})
 }
 
@@ -138,10 +136,8 @@ func (s *Shell) removeWatches(ctx context.Context, a *arguments) error {
 			break
 		}
 	}
-	err := s.session.sendWhenConnected(ctx, path, func(space nodes.Space) error {
-		return space.SendOnce(ctx, func(ctx context.Context) error {
-			return space.Client.RemoveWatches(ctx, space.FullPath(path), what.watcherType)
-		})
+	err := s.session.sendWhenConnected(ctx, path, func(ctx context.Context, space nodes.Space) error {
+		return space.Client.RemoveWatches(ctx, space.FullPath(path), what.watcherType)
 	})
 	switch {
 	case errors.Is(err, errInterrupted):
