@@ -29,7 +29,8 @@ func newLs(w IOStreams) *cobra.Command {
 			return n.printNames(ctx, s, top)
 		}
 		listed := &unreadNodes{streams: n.streams}
-		err := PrintRows(n.output, lsColumns(n.streams),
+		columns := withStat(w.Now(), "name", func(r lsRow) string { return r.Name }, func(r lsRow) *api.Stat { return &r.Stat })
+		err := PrintRows(n.output, columns,
 			readableRows(listed, s.Walk(ctx, top, subtree.WalkOptions{MaxDepth: 1}), func(node *subtree.Node) (lsRow, bool) {
 				return lsRow{Name: path.Base(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1
 			}))
@@ -62,10 +63,6 @@ func (n *nodeCommand) printNames(ctx context.Context, s nodes.Space, top string)
 type lsRow struct {
 	Name string `json:"name"`
 	nodeStat
-}
-
-func lsColumns(w IOStreams) []Column[lsRow] {
-	return withStat(w.Now(), "name", func(r lsRow) string { return r.Name }, func(r lsRow) *api.Stat { return &r.Stat })
 }
 
 // unreadNodes collects the nodes of a walk that the user may not read.

@@ -83,7 +83,7 @@ func newBench(w cli.IOStreams) *cobra.Command {
 			f.sideA.registerFlags(cmd, fs, "hosts", "")
 		})
 	cmd.Short, cmd.GroupID = "measure any ensemble that speaks ZooKeeper's protocol, or compare two", cli.ToolsGroup
-	cmd.Long = benchHelp + caseList()
+	cmd.Long = benchHelp + cli.JoinFunc(bench.Cases(), "", func(c [2]string) string { return fmt.Sprintf("  %-11s %s\n", c[0], c[1]) })
 	cmd.Flags().Lookup("output").Usage = "`format`: table or json"
 	compare := newBenchCommand(w, "compare", (*benchFlags).compareSides,
 		func(f *benchFlags, cmd *cobra.Command, fs *flag.FlagSet) {
@@ -149,14 +149,6 @@ func (e benchError) Error() string {
 }
 
 func (e benchError) Unwrap() error { return e.error }
-
-func caseList() string {
-	text := ""
-	for _, c := range bench.Cases() {
-		text += fmt.Sprintf("  %-11s %s\n", c[0], c[1])
-	}
-	return text
-}
 
 // registerFlags adds the flags of one ensemble. prefix distinguishes two of them.
 func (s *sideFlags) registerFlags(cmd *cobra.Command, fs *flag.FlagSet, hosts, prefix string) {

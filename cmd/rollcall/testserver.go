@@ -45,7 +45,7 @@ func newTestServer(w cli.IOStreams) *cobra.Command {
 			"Each line on stdin is a command, and each is acknowledged with one line: \"ok\", perhaps with what was " +
 			"requested, or \"error: \" and the reason. A SERVER is its number from 1, a SESSION an id in hex (0x...) or " +
 			"decimal, N counts requests from now on (1 is the next), and a DURATION is a number with a unit, such as " +
-			"500ms:\n\n" + testServerHelp(),
+			"500ms:\n\n" + cli.JoinFunc(testServerCommands, "\n", testServerCommand.helpLine),
 		RunE: cli.PrefixErrors(func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), w) }),
 	}
 	fs := cmd.Flags()

@@ -116,10 +116,8 @@ func (c testServerCommand) name() string {
 	return name
 }
 
-// testServerHelp returns the commands with their effects, one per line.
-func testServerHelp() string {
-	return cli.JoinFunc(testServerCommands, "\n", func(c testServerCommand) string { return fmt.Sprintf("  %-34s %s", c.usage, c.effect) })
-}
+// helpLine returns the command with its effect.
+func (c testServerCommand) helpLine() string { return fmt.Sprintf("  %-34s %s", c.usage, c.effect) }
 
 // doTestServerLine carries out a line, and returns the text to print after "ok".
 func doTestServerLine(ctx context.Context, e *rollcalltest.Ensemble, line string) (string, error) {
