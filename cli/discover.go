@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"rollcall/operator/api"
 )
 
 const (
@@ -147,26 +149,19 @@ func discoverMember(ctx context.Context, c *http.Client, urls []string, silent .
 
 // probeMember returns an error unless a member replies at base.
 func probeMember(ctx context.Context, c *http.Client, base string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/openapi.json", nil)
-	if err != nil {
-		return err
-	}
-	reply, err := c.Do(r)
-	if err != nil {
-		var reason *url.Error
-		if errors.As(err, &reason) {
-			err = reason.Err
-		}
-		return fmt.Errorf("%s: %w", base, err)
-	}
-	defer func() { _ = reply.Body.Close() }()
 	var description struct {
 		Info struct {
 			Title string `json:"title"`
 		} `json:"info"`
 	}
-	err = json.NewDecoder(io.LimitReader(reply.Body, maxDescription)).Decode(&description)
-	if err != nil || reply.StatusCode != http.StatusOK || description.Info.Title != "Rollcall" {
+	member := &api.Client{BaseURL: base, HTTPClient: c}
+	err := member.GetStream(ctx, "openapi.json", nil, func(body io.Reader) error {
+		return json.NewDecoder(io.LimitReader(body, maxDescription)).Decode(&description)
+	})
+	if failed := new(url.Error); errors.As(err, &failed) {
+		return fmt.Errorf("%s: %w", base, failed.Err)
+	}
+	if err != nil || description.Info.Title != "Rollcall" {
 		return fmt.Errorf("%s: that is not a member of Rollcall", base)
 	}
 	return nil
