@@ -204,8 +204,17 @@ func (p memberEndpoints) fetchNotServingReason(ctx context.Context) string {
 
 // fetchNotReadyReason returns the first line of a reply "service unavailable" of /readyz, or "".
 func fetchNotReadyReason(ctx context.Context, c *api.Client) string {
-	text, err := c.GetText(ctx, "/readyz") // a refusal has its text, too
-	if refused := new(api.Error); !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.BaseURL+"/readyz", nil)
+	if err != nil {
+		return ""
+	}
+	answer, err := c.HTTPClient.Do(r)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = answer.Body.Close() }() // it was only read from
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxHealthReply))
+	if err != nil || answer.StatusCode != http.StatusServiceUnavailable {
 		return ""
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
