@@ -133,7 +133,11 @@ func sendFourLetter(ctx context.Context, l *EnsembleFlags, dial Dialer, addr, wo
 	err := l.giveUpAtWrongPorts(ctx, []string{addr}, func(ctx context.Context) error {
 		return sendToClientPort(ctx, l.streams, dial, addr, word, take)
 	})
-	if wrong := new(wrongPortError); errors.As(err, &wrong) {
+	var wrong *wrongPortError
+	if StatusOf(err) == Unavailable && ctx.Err() == nil && !errors.Is(err, syscall.ECONNREFUSED) {
+		_ = errors.As(l.ports.findWrongPorts(ctx, l.streams, &l.tls, []string{addr}), &wrong)
+	}
+	if wrong != nil || errors.As(err, &wrong) {
 		return WithStatus(Unavailable, wrong)
 	}
 	return err

@@ -47,39 +47,28 @@ const (
 	mutePort                     // it closes connections of HTTP and of TLS, and ignores words: so does a port for members
 )
 
-// describe names the listener at a port, and the right address. flag is the flag that names the port: hosts, plain for the
-// --hosts of a command that speaks no TLS, addr of rollcall health, or admin. The result is "" if the port may be right.
+// describe names the listener at a port that flag names, and the right address. flag is hosts, admin, or plain for the --hosts of
+// a command that speaks no TLS.
 func (k portKind) describe(addr, flag string) string {
-	clients := net.JoinHostPort(hostOf(addr), "2181")
+	clients, operators := net.JoinHostPort(hostOf(addr), "2181"), net.JoinHostPort(hostOf(addr), strconv.Itoa(defaultAdminPort))
 	instead := "--hosts takes a port for clients, such as " + clients
-	switch flag {
-	case "addr":
-		instead = "--addr takes a port for clients without TLS, such as " + clients
-	case "admin":
-		instead = "--admin takes a port for operators, such as http://" + net.JoinHostPort(hostOf(addr), strconv.Itoa(defaultAdminPort))
+	if flag == "admin" {
+		instead = "--admin takes a port for operators, such as http://" + operators
 	}
 	switch k {
 	case clientPort:
-		switch flag {
-		case "hosts":
-			return addr + " is a port for clients without TLS: leave out --tls-ca and ROLLCALL_TLS_CA, or name secureClientPort"
-		case "admin":
+		if flag == "admin" {
 			return fmt.Sprintf("%s is a port for clients: %s; --hosts %[1]s takes this one", addr, instead)
 		}
-	case httpPort, httpsPort:
-		name := map[portKind]string{httpPort: "HTTP", httpsPort: "HTTPS"}[k]
-		url := strings.ToLower(name) + "://" + addr
-		operators := "--admin " + url + " takes this one, if it is for operators"
-		if flag == "addr" {
-			operators = "if this one is for operators, " + url + "/readyz says whether the member serves"
-		}
-		return fmt.Sprintf("%s is a port for %s: %s; %s", addr, name, instead, operators)
+		return addr + " is a port for clients without TLS: leave out --tls-ca and ROLLCALL_TLS_CA, or name secureClientPort"
+	case httpPort:
+		return fmt.Sprintf("%s is a port for HTTP: %s; --admin http://%[1]s takes this one, if it is for operators", addr, instead)
+	case httpsPort:
+		return fmt.Sprintf("%s is a port for HTTPS: %s; --admin https://%[1]s takes this one, if it is for operators", addr, instead)
 	case otherTLSPort:
 		switch flag {
 		case "admin":
 			return addr + " is a port for TLS without HTTP, such as secureClientPort, or that of a server line, which is for members: " + instead
-		case "addr":
-			return addr + " is a port for TLS, such as secureClientPort, and health speaks no TLS: " + instead
 		case "plain":
 			return addr + " is a port for TLS, which this command does not speak: " + instead
 		}
@@ -90,40 +79,48 @@ func (k portKind) describe(addr, flag string) string {
 	return ""
 }
 
-// giveUpAtWrongPort calls request. If it has no success at once, check finds out whether it can ever have any. If check returns
-// an error, the context of request ends, and the result is that error.
-func (p portCheck) giveUpAtWrongPort(ctx context.Context, check, request func(ctx context.Context) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	failed, found := make(chan struct{}), make(chan error, 1)
-	go func() {
-		select {
-		case <-failed:
-		case <-time.After(p.delay):
-		case <-ctx.Done(): // of which check hears, too
-		}
-		wrong := check(ctx)
-		if wrong != nil {
-			stop()
-		}
-		found <- wrong
-	}()
-	err := request(ctx)
-	if err == nil {
-		return nil
+// describeForHealth names the listener at a port that --addr of rollcall health names, and the right address. It returns "" if
+// the port may be right.
+func (k portKind) describeForHealth(addr string) string {
+	instead := "--addr takes a port for clients without TLS, such as " + net.JoinHostPort(hostOf(addr), "2181")
+	switch k {
+	case httpPort:
+		return fmt.Sprintf("%s is a port for HTTP: %s; if this one is for operators, http://%[1]s/readyz says whether the member serves", addr, instead)
+	case httpsPort:
+		return fmt.Sprintf("%s is a port for HTTPS: %s; if this one is for operators, https://%[1]s/readyz says whether the member serves", addr, instead)
+	case otherTLSPort:
+		return addr + " is a port for TLS, such as secureClientPort, and health speaks no TLS: " + instead
+	case mutePort:
+		return addr + " is a port for neither clients nor operators; it may be that of a server line, which is for members: " + instead
 	}
-	close(failed)
-	if wrong := <-found; wrong != nil {
-		return wrong
-	}
-	return err
+	return ""
 }
 
 // ProbeClientPort calls probe, which sends something to the port for clients at addr. If probe has no success at once and
 // another kind of port listens there, its context ends, and the error names the listener and the address to write.
 func ProbeClientPort(ctx context.Context, w IOStreams, addr string, probe func(ctx context.Context) error) error {
-	p := newPortCheck(w)
-	return p.giveUpAtWrongPort(ctx, func(ctx context.Context) error { return p.findOthers(ctx, "addr", []string{addr}) }, probe)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ports := newPortCheck(w)
+	ended := make(chan error, 1)
+	go func() { ended <- probe(ctx) }()
+	var err error
+	select {
+	case err = <-ended:
+		if err == nil {
+			return nil
+		}
+		ended <- err
+	case <-time.After(ports.delay):
+	}
+	text := ports.kindOf(ctx, addr).describeForHealth(addr)
+	if text != "" {
+		stop()
+	}
+	if err = <-ended; err == nil || text == "" {
+		return err
+	}
+	return &wrongPortError{text}
 }
 
 // portReply is the beginning of a reply, or the error without one.
@@ -233,9 +230,18 @@ func (e *wrongPortError) Error() string { return e.text }
 // giveUpAtWrongPorts calls request with a context that ends early if no session can ever be opened at any of servers with
 // these flags. Its error is then a *wrongPortError.
 func (l *EnsembleFlags) giveUpAtWrongPorts(ctx context.Context, servers []string, request func(ctx context.Context) error) error {
-	return l.ports.giveUpAtWrongPort(ctx, func(ctx context.Context) error {
-		return l.ports.findWrongPorts(ctx, l.streams, &l.tls, servers)
-	}, request)
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	go func() {
+		if wrong := l.ports.findWrongPorts(ctx, l.streams, &l.tls, servers); wrong != nil {
+			giveUp(wrong)
+		}
+	}()
+	err := request(ctx)
+	if wrong := new(wrongPortError); err != nil && errors.As(context.Cause(ctx), &wrong) {
+		return wrong
+	}
+	return err
 }
 
 // findWrongPorts returns a *wrongPortError if no session can ever be opened at any of servers with these flags. Otherwise
@@ -245,14 +251,14 @@ func (p portCheck) findWrongPorts(ctx context.Context, w IOStreams, flags *TLS, 
 	if err != nil {
 		return nil // the command has rejected it
 	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(p.delay):
+	}
 	return describeWrongPorts(servers, func(addr string) string {
 		return p.describeWrongPort(ctx, addr, config, func(err error) string { return flags.connectAdvice(w, err) })
 	})
-}
-
-// findOthers returns a *wrongPortError if none of servers can be a port for clients of a command that speaks no TLS.
-func (p portCheck) findOthers(ctx context.Context, flag string, servers []string) error {
-	return describeWrongPorts(servers, func(addr string) string { return p.kindOf(ctx, addr).describe(addr, flag) })
 }
 
 // describeWrongPorts returns a *wrongPortError with the texts of describe, or nil if one of them is "".
@@ -274,10 +280,23 @@ func describeWrongPorts(servers []string, describe func(addr string) string) err
 // names the listener and the address to write. flags is nil for a command that speaks no TLS.
 func CheckClientPorts(ctx context.Context, w IOStreams, flags *TLS, servers []string) error {
 	p := newPortCheck(w)
-	if flags == nil {
-		return WithStatus(Unavailable, p.findOthers(ctx, "plain", servers))
+	p.delay = 0
+	var err error
+	if flags != nil {
+		err = p.findWrongPorts(ctx, w, flags, servers)
+	} else {
+		err = describeWrongPorts(servers, func(addr string) string {
+			kind := p.kindOf(ctx, addr)
+			if kind == clientPort {
+				return ""
+			}
+			return kind.describe(addr, "plain")
+		})
 	}
-	return WithStatus(Unavailable, p.findWrongPorts(ctx, w, flags, servers))
+	if err != nil {
+		return WithStatus(Unavailable, err)
+	}
+	return nil
 }
 
 // describeWrongPort returns the reason that no session can ever be opened at addr. It returns "" if one may be.
