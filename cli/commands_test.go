@@ -90,6 +90,7 @@ func TestCommandsFail(t *testing.T) {
 		{"session show 0x0", UsageError, "is not the id"},
 		{"session show ../../x", UsageError, "is not the id"},
 		{"session show 0x77", NotFound, "there is no session 0x77"},
+		{"session show 0x77 --hosts h:x", UsageError, "--hosts: "},
 		{"session show 0x1000012f99a0009", NotFound, "session 0x1000012f99a0009 has ended: it was expired 3m ago; rollcall why 0x1000012f99a0009 says more"},
 		{"session kill 0x1000012f99a0001", Denied, "session kill: this needs credentials; --token-file or --auth"},
 		{"session kill --token-file TOKEN 0x77", NotFound, "there is no session 0x77"},

@@ -183,13 +183,15 @@ func sendToClientPort(ctx context.Context, w IOStreams, dial Dialer, addr, word 
 // notListedText follows the command in the reply of a member that does not whitelist it.
 const notListedText = " is not executed because"
 
-// cellPattern matches the text between tabs and line ends.
-var cellPattern = regexp.MustCompile(`[^\t\n]+`)
-
 func copyVisible(out io.Writer, in *bufio.Reader) error {
 	for {
 		line, err := in.ReadSlice('\n')
-		if _, err := io.WriteString(out, cellPattern.ReplaceAllStringFunc(string(line), EscapeUnprintable)); err != nil {
+		text, isWhole := strings.CutSuffix(string(line), "\n")
+		text = JoinFunc(strings.Split(text, "\t"), "\t", EscapeUnprintable)
+		if isWhole {
+			text += "\n"
+		}
+		if _, err := io.WriteString(out, text); err != nil {
 			return err
 		}
 		switch {

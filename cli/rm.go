@@ -57,6 +57,8 @@ func (r *removeCommand) run(ctx context.Context, s nodes.Space, args []string) e
 			return err
 		}
 		return PrintText(r.output, "", removedRow{path, 1})
+	case r.dryRun && !r.output.IsText():
+		return PrintRows(r.output, nil, r.plannedRemovals(ctx, s, path))
 	case r.dryRun:
 		return printLines(r.output, r.plannedRemovals(ctx, s, path), func(row pathRow) string { return row.Path })
 	case !r.skipConfirm:

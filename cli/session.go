@@ -59,6 +59,9 @@ func newSessionShow(w IOStreams) *cobra.Command {
 }
 
 func fetchSessionDetail(ctx context.Context, a *adminCommand, id string) (sessionDetail, error) {
+	if _, err := a.ensemble.rootOnlySpace(); err != nil { // before any request is sent
+		return sessionDetail{}, err
+	}
 	path := "sessions/" + url.PathEscape(id)
 	session, err := getObject[api.OneSession](ctx, a, path, nil)
 	if err != nil {

@@ -31,10 +31,7 @@ func printArray[T any](out io.Writer, format string, rows iter.Seq2[T, error]) e
 			before, end = "", ""
 			text = appendJSONAsYAML(nil, append(append([]byte{'['}, text...), ']'))
 		}
-		if _, err = io.WriteString(out, before); err == nil {
-			_, err = out.Write(text)
-		}
-		if err != nil {
+		if _, err = out.Write(append([]byte(before), text...)); err != nil {
 			return err
 		}
 		if !encoder.isYAML {
