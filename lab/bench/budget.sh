@@ -16,6 +16,7 @@ given=${WORK:-} WORK=${WORK:-$(mktemp -d)}
 root=$WORK
 . lab/bench/ensemble.sh
 trap 'stop; [ -n "$given" ] || rm -rf "$WORK"' EXIT
+build_programs
 profiles=${PROFILES:-$WORK/profiles}
 mkdir -p "$profiles"
 profiles=$(cd "$profiles" && pwd)

@@ -49,24 +49,24 @@ servers() {
 token() { echo "$(dirname "$(of 1 home)")/token"; }
 credentials() { echo "$(dirname "$(of 1 home)")/client"; }
 
-# program NAME builds a program of lab/bench, unless it is there, and prints its path.
-program() {
-  [ -x "$root/$1" ] || CGO_ENABLED=0 go build -trimpath -o "$root/$1" "./lab/bench/$1" || return
-  echo "$root/$1"
-}
+# build_programs builds the programs of lab/bench that the scripts run, in $root.
+build_programs() { CGO_ENABLED=0 go build -trimpath -o "$root/" ./lab/bench/ensemble ./lab/bench/floor ./lab/bench/links; }
+
+# clear_work removes what an ensemble leaves in WORK if its program was killed, too.
+clear_work() { rm -rf "$WORK"/{commands,replies,members,journal,rollcall-drill-*}; }
 
 # start KIND N starts N members with empty directories, and returns when all serve.
 start() {
-  local kind=$1 n=$2 i line args heap=1g ensemble
+  local kind=$1 n=$2 i line args heap=1g
   stop
-  ensemble=$(program ensemble) || return
+  clear_work
   args=(--directory "$WORK" --binary "$rollcall" --voters $((n - ${OBSERVERS:-0})) --observers "${OBSERVERS:-0}" --proof "${PROOF:-none}")
   case $kind in
     Rollcall) [ -z "${ADMIN:-}" ] || args+=(--admin) ;;
     ZooKeeper)
       [ "$n" != 1 ] || heap=2g
       args+=(--program zookeeper --java "-Xms$heap" --java "-Xmx$heap" --java -Dzookeeper.forceSync=yes) ;;
-    Floor) args+=(--program floor --binary "$(program floor)") || return ;;
+    Floor) args+=(--program floor --binary "$root/floor") ;;
   esac
   [ -z "${TLS:-}" ] || args+=(--tls)
   for line in forceSync=yes ${CFG:-}; do args+=(--line "$line"); done
@@ -75,7 +75,7 @@ start() {
   done
   started=$((started + 1))
   mkfifo "$WORK/commands" "$WORK/replies" || return
-  ${LINKS:+ip netns exec "${LINKS}1"} "$ensemble" "${args[@]}" <"$WORK/commands" >"$WORK/replies" &
+  ${LINKS:+ip netns exec "${LINKS}1"} "$root/ensemble" "${args[@]}" <"$WORK/commands" >"$WORK/replies" &
   runner[$WORK]=$!
   exec {commands[$WORK]}>"$WORK/commands" {replies[$WORK]}<"$WORK/replies"
   replied || { stop; return 1; }
@@ -94,10 +94,10 @@ replied() {
   [ "$word" = ok ] || { echo "$took" >&2; return 1; }
 }
 
-# restart I starts member I again, and returns when all members serve.
+# restart I [launch] starts member I again, and returns when all members serve, or at once.
 restart() {
   # shellcheck disable=SC2086 # one word for each line
-  tell start "$1" forceSync=yes ${CFG:-}
+  tell "${2:-start}" "$1" forceSync=yes ${CFG:-}
 }
 
 # stop ends the members and removes their data.
@@ -107,7 +107,7 @@ stop() {
   exec {commands[$WORK]}>&- {replies[$WORK]}<&-
   wait "${runner[$WORK]}" || true # it has printed its error
   unset "runner[$WORK]" "commands[$WORK]" "replies[$WORK]"
-  rm -rf "$WORK"/{commands,replies,members,journal}
+  clear_work
 }
 
 # stop_everywhere stops all ensembles.
@@ -169,10 +169,10 @@ missing=()
 # say prints progress, with the time of day.
 say() { echo "$(date +%T) $*" >&2; }
 
-# rss prints the resident memory of all members in MiB.
+# rss prints the resident memory of all members in MiB. It fails if one has ended by itself.
 rss() {
   local pid
-  for pid in $(pids | tr , ' '); do cat "/proc/$pid/status"; done | awk '/^VmRSS:/ { kb += $2 } END { printf "%.1f", kb / 1024 }'
+  for pid in $(pids | tr , ' '); do cat "/proc/$pid/status" || exit; done | awk '/^VmRSS:/ { kb += $2 } END { printf "%.1f", kb / 1024 }'
 }
 
 # word I WORD prints member I's answer to a four-letter word.
@@ -202,8 +202,10 @@ begin_measuring() {
   mkdir -p "$DATA"
   made=""
   [ -n "${WORK:-}" ] || { WORK=$(mktemp -d); made=$WORK; }
+  mkdir -p "$WORK"
   root=$WORK
   trap 'stop_everywhere; [ -z "$made" ] || rm -rf "$made"' EXIT
+  build_programs
 }
 finish() {
   [ ${#missing[@]} -eq 0 ] || { printf 'not measured: %s\n' "${missing[@]}" >&2; return 1; }

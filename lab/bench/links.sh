@@ -50,7 +50,6 @@ links_of() {
 # open_links DELAY makes the namespaces and connects them.
 open_links() {
   local ready
-  program links >/dev/null || return
   exec {links_output}< <(exec "$root/links" -delay "$1ms" "rollcall-$$-"{1,2,3})
   links_pid=$!
   read -r -t 60 ready <&"$links_output" && [ "$ready" = ready ] || { close_links; return 1; }
@@ -86,13 +85,19 @@ warm_up_both() {
 
 # come_back PART ROUND SIDE kills a follower, and starts it again some minutes later. Meanwhile 200 nodes are written per second.
 come_back() {
-  local part=$1 round=$2 side=$3 row="a follower comes back after $comeback minutes with 200 sets per second" i ONLY
+  local part=$1 round=$2 side=$3 row="a follower comes back after $comeback minutes with 200 sets per second" i ONLY began since
   ! kept "$part" "$row" "$side" "$round" || return 0
   say "$part, round $round, $side: a follower is down for $comeback minutes"
   start "$side" 3 || return
   i=$(member_that_is follower) && ONLY=$(member_that_is leader) && tell kill "$i" || return
   CASE_LIMIT=$((comeback * 60 + 60)) load 3 -warmup 0s -duration "${comeback}m" "set:conns=32,window=4,rate=200" >/dev/null || return
-  restart "$i" || return
+  began=$EPOCHREALTIME since=$SECONDS
+  restart "$i" launch || return
+  until at "$i" "$rollcall" health -addr "$(of "$i" clients)" >/dev/null 2>&1; do # others would ask it over a link
+    [ $((SECONDS - since)) -lt 60 ] || { echo "member $i does not serve after 60 s" >&2; return 1; }
+    sleep 0.02
+  done
+  took=$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.3f", b - a }')
   keep "$part" "$row" "$side" "$round" figures "{\"seconds\":$took}"
 }
 

@@ -10,7 +10,8 @@
 // writes the table again. When its input ends, it kills the members, removes what it made, and ends.
 //
 //	kill I           kills member I with SIGKILL
-//	start I LINE...  starts member I, which is killed first if it runs, and waits until all serve. The lines replace those of --line
+//	launch I LINE... starts member I, which is killed first if it runs. The lines replace those of --line
+//	start I LINE...  does the same, and waits until all serve
 //	await            waits until all serve
 //	stop             ends as the end of the input does, without a reply
 package main
@@ -51,7 +52,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "ensemble:", err)
 		os.Exit(usageStatus)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err = s.run(ctx, readLines(os.Stdin), os.Stdout)
 	stop()
 	if err != nil {
@@ -204,7 +205,7 @@ func (e *ensemble) do(ctx context.Context, words []string) error {
 		return e.members.AwaitServing(ctx)
 	case len(words) == 2 && words[0] == "kill":
 		return e.members.Kill(ctx, words[1])
-	case len(words) >= 2 && words[0] == "start":
+	case len(words) >= 2 && (words[0] == "launch" || words[0] == "start"):
 		var lines strings.Builder
 		for _, line := range words[2:] {
 			lines.WriteString(line + "\n")
@@ -212,12 +213,12 @@ func (e *ensemble) do(ctx context.Context, words []string) error {
 		if err := e.members.SetLines(lines.String()); err != nil {
 			return err
 		}
-		if err := e.members.Restart(ctx, words[1]); err != nil {
+		if err := e.members.Restart(ctx, words[1]); err != nil || words[0] == "launch" {
 			return err
 		}
 		return e.members.AwaitServing(ctx)
 	}
-	return fmt.Errorf("%.200q must be await, stop, kill I or start I LINE..., where I is a member", strings.Join(words, " "))
+	return fmt.Errorf("%.200q must be await, stop, kill I, launch I LINE... or start I LINE..., where I is a member", strings.Join(words, " "))
 }
 
 // writeTable writes the table of the members.

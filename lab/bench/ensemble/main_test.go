@@ -131,6 +131,14 @@ func TestCommands(t *testing.T) {
 	}
 	commands <- "start 2 a=b"
 	wantOK("start")
+	before := table()[1][1]
+	commands <- "launch 2 a=b"
+	wantOK("launch")
+	if now := table()[1][1]; now == "0" || now == before {
+		t.Errorf("launch: the process was %s and is %s", before, now)
+	}
+	commands <- "await"
+	wantOK("await after launch")
 	rows := table()
 	if text, _ := os.ReadFile(filepath.Join(rows[1][5], "zoo.cfg")); rows[1][1] == "0" || !bytes.Contains(text, []byte("\na=b\n")) || bytes.Contains(text, []byte("x=y")) {
 		t.Errorf("after start: %q\n%s", rows, text)
