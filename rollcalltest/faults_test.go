@@ -95,6 +95,26 @@ func TestDelayReply(t *testing.T) {
 	})
 }
 
+// A reply that is delayed and lost is held back first, and then the connection breaks.
+func TestDelayAndLoseReply(t *testing.T) {
+	inBubble(t, 1, rollcalltest.Config{}, func(t *testing.T, e *rollcalltest.Ensemble) {
+		c := connect(t, e)
+		const delay = 1500 * time.Millisecond
+		must(t, e.LoseReply(0, 1))
+		must(t, e.DelayReply(0, 1, delay))
+		began := time.Now()
+		if err := c.create("/late"); !errors.Is(err, rollcall.ErrConnectionLost) {
+			t.Errorf("create: %v, want a lost connection", err)
+		}
+		if took := time.Since(began); took < delay || took > delay+100*time.Millisecond {
+			t.Errorf("the connection broke after %v, want %v", took, delay)
+		}
+		if !c.exists("/late") {
+			t.Error("the create was not carried out")
+		}
+	})
+}
+
 // A fault of one session leaves the others alone.
 func TestFaultOfOneSession(t *testing.T) {
 	inBubble(t, 1, rollcalltest.Config{}, func(t *testing.T, e *rollcalltest.Ensemble) {

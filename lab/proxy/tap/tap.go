@@ -64,7 +64,7 @@ type Handler[T any] interface {
 // Fate is what happens to a frame of the server. The zero value lets it pass.
 type Fate struct {
 	Delay time.Duration // it is held back, with everything that follows
-	Lose  bool          // the link ends in place of it
+	Lose  bool          // the link ends in place of it, after the delay
 	Last  bool          // the link ends after it
 }
 
@@ -159,7 +159,7 @@ func (l *Link[T]) forwardReplies(server net.Conn, maxFrame int, h Handler[T]) er
 		}
 		buffer = frame
 		fate := h.Reply(frame, first, l.noteOf(frame, first))
-		if fate.Lose || fate.Delay > 0 && (out.Flush() != nil || !l.Hold(fate.Delay)) {
+		if fate.Delay > 0 && (out.Flush() != nil || !l.Hold(fate.Delay)) || fate.Lose {
 			return nil
 		}
 		if jute.WriteFrame(out, frame) != nil || !holdsFrame(in) && out.Flush() != nil || fate.Last {
