@@ -72,11 +72,13 @@ func (w *wire) Reply(frame []byte, first bool, v verdict) tap.Fate {
 		e.Decode(&d)
 		w.actor.recordEvent(checker.Event{Client: w.actor.number, Kind: checker.Woken, Text: string(e.Path)})
 	}
-	passes := w.waitOpen(&w.actor.paused) && w.waitOpen(&w.actor.slow)
-	return tap.Fate{Delay: v.delay, Lose: v.loseReply || !passes}
+	return tap.Fate{Delay: v.delay, Await: w.waitReadable, Lose: v.loseReply}
 }
 
 func (*wire) NoMore(bool, error) {}
+
+// waitReadable waits until the actor may get a frame. It returns false if the wire ends first.
+func (w *wire) waitReadable() bool { return w.waitOpen(&w.actor.paused) && w.waitOpen(&w.actor.slow) }
 
 // waitOpen waits until a gate is open. It returns false if the wire ends first.
 func (w *wire) waitOpen(g *gate) bool { return g.waitOpen(context.Background(), w.Ended()) }

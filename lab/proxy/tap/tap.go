@@ -64,9 +64,13 @@ type Handler[T any] interface {
 // Fate is what happens to a frame of the server. The zero value lets it pass.
 type Fate struct {
 	Delay time.Duration // it is held back, with everything that follows
-	Lose  bool          // the link ends in place of it, after the delay
+	Await func() bool   // if not nil, waits after the delay until the frame may pass; if it returns false, the link ends
+	Lose  bool          // the link ends in place of it, after the delay and Await
 	Last  bool          // the link ends after it
 }
+
+// isHeld reports whether the frame may have to wait, so that those before it must be sent first.
+func (f Fate) isHeld() bool { return f.Delay > 0 || f.Await != nil }
 
 // Link is a connection of a client, and its connection to a server. The requests are forwarded on one goroutine and the
 // replies on another one; see Run. It is safe for concurrent use.
@@ -159,7 +163,7 @@ func (l *Link[T]) forwardReplies(server net.Conn, maxFrame int, h Handler[T]) er
 		}
 		buffer = frame
 		fate := h.Reply(frame, first, l.noteOf(frame, first))
-		if fate.Delay > 0 && (out.Flush() != nil || !l.Hold(fate.Delay)) || fate.Lose {
+		if fate.isHeld() && (out.Flush() != nil || !l.holdBack(fate)) || fate.Lose {
 			return nil
 		}
 		if jute.WriteFrame(out, frame) != nil || !holdsFrame(in) && out.Flush() != nil || fate.Last {
@@ -167,6 +171,11 @@ func (l *Link[T]) forwardReplies(server net.Conn, maxFrame int, h Handler[T]) er
 		}
 		l.noteReplied(frame, first)
 	}
+}
+
+// holdBack waits as the fate of a frame says. It returns false if the link ends first.
+func (l *Link[T]) holdBack(f Fate) bool {
+	return (f.Delay <= 0 || l.Hold(f.Delay)) && (f.Await == nil || f.Await())
 }
 
 // holdsFrame reports whether a whole frame is in the buffer.
