@@ -2,9 +2,10 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"math/rand/v2"
-	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,15 +87,32 @@ func (pl *planPlayer) schedule(t time.Time, do func()) {
 // playSteps plays a part of a plan that calls wait to let the others go on for a time. It is a coroutine, so none of them
 // runs meanwhile.
 func (pl *planPlayer) playSteps(steps func(wait func(time.Duration))) {
-	next, stop := iter.Pull(func(yield func(time.Duration) bool) {
+	next, stop := pullSteps(steps)
+	pl.e.t.Cleanup(stop)
+	pl.resumeSteps(next)
+}
+
+// stopped is the panic that ends waiting steps when the test ends. runtime.Goexit would also end the goroutine that stops
+// them, and hide the panic of another fault.
+type stopped struct{}
+
+// pullSteps makes a coroutine of steps. next runs them until they call wait, and returns the time to wait, or false once they
+// have returned. stop ends them while they wait. If they panic, next panics with the value and the stack of the steps.
+func pullSteps(steps func(wait func(time.Duration))) (next func() (time.Duration, bool), stop func()) {
+	return iter.Pull(func(yield func(time.Duration) bool) {
+		defer func() {
+			switch cause := recover(); cause {
+			case nil, stopped{}:
+			default:
+				panic(fmt.Sprintf("%v\n\n%s", cause, debug.Stack()))
+			}
+		}()
 		steps(func(d time.Duration) {
 			if !yield(d) {
-				runtime.Goexit() // the test has failed meanwhile
+				panic(stopped{}) // the test has failed meanwhile
 			}
 		})
 	})
-	pl.e.t.Cleanup(stop)
-	pl.resumeSteps(next)
 }
 
 func (pl *planPlayer) resumeSteps(next func() (time.Duration, bool)) {
