@@ -51,7 +51,7 @@ func (cfg *Config) contenderConfig(parent string, kind contender.Kind, curator, 
 	return contender.Config{Parent: parent, Layout: layout, Kind: kind, Data: cfg.Data, ACL: cfg.ACL}
 }
 
-// patience says what a client does if a lock is not free.
+// patience is whether a client waits for a lock that is not free.
 type patience bool
 
 const (
@@ -59,8 +59,8 @@ const (
 	givesUp patience = false // with ErrBusy
 )
 
-// acquire creates a contender, and returns its right when it has its turn.
-func acquire(ctx context.Context, c *client.Client, cfg contender.Config, p patience) (
+// acquireTurn creates a contender, and returns its right when it has its turn.
+func acquireTurn(ctx context.Context, c *client.Client, cfg contender.Config, p patience) (
 	*contender.Contender, *client.Right, error,
 ) {
 	x, err := contender.Enter(ctx, c, cfg)

@@ -32,12 +32,14 @@ var errNoMutex = errors.New("lock: a Multi must have at least one parent")
 
 // Lock waits, until ctx ends, for all locks, and returns the right to them. If one of them is lost while it waits for
 // the others, the error is client.ErrNotHeld.
-func (m *Multi) Lock(ctx context.Context) (*MultiRight, error) { return m.acquire(ctx, waits) }
+func (m *Multi) Lock(ctx context.Context) (*MultiRight, error) { return m.acquireRight(ctx, waits) }
 
 // TryLock returns the right to all locks if all are free. Otherwise the error is ErrBusy.
-func (m *Multi) TryLock(ctx context.Context) (*MultiRight, error) { return m.acquire(ctx, givesUp) }
+func (m *Multi) TryLock(ctx context.Context) (*MultiRight, error) {
+	return m.acquireRight(ctx, givesUp)
+}
 
-func (m *Multi) acquire(ctx context.Context, p patience) (*MultiRight, error) {
+func (m *Multi) acquireRight(ctx context.Context, p patience) (*MultiRight, error) {
 	if len(m.mutexes) == 0 {
 		return nil, errNoMutex
 	}
@@ -50,7 +52,7 @@ func (m *Multi) acquire(ctx context.Context, p patience) (*MultiRight, error) {
 	right.ended, right.endRight = context.WithCancel(context.Background())
 	whileHeld := ctx
 	for _, mutex := range m.mutexes {
-		one, err := mutex.acquire(whileHeld, p)
+		one, err := mutex.acquireRight(whileHeld, p)
 		if err == nil && !right.areAllHeld() {
 			err = client.ErrNotHeld
 		}

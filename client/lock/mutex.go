@@ -80,13 +80,15 @@ func NewMutex(c *client.Client, parent string, cfg Config) *Mutex {
 }
 
 // Lock waits for the lock, until ctx ends, and returns the right to it. Clients get it in the order of their calls.
-func (m *Mutex) Lock(ctx context.Context) (*client.Right, error) { return m.acquire(ctx, waits) }
+func (m *Mutex) Lock(ctx context.Context) (*client.Right, error) { return m.acquireRight(ctx, waits) }
 
 // TryLock returns the right to the lock if it is free. Otherwise the error is ErrBusy. It waits for the replies of the
 // servers, until ctx ends.
-func (m *Mutex) TryLock(ctx context.Context) (*client.Right, error) { return m.acquire(ctx, givesUp) }
+func (m *Mutex) TryLock(ctx context.Context) (*client.Right, error) {
+	return m.acquireRight(ctx, givesUp)
+}
 
-func (m *Mutex) acquire(ctx context.Context, p patience) (*client.Right, error) {
-	_, right, err := acquire(ctx, m.c, m.cfg, p)
+func (m *Mutex) acquireRight(ctx context.Context, p patience) (*client.Right, error) {
+	_, right, err := acquireTurn(ctx, m.c, m.cfg, p)
 	return right, err
 }

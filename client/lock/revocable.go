@@ -34,15 +34,17 @@ type RevocableRight struct {
 func (r *RevocableRight) Revoked() <-chan struct{} { return r.revoked }
 
 // Lock waits for the lock as Mutex.Lock does.
-func (r *Revocable) Lock(ctx context.Context) (*RevocableRight, error) { return r.acquire(ctx, waits) }
+func (r *Revocable) Lock(ctx context.Context) (*RevocableRight, error) {
+	return r.acquireRight(ctx, waits)
+}
 
 // TryLock returns the right to the lock if it is free, as Mutex.TryLock does.
 func (r *Revocable) TryLock(ctx context.Context) (*RevocableRight, error) {
-	return r.acquire(ctx, givesUp)
+	return r.acquireRight(ctx, givesUp)
 }
 
-func (r *Revocable) acquire(ctx context.Context, p patience) (*RevocableRight, error) {
-	right, err := r.mutex.acquire(ctx, p)
+func (r *Revocable) acquireRight(ctx context.Context, p patience) (*RevocableRight, error) {
+	right, err := r.mutex.acquireRight(ctx, p)
 	if err != nil {
 		return nil, err
 	}

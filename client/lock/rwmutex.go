@@ -34,13 +34,15 @@ type WriteRight struct {
 }
 
 // Lock waits, until ctx ends, for the lock as a writer, and returns the right to it.
-func (m *RWMutex) Lock(ctx context.Context) (*WriteRight, error) { return m.acquire(ctx, waits) }
+func (m *RWMutex) Lock(ctx context.Context) (*WriteRight, error) { return m.acquireRight(ctx, waits) }
 
 // TryLock returns the right of a writer if the lock is free. Otherwise the error is ErrBusy.
-func (m *RWMutex) TryLock(ctx context.Context) (*WriteRight, error) { return m.acquire(ctx, givesUp) }
+func (m *RWMutex) TryLock(ctx context.Context) (*WriteRight, error) {
+	return m.acquireRight(ctx, givesUp)
+}
 
-func (m *RWMutex) acquire(ctx context.Context, p patience) (*WriteRight, error) {
-	x, right, err := acquire(ctx, m.c, m.writeConfig, p)
+func (m *RWMutex) acquireRight(ctx context.Context, p patience) (*WriteRight, error) {
+	x, right, err := acquireTurn(ctx, m.c, m.writeConfig, p)
 	if err != nil {
 		return nil, err
 	}
@@ -50,17 +52,17 @@ func (m *RWMutex) acquire(ctx context.Context, p patience) (*WriteRight, error) 
 // RLock waits, until ctx ends, for the lock as a reader, and returns the right to it. A store must not check the tokens
 // of readers against each other, because they hold the lock at the same time.
 func (m *RWMutex) RLock(ctx context.Context) (*client.Right, error) {
-	_, right, err := acquire(ctx, m.c, m.readConfig, waits)
+	_, right, err := acquireTurn(ctx, m.c, m.readConfig, waits)
 	return right, err
 }
 
 // TryRLock returns the right of a reader if no writer holds the lock or waits for it. Otherwise the error is ErrBusy.
 func (m *RWMutex) TryRLock(ctx context.Context) (*client.Right, error) {
-	_, right, err := acquire(ctx, m.c, m.readConfig, givesUp)
+	_, right, err := acquireTurn(ctx, m.c, m.readConfig, givesUp)
 	return right, err
 }
 
-// afterWriters is what a reader waits for: it waits for the last writer before it.
+// afterWriters is the WaitsFor of a reader: it waits for the last writer before it.
 func afterWriters(before contender.Kind) bool { return before == contender.Writer }
 
 // Downgrade makes the writer a reader. No other writer gets the lock in between. The reader has the writer's place in

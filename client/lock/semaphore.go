@@ -56,17 +56,19 @@ func NewSemaphore(c *client.Client, parent string, cfg SemaphoreConfig) (*Semaph
 }
 
 // Acquire waits for a permit, until ctx ends, and returns the right to it. Tokens of permits do not exclude each other.
-func (s *Semaphore) Acquire(ctx context.Context) (*client.Right, error) { return s.acquire(ctx, waits) }
+func (s *Semaphore) Acquire(ctx context.Context) (*client.Right, error) {
+	return s.acquireRight(ctx, waits)
+}
 
 // TryAcquire returns the right to a permit if there is one that no other client waits for. Otherwise the error is
 // ErrBusy.
 func (s *Semaphore) TryAcquire(ctx context.Context) (*client.Right, error) {
-	return s.acquire(ctx, givesUp)
+	return s.acquireRight(ctx, givesUp)
 }
 
-// acquire gets the queue, then a permit, and releases the queue.
-func (s *Semaphore) acquire(ctx context.Context, p patience) (*client.Right, error) {
-	turn, err := s.queue.acquire(ctx, p)
+// acquireRight gets the queue, then a permit, and releases the queue.
+func (s *Semaphore) acquireRight(ctx context.Context, p patience) (*client.Right, error) {
+	turn, err := s.queue.acquireRight(ctx, p)
 	if err != nil {
 		return nil, err
 	}

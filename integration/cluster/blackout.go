@@ -20,10 +20,10 @@ const (
 	blackoutLimit = 30 * time.Second
 )
 
-// blackout makes the power of all members fail, By after N changes of the configuration. Before the last change, the disk
+// playBlackout makes the power of all members fail, By after N changes of the configuration. Before the last change, the disk
 // of a server hangs: of one that has no vote, if there is one. Who and Far stay away for longer, until the others have a
 // leader.
-func (pl *planPlayer) blackout(p Played, wait func(time.Duration)) {
+func (pl *planPlayer) playBlackout(p Played, wait func(time.Duration)) {
 	e, rng := pl.e, rand.New(rand.NewPCG(p.Seed, 2))
 	away := []uint32{p.Hit}
 	if p.Far != 0 && p.Far != p.Hit && 2*(len(e.Members())-2) > len(e.Members()) {
@@ -112,7 +112,7 @@ func (pl *planPlayer) crashAll(away []uint32, rng *rand.Rand) {
 // awaitElection waits until the members that are not away have a leader, or cannot have one, and until over.
 func (pl *planPlayer) awaitElection(away []uint32, over time.Time, wait func(time.Duration)) {
 	var enough time.Time // since when the others are enough, and have no leader; zero: they are not
-	for ; ; wait(pl.step()) {
+	for ; ; wait(pl.stepTime()) {
 		leads := slices.ContainsFunc(pl.e.IDs(), func(id uint32) bool {
 			return pl.e.Running(id) && slices.Contains([]string{"leader", "standalone"}, pl.e.Member(id).Role())
 		})

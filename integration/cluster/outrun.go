@@ -18,9 +18,9 @@ const (
 // and the other followers without it were a majority.
 func (e *Ensemble) OutrunCount() int { return e.outruns }
 
-// outrun makes a leader crash with the followers that are ahead of its disk. The leader and all others are a majority,
+// playOutrun makes a leader crash with the followers that are ahead of its disk. The leader and all others are a majority,
 // which continues without the entry. So no client may have seen the entry before.
-func (pl *planPlayer) outrun(p Played, wait func(time.Duration)) {
+func (pl *planPlayer) playOutrun(p Played, wait func(time.Duration)) {
 	e := pl.e
 	others := slices.DeleteFunc(e.Members(), func(id uint32) bool { return id == p.Hit })
 	if p.Seed%2 == 1 {
@@ -54,7 +54,7 @@ func (pl *planPlayer) outrun(p Played, wait func(time.Duration)) {
 	e.record.noteHampered(from, p.Hit, e.IDs())
 	leads := func(id uint32) bool { return e.Running(id) && e.Member(id).Role() == "leader" }
 	for giveUp := time.Now().Add(outrunPatience); !slices.ContainsFunc(e.IDs(), leads) && time.Now().Before(giveUp); {
-		wait(pl.step())
+		wait(pl.stepTime())
 	}
 	for _, id := range ahead {
 		e.startMember(id)

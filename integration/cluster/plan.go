@@ -48,8 +48,8 @@ const (
 	Backup  Kind = "backup"  // once: an operator makes a backup through Who; the caller of Play does that
 
 	// Darkened adds these to plans.
-	Blackout Kind = "blackout" // all members crash, and Who and Far come back when the others have a leader; N and By: see planPlayer.blackout
-	Stray    Kind = "stray"    // Who, a follower, gets a snapshot and then an entry that only it stores, and all crash; see planPlayer.stray
+	Blackout Kind = "blackout" // all members crash, and Who and Far come back when the others have a leader; N and By: see planPlayer.playBlackout
+	Stray    Kind = "stray"    // Who, a follower, gets a snapshot and then an entry that only it stores, and all crash; see planPlayer.playStray
 
 	// These change the list of members; see Ensemble.Insist. By bounds the operator's retries.
 	Add     Kind = "add"     // Who comes in; a member that was there before has its old disk, or an empty one if Seed is odd

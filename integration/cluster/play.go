@@ -121,8 +121,8 @@ func (pl *planPlayer) resumeSteps(next func() (time.Duration, bool)) {
 	}
 }
 
-// step is the interval at which the player looks at the members.
-func (pl *planPlayer) step() time.Duration { return pl.e.opts.Tick / 20 }
+// stepTime is the interval at which the player looks at the members.
+func (pl *planPlayer) stepTime() time.Duration { return pl.e.opts.Tick / 20 }
 
 // noteLeader records the member that leads.
 func (pl *planPlayer) noteLeader() {
@@ -162,13 +162,13 @@ func (pl *planPlayer) resolveTarget(t Target) uint32 {
 // playFault does a fault to its target, and ends it. If there is no target, it tries again after a moment, until giveUp.
 func (pl *planPlayer) playFault(f Fault, giveUp time.Time, wait func(time.Duration)) {
 	p := Played{Fault: f}
-	for ; ; wait(pl.step()) {
+	for ; ; wait(pl.stepTime()) {
 		pl.noteLeader()
 		if p.Hit, p.Far = pl.resolveTarget(f.Who), pl.resolveTarget(f.Far); pl.hasTargets(p) {
 			break
 		}
 		p.Hit = 0
-		if !time.Now().Add(pl.step()).Before(giveUp) {
+		if !time.Now().Add(pl.stepTime()).Before(giveUp) {
 			break
 		}
 	}
@@ -214,7 +214,7 @@ func (pl *planPlayer) doFault(p Played, wait func(time.Duration)) (end func()) {
 		}
 		return func() {
 			for p.Kind == Wipe && e.Disk(id).IsStalled() { // an empty disk gets an id first, and the player ends the stall
-				wait(pl.step())
+				wait(pl.stepTime())
 			}
 			e.startMember(id)
 		}
@@ -266,11 +266,11 @@ func (pl *planPlayer) doFault(p Played, wait func(time.Duration)) (end func()) {
 		e.Disk(id).Stall()
 		return func() { e.Disk(id).Release() }
 	case Outrun:
-		pl.outrun(p, wait)
+		pl.playOutrun(p, wait)
 	case Blackout:
-		pl.blackout(p, wait)
+		pl.playBlackout(p, wait)
 	case Stray:
-		pl.stray(p, wait)
+		pl.playStray(p, wait)
 	case Snap:
 		e.Disk(id).KeepLog(uint64(p.N))
 		go func() { _ = e.takeSnapshotOf(id) }() // the member may end meanwhile
@@ -338,7 +338,7 @@ const joinPatience = 30 * time.Second
 // awaitJoined waits until a wiped member has caught up, and then records that it was unreachable since
 // from, as far as a majority of the log is concerned. Pings reach it long before.
 func (pl *planPlayer) awaitJoined(id uint32, from time.Duration, giveUp time.Time) {
-	pl.schedule(time.Now().Add(pl.step()), func() {
+	pl.schedule(time.Now().Add(pl.stepTime()), func() {
 		listed := slices.Contains(pl.e.Members(), id) // it may have been removed meanwhile
 		if listed && !time.Now().After(giveUp) && (!pl.e.Running(id) || pl.e.Member(id).Role() == "" || pl.e.Member(id).IsJoining()) {
 			pl.awaitJoined(id, from, giveUp)
@@ -380,7 +380,7 @@ func (pl *planPlayer) changeList(p Played, wait func(time.Duration)) {
 		e.startMember(id)
 	}
 	for !request.Done() {
-		wait(pl.step())
+		wait(pl.stepTime())
 	}
 	if request.Wait() == nil && odd && (p.Kind == Remove || p.Kind == Replace) {
 		pl.stopRemoved(id, wait)
@@ -391,7 +391,7 @@ func (pl *planPlayer) changeList(p Played, wait func(time.Duration)) {
 // then. If it comes back before, it stays.
 func (pl *planPlayer) stopRemoved(id uint32, wait func(time.Duration)) {
 	e := pl.e
-	for giveUp := time.Now().Add(joinPatience); e.Running(id) && time.Now().Before(giveUp) && !slices.Contains(e.Members(), id); wait(pl.step()) {
+	for giveUp := time.Now().Add(joinPatience); e.Running(id) && time.Now().Before(giveUp) && !slices.Contains(e.Members(), id); wait(pl.stepTime()) {
 		if e.hasLeftConfiguration(id) {
 			e.stopSoon(id)
 			wait(e.opts.Tick)

@@ -21,12 +21,12 @@ const (
 // StrayCount returns the number of Strays that have made all members crash.
 func (e *Ensemble) StrayCount() int { return e.strays }
 
-// stray makes the log of a member begin, after a snapshot, with an entry that is lost on all other disks. If that does not
+// playStray makes the log of a member begin, after a snapshot, with an entry that is lost on all other disks. If that does not
 // succeed, it tries again a little later, N times in all.
-func (pl *planPlayer) stray(p Played, wait func(time.Duration)) {
+func (pl *planPlayer) playStray(p Played, wait func(time.Duration)) {
 	if pl.strandEntry(p, wait) {
 		pl.e.strays++
-		pl.blackout(Played{Fault: Fault{For: p.For, Seed: p.Seed}, Hit: p.Hit}, wait)
+		pl.playBlackout(Played{Fault: Fault{For: p.For, Seed: p.Seed}, Hit: p.Hit}, wait)
 		return
 	}
 	if p.N--; p.N > 0 {
@@ -52,7 +52,7 @@ func (pl *planPlayer) strandEntry(p Played, wait func(time.Duration)) bool {
 	}
 	defer e.startMember(p.Hit)
 	e.crashMember(p.Hit, rand.New(rand.NewPCG(p.Seed, 2)))
-	if !awaits(beside(func() { e.sendWrites(lead, strayEntries) })) {
+	if !awaits(runBeside(func() { e.sendWrites(lead, strayEntries) })) {
 		return false
 	}
 	held := e.record.sinceStart()
@@ -61,7 +61,7 @@ func (pl *planPlayer) strandEntry(p Played, wait func(time.Duration)) bool {
 	defer e.Gate(lead).Release()
 	wait(e.opts.Tick / 10)
 	e.Disk(lead).KeepLog(1) // the leader forgets the log before its snapshot
-	if !awaits(beside(func() { _ = e.takeSnapshotOf(lead) })) {
+	if !awaits(runBeside(func() { _ = e.takeSnapshotOf(lead) })) {
 		return false
 	}
 	installs := e.Disk(p.Hit).Installs()
@@ -85,8 +85,8 @@ func (pl *planPlayer) strandEntry(p Played, wait func(time.Duration)) bool {
 	return true
 }
 
-// beside starts f beside the plan, and returns a function that reports whether it has ended.
-func beside(f func()) (ended func() bool) {
+// runBeside starts f beside the plan, and returns a function that reports whether it has ended.
+func runBeside(f func()) (ended func() bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Program is what the members of an ensemble run.
+// Program names the software of an ensemble.
 type Program string
 
 const (

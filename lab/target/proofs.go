@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Proof is what Rollcall's members prove themselves to each other with.
+// Proof is the means by which Rollcall's members prove themselves to each other.
 type Proof int
 
 const (
