@@ -175,6 +175,7 @@ func TestRightsAreProven(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // the server has the request of the right's watch, too
 		if len(ops) == 0 || ops[0] != jute.OpSync {
 			t.Errorf("the requests are %v", ops)
 		}
