@@ -127,7 +127,7 @@ type subtreeTotals struct {
 	ephemerals int
 }
 
-// newSubtreeTotals returns totals of the subtrees down to a depth, of which limit are kept.
+// newSubtreeTotals adds up subtrees down to a depth, and keeps the largest ones, limit at most.
 func newSubtreeTotals(depth, limit int) *subtreeTotals {
 	u := &subtreeTotals{limit: limit}
 	u.sum = subtree.NewUsageSum(func(s subtree.Usage, level int) {

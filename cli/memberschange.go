@@ -98,7 +98,7 @@ func (k *membersCommand) awaitJoined(ctx context.Context, s serverlist.Server) (
 		})
 }
 
-// unjoinedStates are those of a server that has not finished joining, or does not reply.
+// unjoinedStates are the states of a server that has not finished joining, or does not reply.
 var unjoinedStates = []string{
 	api.StateSilent, api.StateJoining, api.StateCatchingUp, api.StateNotServing, api.StateLeaving, api.StateRemoved,
 }

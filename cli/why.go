@@ -72,7 +72,7 @@ func (a *whyCommand) validate(about string) error {
 		"/locks/a, an IP address with or without a port", about)
 }
 
-// newestRows returns those of rows, which are in descending order of at, that are not older than --since.
+// newestRows returns the rows that are not older than --since. rows must be in descending order of at.
 func newestRows[T any](a *whyCommand, rows iter.Seq2[T, error], at func(T) time.Time) ([]T, error) {
 	found, first := []T{}, a.streams.Now().Add(-a.since)
 	for row, err := range rows {

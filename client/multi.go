@@ -50,7 +50,7 @@ func (c *Client) Multi(ctx context.Context, ops ...Operation) ([]Result, error) 
 	return o.multiResults(reply.results)
 }
 
-// multiOp returns a multi: OpMultiRead if all operations read. path is that of its errors.
+// multiOp returns a multi: OpMultiRead if all operations read. Its errors name path.
 func multiOp(path string, ops []Operation) Operation {
 	o := Operation{op: jute.OpMultiRead, path: path, ops: ops}
 	if slices.ContainsFunc(ops, func(o Operation) bool { return o.op.IsWrite() }) {

@@ -10,8 +10,8 @@
 //     fails or is computed again.
 //   - A write is carried out at most once. If it returns an error, it was not carried out, unless
 //     client.MayHaveHappened is true for the error.
-//   - A read can be stale, because servers may lag behind each other. But a Client never reads a value that is older
-//     than one it has already read or written. After Client.Sync, Get is up to date.
+//   - A read can be stale, because servers may lag. A Client never reads an older value than it has read or written
+//     before. After Client.Sync, Get is up to date.
 //   - A value does not belong to a session. It stays when its writers end.
 //
 // # Receipts

@@ -72,7 +72,7 @@ func (pl *planPlayer) awaitChanges(n int, rng *rand.Rand, wait func(time.Duratio
 	}
 }
 
-// hangDisk makes the disk of a server of a configuration hang. It reports whether one hangs: that of the leader does not.
+// hangDisk makes the disk of an observer hang, or of a random server if there is none. It returns false, and does nothing, if that server leads.
 func (pl *planPlayer) hangDisk(configuration []quorumwire.Peer, rng *rand.Rand) bool {
 	who := configuration[rng.IntN(len(configuration))].ID
 	for _, p := range configuration {

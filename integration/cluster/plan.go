@@ -223,7 +223,7 @@ func (p Plan) orWith(number uint64, kind Kind, members int, span time.Duration) 
 	return append(p, randomFault(rng, kind, Leader, members, span))
 }
 
-// moreNumbers returns a source of random numbers for what is added to a plan that has been drawn, so that the other
+// moreNumbers returns a source of random numbers for an addition to a plan that has been drawn, so that the other
 // faults of a seed stay the same. Each addition has a number of its own.
 func (p Plan) moreNumbers(number uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(p[0].At), number+uint64(len(p))))

@@ -30,7 +30,7 @@ at() {
 # is_running succeeds if an ensemble was started in WORK, and not stopped.
 is_running() { [ -n "${runner[$WORK]:-}" ]; }
 
-# of I COLUMN prints what is in a column of the table of members: pid (0: it is down), clients, secure, admin or home, which is its directory.
+# of I COLUMN prints a column of member I in the table of lab/bench/ensemble: pid, clients, secure, admin or home.
 of() { awk -F '\t' -v id="$1" -v column="$2" '
   BEGIN { split("id pid clients secure admin home", names, " "); for (i in names) at[names[i]] = i }
   $1 == id { print $at[column] }' "$WORK/members"; }

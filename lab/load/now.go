@@ -18,7 +18,7 @@ type Now struct {
 	Load      result.Load
 }
 
-// MemberNow is the times since the last answers to a prober, such as that of one member.
+// MemberNow has the times since the last answers to one prober.
 type MemberNow struct{ Write, Read result.Millis }
 
 // Now returns the state at this moment. It does not block.

@@ -211,8 +211,8 @@ const (
 	OfSnapshot              // of some bytes of a snapshot
 )
 
-// FailReadAt makes the n-th read of this run from now on fail; if n is 0, none fails.
-func (d *Disk) FailReadAt(n int, what Reads) { d.change(func() { d.readAt[what] = n }) }
+// FailReadAt makes the n-th read of a kind fail, counted in this run from now on. If n is 0, none fails.
+func (d *Disk) FailReadAt(n int, kind Reads) { d.change(func() { d.readAt[kind] = n }) }
 
 // FillUp makes all writes fail until FreeSpace, because the disk is full.
 func (d *Disk) FillUp() { d.change(func() { d.full = true }) }

@@ -11,11 +11,11 @@ import (
 	"strconv"
 )
 
-// Place is where a member runs.
+// Place is the network namespace and the address of a member.
 type Place struct {
-	Namespace string // of its network, which exists
-	// Address is that of the member for clients, an IP address of the namespace and a port. This process reaches it. The four ports
-	// after it are the member's, too.
+	Namespace string // must exist
+	// Address is the member's address for clients. This process must be able to reach it. The next four ports belong to the
+	// member, too.
 	Address netip.AddrPort
 }
 
@@ -35,7 +35,7 @@ func NewPlaced(ctx context.Context, cfg ProcessConfig, places []Place) (*Process
 	})
 }
 
-// ports are those of one member, on its own address.
+// ports are the ports of one member on its address.
 type ports struct{ clients, secure, quorum, election, http int }
 
 // The ports of members that have an address of their own. The kernel gives none of them to a client.

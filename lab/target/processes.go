@@ -28,10 +28,10 @@ type ProcessConfig struct {
 	// Observers is the number of further members, which have no vote: at most MaxSize.
 	Observers int
 	Program   Program // "": Rollcall
-	// Binary is that of Rollcall, or of the floor. On ZooKeeper it is Rollcall's for MoveIn and for certificates. "": the running one.
+	// Binary is the path of Rollcall, or of the floor; "": the running program. With ZooKeeper, Rollcall makes certificates and moves in.
 	Binary string
 	Other  string   // binary of Rollcall for Upgrade; "": members cannot be upgraded
-	Java   []string // options of Java for ZooKeeper; nil: those of a small server
+	Java   []string // options of Java for ZooKeeper; nil: smallServer
 	// Beside lets another ensemble of the same journal run.
 	Beside bool
 	// Restore is a backup with whose nodes Rollcall's members begin. Its sessions have ended. "": they begin without data.
@@ -39,7 +39,7 @@ type ProcessConfig struct {
 	Proof   Proof // of Rollcall's members to each other; 0: BySecret
 	// Secure lets the members serve clients over TLS at Member.Secure, too. Both sides show certificates.
 	Secure bool
-	// NoAdmin leaves out Rollcall's HTTP API. The members cannot have what operators do then.
+	// NoAdmin leaves out Rollcall's HTTP API. Faults by operators are not possible then.
 	NoAdmin bool
 	// Sessions starts each process in a session of its own, so that the kernel divides the processors evenly between the members.
 	Sessions bool
@@ -130,14 +130,13 @@ func (t *Processes) startEnsemble(ctx context.Context, place func(context.Contex
 		Wipe: {t.canEnd, t.planWipe}, Stop: {nil, t.planStop},
 	}
 	t.unsupported = maps.Clone(lacksOfProcesses)
-	switch {
-	case t.launcher.rollcall && !t.cfg.NoAdmin:
+	if t.launcher.rollcall && !t.cfg.NoAdmin {
 		operators{t}.addOperatorFaults()
-	case t.cfg.Program == ZooKeeper:
+	} else {
+		maps.Copy(t.unsupported, lacksWithoutOperators)
+	}
+	if t.cfg.Program == ZooKeeper {
 		t.methods[MoveIn] = faultMethod{operators{t}.canMoveIn, operators{t}.planMoveIn}
-		fallthrough
-	default:
-		maps.Copy(t.unsupported, lacksOfZooKeeper)
 	}
 	if t.network != nil {
 		networkFaults{t}.registerMethods()

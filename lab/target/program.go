@@ -70,7 +70,7 @@ const javaDirectory = "/usr/share/java"
 // smallServer has the options of Java with which Debian's own tests start ZooKeeper.
 var smallServer = []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-Xshare:auto"}
 
-// zooKeeperLauncher returns Debian's ZooKeeper, with options of Java; nil stands for those of a small server.
+// zooKeeperLauncher starts Debian's ZooKeeper with these options of Java, or with smallServer if they are nil.
 func zooKeeperLauncher(options []string) (launcher, error) {
 	jars := []string{"zookeeper", "slf4j-simple", "snappy-java"}
 	for _, part := range []string{

@@ -23,13 +23,13 @@ var lacksOfProcesses = map[Kind]string{
 		"own, with a hook for clock",
 }
 
-// lacksOfZooKeeper has the reasons for which ZooKeeper's members cannot have the acts of Rollcall's operators.
-var lacksOfZooKeeper = map[Kind]string{
+// lacksWithoutOperators has the reasons for which members that serve no operators of Rollcall cannot have their acts.
+var lacksWithoutOperators = map[Kind]string{
 	Upgrade: ofRollcall, Add: ofRollcall, Replace: ofRollcall, Secret: ofRollcall, Keys: ofRollcall, Backup: ofRollcall,
 }
 
 const (
-	ofRollcall   = "it is about commands of Rollcall, and the members run ZooKeeper"
+	ofRollcall   = "it is about commands of Rollcall, and the members run other software, or serve no operators"
 	wantsNetwork = ": with --in namespaces, as root on Linux with ip, tc, ss and nft, each member gets a network namespace of its own"
 	wantsDisks   = ": with --in namespaces, as root on Linux with mkfs.ext4 and loop devices, each member gets a small disk of its own"
 )

@@ -106,7 +106,7 @@ func (f Fault) String() string {
 // Member is one server of an ensemble.
 type Member struct {
 	Name    string // "1"
-	Clients string // its address for clients; "": it takes none
+	Clients string // its address for clients; "" if clients cannot connect
 	Secure  string // its address for clients over TLS; "": none that is known
 	Admin   string // URL of Rollcall's HTTP API; "": it has none that is known
 	Token   string // for reads from Admin; "": none

@@ -6,8 +6,8 @@ import "slices"
 // lines on which a promise depends.
 var named = slices.Concat(unlikely, syncFaults())
 
-// unlikely has the faults of which no kind of a sample has the like, and those at lines where no test was quick enough to judge
-// a sample, or whose package gets no sample of its own.
+// unlikely has faults that samples do not judge: no sample has their kind, the tests of their lines are too slow for one, or their
+// package gets none.
 var unlikely = []namedMutant{
 	{
 		"verdict believed without a majority", "follower/divergence.go",

@@ -1,13 +1,20 @@
 // Command ensemble runs the ensemble that a script of lab/bench measures. Its members are on loopback, or in network namespaces that
 // exist already, and they end with this process.
 //
-// It makes DIRECTORY/members, a table with a line for each member and tabs between the columns: id, process id (0: down), address for
-// clients ("": it takes none), address for clients over TLS (""), URL for operators (""), and the directory with its zoo.cfg, its log
-// and its data. The administrators' token and the directory client, which has the files of TLS clients, are beside the members'
-// directories. A line "ok SECONDS" on the standard output then says that all members serve, and how long the start took.
+// The file members in its directory has one line per member, with tabs between these columns. A column can be empty.
 //
-// It takes commands on its standard input, one in a line. It answers each with "ok SECONDS" or "failed REASON", and before that it
-// writes the table again. When its input ends, it kills the members, removes what it made, and ends.
+//	id         from 1
+//	pid        process id; 0 if the member is down
+//	clients    address for clients
+//	secure     address for clients over TLS
+//	admin      URL of the HTTP API
+//	home       directory of the member, with its zoo.cfg, log and data
+//
+// The directory above the homes has the administrators' token, and in client the certificates of TLS clients.
+//
+// It writes "ok SECONDS" to its standard output when all members serve, with the duration of the start. Then it reads commands from
+// its standard input, one per line. It updates the table and replies "ok SECONDS" or "failed REASON" to each. At the end of its input
+// it kills the members and removes their files.
 //
 //	kill I           kills member I with SIGKILL
 //	launch I LINE... starts member I, which is killed first if it runs. The lines replace those of --line
@@ -37,10 +44,10 @@ import (
 // usageStatus is the exit status of a command line that is wrong, as of rollcall.
 const usageStatus = 2
 
-// lastPort is the greatest one that has four behind it.
+// lastPort leaves room for the four further ports of a member.
 const lastPort = 65535 - 4
 
-// tick is the usual one of servers.
+// tick is the tickTime of most ensembles.
 const tick = 2 * time.Second
 
 func main() {
@@ -61,7 +68,7 @@ func main() {
 	}
 }
 
-// settings are those of the command line.
+// settings are parsed from the command line.
 type settings struct {
 	target.ProcessConfig
 	directory string
