@@ -284,7 +284,7 @@ func dialFake(t *testing.T, s *fakezk.Server, cfg Config) *Client {
 }
 
 func fakeDial(s *fakezk.Server) func(context.Context, string, string) (net.Conn, error) {
-	return func(context.Context, string, string) (net.Conn, error) { return s.Accept() }
+	return s.DialConn
 }
 
 func awaitConnected(t *testing.T, c *Client) {

@@ -2,9 +2,7 @@ package barrier
 
 import (
 	"context"
-	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"rollcall/client"
@@ -13,19 +11,11 @@ import (
 
 // A barrier holds clients back while its node exists, also if the node changes or the connection breaks meanwhile.
 func TestBarrierHoldsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := fakezk.New(t)
+	dial := func(s *fakezk.Server) (*client.Client, error) {
 		s.CreateNode("/b")
-		c, err := client.Dial(t.Context(), "fake:1", client.Config{
-			DialConn: func(context.Context, string, string) (net.Conn, error) { return s.Accept() },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			c.Abandon()
-			s.AwaitConnectionsEnd()
-		})
+		return client.Dial(context.Background(), "fake:1", client.Config{DialConn: s.DialConn})
+	}
+	fakezk.Run(t, dial, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		const gone = 10 * time.Second // when the node is deleted
 		go func() {
 			time.Sleep(time.Second)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +22,7 @@ func dial(t testing.TB, s *fakezk.Server) *client.Client {
 	t.Helper()
 	c, err := client.Dial(t.Context(), "fake:1", client.Config{
 		Timeout:  30 * time.Second,
-		DialConn: func(context.Context, string, string) (net.Conn, error) { return s.Accept() },
+		DialConn: s.DialConn,
 	})
 	if err != nil {
 		t.Fatal(err)

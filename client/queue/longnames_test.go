@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"context"
-	"net"
 	"slices"
 	"testing"
 
@@ -21,7 +19,7 @@ func TestLongNumbers(t *testing.T) {
 		zxids = append(zxids, client.Zxid(s.CreateNode("/q/"+name)))
 		s.CreateNode([]string{"/q/queue-1000000010000000005", "/q/queue-1000000020000000006", "/q/foreign", "/q/queue-", "/q/queue-7", "/q/queue-x000000005"}[i])
 	}
-	c, err := client.Dial(t.Context(), "fake:1", client.Config{DialConn: func(context.Context, string, string) (net.Conn, error) { return s.Accept() }})
+	c, err := client.Dial(t.Context(), "fake:1", client.Config{DialConn: s.DialConn})
 	if err != nil {
 		t.Fatal(err)
 	}

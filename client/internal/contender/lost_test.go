@@ -3,9 +3,7 @@ package contender
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"rollcall/client"
@@ -16,20 +14,11 @@ import (
 // bubble runs a test in virtual time with a server that has the node /f, and a Client of it.
 func bubble(t *testing.T, cfg client.Config, test func(t *testing.T, s *fakezk.Server, c *client.Client)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := fakezk.New(t)
+	fakezk.Run(t, func(s *fakezk.Server) (*client.Client, error) {
 		s.CreateNode("/f")
-		cfg.DialConn = func(context.Context, string, string) (net.Conn, error) { return s.Accept() }
-		c, err := client.Dial(t.Context(), "fake:1", cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			c.Abandon()
-			s.AwaitConnectionsEnd()
-		})
-		test(t, s, c)
-	})
+		cfg.DialConn = s.DialConn
+		return client.Dial(context.Background(), "fake:1", cfg)
+	}, test)
 }
 
 // A create without a reply that was not carried out is sent again, whatever the reason is that it has no reply.

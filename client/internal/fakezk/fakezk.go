@@ -3,6 +3,7 @@
 package fakezk
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"rollcall/client/internal/nodepath"
 	"rollcall/zk/jute"
@@ -85,6 +87,26 @@ func (s *Server) Accept() (net.Conn, error) {
 		}
 	})
 	return ours, nil
+}
+
+// DialConn is Accept, as the function of a Config.
+func (s *Server) DialConn(context.Context, string, string) (net.Conn, error) { return s.Accept() }
+
+// Run runs a test in virtual time with a new server, and with a client of it, which dial opens.
+func Run[C interface{ Abandon() }](t *testing.T, dial func(*Server) (C, error), test func(*testing.T, *Server, C)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := New(t)
+		c, err := dial(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			c.Abandon()
+			s.AwaitConnectionsEnd()
+		})
+		test(t, s, c)
+	})
 }
 
 // Disconnect ends the connection. While the server is down, there is no other one.

@@ -3,7 +3,6 @@ package reconnect
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"testing/synctest"
 
@@ -121,17 +120,8 @@ func beginDelete(ctx context.Context, t *testing.T, s *fakezk.Server, c *client.
 // bubble runs a test in virtual time with a server and a Client.
 func bubble(t *testing.T, cfg client.Config, test func(t *testing.T, s *fakezk.Server, c *client.Client)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := fakezk.New(t)
-		cfg.DialConn = func(context.Context, string, string) (net.Conn, error) { return s.Accept() }
-		c, err := client.Dial(t.Context(), "fake:1", cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			c.Abandon()
-			s.AwaitConnectionsEnd()
-		})
-		test(t, s, c)
-	})
+	fakezk.Run(t, func(s *fakezk.Server) (*client.Client, error) {
+		cfg.DialConn = s.DialConn
+		return client.Dial(context.Background(), "fake:1", cfg)
+	}, test)
 }

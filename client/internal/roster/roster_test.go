@@ -3,7 +3,6 @@ package roster
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +21,7 @@ func withServer(t *testing.T, test func(t *testing.T, s *fakezk.Server, c *clien
 		s := fakezk.New(t)
 		s.CreateNode("/f")
 		c, err := client.Dial(t.Context(), "fake:1", client.Config{
-			DialConn: func(context.Context, string, string) (net.Conn, error) { return s.Accept() },
+			DialConn: s.DialConn,
 		})
 		if err != nil {
 			t.Fatal(err)
