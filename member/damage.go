@@ -3,6 +3,8 @@ package member
 import (
 	"context"
 	"fmt"
+
+	"rollcall/server"
 )
 
 // reportDamage reports that this member's state is damaged. It never blocks. Further reasons are dropped.
@@ -58,5 +60,5 @@ func (h *health) retireDamaged(ctx context.Context, why string) error {
 
 func (h *health) stopServing() {
 	h.terms.abandonTerm()
-	h.server.Retire()
+	h.server.Suspend(server.Damaged)
 }

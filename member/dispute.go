@@ -1,12 +1,14 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 	"time"
 
 	"rollcall/quorum/wire"
+	"rollcall/server"
 )
 
 // A dispute is a divergence from the leader's state without a majority for either side: one of two members
@@ -19,22 +21,19 @@ import (
 const disputeTicks = 3
 
 type dispute struct {
-	reason       string
-	expires      time.Time
-	leaderServes bool // a leader serves in spite of it
+	reason  string
+	expires time.Time
 }
 
-// suspendForDispute implements follower.Config.OnDivergence. It suspends the server, and never blocks.
-func (h *health) suspendForDispute(why string) {
-	before := h.disputeReason()
-	h.currentDispute.Store(&dispute{
+// recordDispute implements follower.Config.OnDivergence. It never blocks.
+func (h *health) recordDispute(why string) {
+	h.lastDispute.Store(&dispute{
 		"its state differs from the leader's, and no majority says who is right: " + why,
-		time.Now().Add(disputeTicks * h.cfg.Tick), true,
+		time.Now().Add(disputeTicks * h.cfg.Tick),
 	})
-	h.server.Suspend()
-	if before == "" {
-		h.log.Error("this member does not serve for now: its state differs from the leader's, and no majority says who is "+
-			"right; start the members that are away, or empty the data directory of the member that is wrong", "reason", why)
+	select {
+	case h.disputeReported <- struct{}{}:
+	default:
 	}
 }
 
@@ -59,57 +58,66 @@ func (h *health) recordClaim(from wire.Peer, serves bool) {
 // maxClaimAddress limits the address in a claim: a name of 253 bytes, a port, and two brackets.
 const maxClaimAddress = 264
 
-// suspendIfClaimed suspends the server while another ensemble serves that has this member's number and address in its list,
-// and this member has begun its own one alone and without data. Its directory was probably emptied, and its server lines name no
-// other member. One of the two must stop, and the other one has the older state. An ensemble that was recovered, imported
-// or reduced to this member keeps serving, because an operator has decided that.
-func (h *health) suspendIfClaimed() {
-	if len(h.node.Status().Servers()) > 1 {
-		_ = h.node.Record().EndFoundedAlone() // an error of the disk ends the member
-	}
+// claimReason returns the reason not to serve while another ensemble serves that has this member's number and address in
+// its list, and this member has begun its own one alone and without data; otherwise "". Its directory was probably emptied,
+// and its server lines name no other member. One of the two must stop, and the other one has the older state. An ensemble
+// that was recovered, imported or reduced to this member keeps serving, because an operator has decided that.
+func (h *health) claimReason() string {
 	c := h.lastClaim.Load()
 	if c == nil || time.Now().After(c.expires) || !h.node.Record().FoundedAlone() {
-		return
+		return ""
 	}
-	before := h.disputeReason()
-	reason := fmt.Sprintf("member %d (%q) is of another ensemble, which serves, and has this member's number and address in its "+
+	return fmt.Sprintf("member %d (%q) is of another ensemble, which serves, and has this member's number and address in its "+
 		"list. If this member should be in that one, stop it, copy its data directory if clients may have written to it, then "+
 		"empty that directory, and start it with the server lines of the other members; if not, stop that one, or remove this "+
 		"member from its list", c.peer.ID, c.peer.Addr)
-	h.currentDispute.Store(&dispute{reason, c.expires, false})
-	h.server.Suspend()
-	if before == "" {
-		h.log.Error("this member does not serve for now: another ensemble has its number and address", "reason", reason)
-	}
 }
 
-// disputeReason returns the reason of the dispute, or "" if there is none. If members of one ensemble differ, the leader
-// keeps serving, because one side must.
-func (h *health) disputeReason() string {
-	d := h.currentDispute.Load()
-	if d == nil || time.Now().After(d.expires) || d.leaderServes && h.terms.currentLeader.Load() != nil {
+// divergenceReason returns the reason of the dispute, or "" if there is none. If this member leads, it keeps serving, because
+// one side must.
+func (h *health) divergenceReason() string {
+	d := h.lastDispute.Load()
+	if d == nil || time.Now().After(d.expires) || h.terms.currentLeader.Load() != nil {
 		return ""
 	}
 	return d.reason
 }
 
-// resumeLoop resumes serving when a dispute is over.
-func (h *health) resumeLoop(ctx context.Context) error {
+// disputeReason returns why it is not known whether this member's state is the right one, or "".
+func (h *health) disputeReason() string { return cmp.Or(h.divergenceReason(), h.claimReason()) }
+
+// disputeLoop suspends the server while there is a dispute or a claim. Nothing else sets or clears these two obstacles.
+func (h *health) disputeLoop(ctx context.Context) error {
 	ticker := time.NewTicker(h.cfg.Tick / 2)
 	defer ticker.Stop()
-	for {
+	for wasDisputed, wasClaimed := "", ""; ; {
+		if len(h.node.Status().Servers()) > 1 {
+			_ = h.node.Record().EndFoundedAlone() // an error of the disk ends the member
+		}
+		disputed, claimed := h.divergenceReason(), h.claimReason()
+		h.applyReason(server.Disputed, wasDisputed, disputed, "this member does not serve for now: its state differs from the "+
+			"leader's, and no majority says who is right; start the members that are away, or empty the data directory of the "+
+			"member that is wrong")
+		h.applyReason(server.Claimed, wasClaimed, claimed,
+			"this member does not serve for now: another ensemble has its number and address")
+		wasDisputed, wasClaimed = disputed, claimed
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-h.disputeReported:
 		case <-ticker.C:
 		}
-		h.suspendIfClaimed()
-		if d := h.currentDispute.Load(); d != nil && h.disputeReason() == "" && h.currentDispute.CompareAndSwap(d, nil) {
-			h.log.Info("this member serves again: what kept it from that is not reported any more", "was", d.reason)
-			h.server.Resume()
-			if h.disputeReason() != "" { // reported again meanwhile
-				h.server.Suspend()
-			}
-		}
+	}
+}
+
+// applyReason suspends or resumes the server if a reason has come or gone. message is logged when it has come.
+func (h *health) applyReason(why server.Obstacle, before, now, message string) {
+	switch {
+	case before == "" && now != "":
+		h.server.Suspend(why)
+		h.log.Error(message, "reason", now)
+	case before != "" && now == "":
+		h.server.Resume(why)
+		h.log.Info("what kept this member from serving is not reported any more", "was", before)
 	}
 }

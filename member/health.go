@@ -19,7 +19,8 @@ type health struct {
 	applyProgress *applyProgress
 	log           *slog.Logger
 
-	damageReports  chan string // the reason; one place
-	currentDispute atomic.Pointer[dispute]
-	lastClaim      atomic.Pointer[claim]
+	damageReports   chan string // the reason; one place
+	lastDispute     atomic.Pointer[dispute]
+	lastClaim       atomic.Pointer[claim]
+	disputeReported chan struct{} // wakes disputeLoop; one place
 }

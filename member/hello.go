@@ -161,7 +161,7 @@ func (c *helloClient) sendHelloTo(ctx context.Context, s serverlist.Server) (*pr
 }
 
 // claimMember tells a member of another ensemble that this ensemble, which has its number and address in its list, serves
-// clients: see health.suspendIfClaimed. It waits for the reply for at most a tick. The next dial repeats what fails here.
+// clients: see health.claimReason. It waits for the reply for at most a tick. The next dial repeats what fails here.
 func (c *helloClient) claimMember(ctx context.Context, s Server) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Tick)
 	defer cancel()

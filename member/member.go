@@ -318,13 +318,12 @@ func (m *Member) assembleLogParts() {
 	}
 	m.removalWatch = &removalWatch{
 		self: m.cfg.ID, tick: m.cfg.Tick, serverLists: m.serverLists, helloClient: m.helloClient, node: m.node,
-		server:     m.server,
-		isDisputed: func() bool { return m.health.disputeReason() != "" }, log: m.log,
+		server: m.server, log: m.log,
 	}
 	m.health = &health{
 		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removalWatch: m.removalWatch,
 		applyProgress: &m.applyProgress, log: m.log,
-		damageReports: make(chan string, 1),
+		damageReports: make(chan string, 1), disputeReported: make(chan struct{}, 1),
 	}
 	m.drain = &drain{
 		cfg: &m.cfg, node: m.node, server: m.server, http: m.adminHTTP, log: m.log,
@@ -351,7 +350,7 @@ func (m *Member) followerConfig() follower.Config {
 		Monotonic:    m.cfg.Monotonic,
 		VoterIDs:     func() []uint32 { return raftVoters(m.node) }, FetchStateHashes: m.peerConns.fetchStateHashes,
 		OnDamage:     func(why string) { m.health.reportDamage(why) },
-		OnDivergence: func(why string) { m.health.suspendForDispute(why) },
+		OnDivergence: func(why string) { m.health.recordDispute(why) },
 		MaxInFlight:  m.cfg.MaxInFlight, Stages: m.viewer.slow.recorder, Logger: m.log,
 	}
 }
@@ -445,7 +444,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.signalWhenServing(inner) })
 	g.Go(func() error { return m.health.stallLoop(inner) })
 	g.Go(func() error { return m.health.damageLoop(inner) })
-	g.Go(func() error { return m.health.resumeLoop(inner) })
+	g.Go(func() error { return m.health.disputeLoop(inner) })
 	g.Go(func() error { return m.drain.yieldLoop(inner) })
 	g.Go(func() error { return m.health.readOnlyLoop(inner) })
 	g.Go(func() error { return m.removalWatch.suspendUnlistedLoop(inner) })

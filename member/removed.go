@@ -33,7 +33,6 @@ type removalWatch struct {
 	helloClient *helloClient
 	node        *quorum.Node
 	server      *server.Server
-	isDisputed  func() bool // another part has suspended the server
 	log         *slog.Logger
 
 	// reportedVersion is the version of the list with which another member has reported the removal, or 0.
@@ -136,13 +135,11 @@ func (w *removalWatch) suspendUnlistedLoop(ctx context.Context) error {
 			w.log.Info("this member is no longer in the list of servers, and closes its clients' connections", "version",
 				fmt.Sprintf("0x%x", uint64(version)))
 		case version != 0 && time.Since(since) >= RemovedGracePeriod:
-			w.server.Suspend() // repeatedly: the end of a dispute undoes it
+			w.server.Suspend(server.Unlisted)
 		case version == 0 && !since.IsZero():
 			since, removed = time.Time{}, false
 			w.log.Info("this member was added to the ensemble again")
-			if !w.isDisputed() {
-				w.server.Resume()
-			}
+			w.server.Resume(server.Unlisted)
 		}
 		select {
 		case <-ctx.Done():

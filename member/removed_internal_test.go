@@ -1,7 +1,6 @@
 package member
 
 import (
-	"context"
 	"encoding/binary"
 	"hash/crc32"
 	"strings"
@@ -101,13 +100,7 @@ func TestRemovalIsLoggedOnce(t *testing.T) {
 		without := lines(t, serverTwo, serverThree)
 		u := newUnstarted(t, three, withData(t, three, own))
 		u.ports.addressBook.SetEnsembleID(own)
-		u.removalWatch.isDisputed = func() bool { return true } // so the server stays as it is
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_ = u.removalWatch.suspendUnlistedLoop(ctx) // always nil
-		}()
+		serveUnstarted(t, u)
 		for version, step := range []struct {
 			name    string
 			list    serverlist.List
@@ -133,7 +126,5 @@ func TestRemovalIsLoggedOnce(t *testing.T) {
 				t.Errorf("%s: logged %d times, want %d:\n%s", step.name, n, step.logged, u.log)
 			}
 		}
-		cancel()
-		<-ended
 	})
 }

@@ -150,10 +150,10 @@ func TestBeginLate(t *testing.T) {
 // A member that serves no sessions drops a client when its first frame has come.
 func TestBeginSuspended(t *testing.T) {
 	w := newWorld(t, true, nil)
-	w.srv.Suspend()
+	w.srv.Suspend(Unlisted)
 	c := w.open()
 	c.send(newcomer)
 	c.expectClosed()
-	w.srv.Resume()
+	w.srv.Resume(Unlisted)
 	w.connect()
 }

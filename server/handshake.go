@@ -61,9 +61,10 @@ func (c *conn) BeginInReader() bool {
 	return ok && c.serveConnectRequest(frame)
 }
 
-// dropIfNotServing drops the connection if this member serves no sessions, and reports whether it did.
+// dropIfNotServing drops the connection if this member serves no sessions, not even read-only ones, and reports whether
+// it did.
 func (c *conn) dropIfNotServing() bool {
-	if !c.srv.retired.Load() && !c.srv.suspended.Load() {
+	if !c.srv.obstacles.keepOutReaders() {
 		return false
 	}
 	c.stream.Drop(droppedByMember)
@@ -91,6 +92,10 @@ func (c *conn) serveConnectRequest(frame []byte) bool {
 // connect makes the checks that need no log. It then submits the create or attach, or has it wait for a slot.
 func (h *handshake) connect(req *jute.ConnectRequest) bool {
 	c := h.c
+	if c.srv.obstacles.any() && !(c.srv.readOnly.Load() && opensReadOnly(req)) {
+		c.stream.Drop(droppedByMember)
+		return false
+	}
 	record, known, zxid := lookupSession(c.srv.cfg.State, req.SessionID)
 	if req.LastZxidSeen > zxid {
 		return h.syncThenConnect(req)

@@ -40,7 +40,7 @@ func (c *conn) isReadOnly() bool {
 // because any reply would claim that the session lives, or that it has ended, and neither is known.
 func (h *handshake) connectReadOnly(req *jute.ConnectRequest, begun time.Time) bool {
 	c := h.c
-	if !req.ReadOnly || req.SessionID != 0 {
+	if !opensReadOnly(req) {
 		c.stream.Drop(notForReadOnly)
 		return false
 	}
@@ -52,6 +52,9 @@ func (h *handshake) connectReadOnly(req *jute.ConnectRequest, begun time.Time) b
 	c.stream.Flush()
 	return opened
 }
+
+// opensReadOnly reports whether a handshake opens a session in read-only mode, if this member is in it.
+func opensReadOnly(req *jute.ConnectRequest) bool { return req.ReadOnly && req.SessionID == 0 }
 
 // openReadOnly replies to the handshake, unless the read-only mode has just ended.
 func (h *handshake) openReadOnly(req *jute.ConnectRequest, begun time.Time) bool {

@@ -142,8 +142,7 @@ type Server struct {
 
 	conns     *connectionTable
 	unflushed unflushed
-	retired   atomic.Bool // see Retire
-	suspended atomic.Bool // see Suspend
+	obstacles obstacles
 	readOnly  atomic.Bool // see BeginReadOnly
 }
 
@@ -320,23 +319,6 @@ func (s *Server) DropAll() {
 		c.stream.HangUp(droppedByMember)
 	}
 }
-
-// Retire closes every connection and sends nothing more. From now on the server replies only to four-letter
-// commands, because this member must not serve any more. Retire never blocks.
-func (s *Server) Retire() {
-	s.retired.Store(true)
-	s.DropAll()
-}
-
-// Suspend closes every connection and serves no sessions until Resume is called. It may be called repeatedly,
-// and never blocks.
-func (s *Server) Suspend() {
-	s.suspended.Store(true)
-	s.DropAll()
-}
-
-// Resume undoes Suspend. It does not undo Retire.
-func (s *Server) Resume() { s.suspended.Store(false) }
 
 // RejectNew rejects new connections from now on. The present ones stay open.
 func (s *Server) RejectNew() {
