@@ -89,8 +89,10 @@ func (p *replies) describe(r *request, now time.Time) stages.Request {
 	}
 }
 
-// requestPath returns the path of a request, the first path of a multi, or "" if the request has none.
+// requestPath returns the path of a request, the first path of a multi, or "" if the request has none. It copies the first
+// stages.MaxPath bytes only: a reply that its client does not take keeps them, and a rejected path may be as long as a request.
 func requestPath(r *request) (path string) {
+	kept := func(path []byte) string { return string(path[:min(len(path), stages.MaxPath)]) }
 	body := r.body
 	if r.times.txnBody != nil {
 		body = r.times.txnBody
@@ -100,7 +102,7 @@ func requestPath(r *request) (path string) {
 		return ""
 	case r.op == jute.OpMulti || r.op == jute.OpMultiRead:
 		jute.EachMultiOp(body, func(step *jute.MultiOp) bool {
-			path = string(step.Path())
+			path = kept(step.Path())
 			return false
 		})
 		return path
@@ -114,5 +116,5 @@ func requestPath(r *request) (path string) {
 		return ""
 	}
 	d := jute.NewDecoder(body)
-	return string(d.ReadBytes())
+	return kept(d.ReadBytes())
 }

@@ -2,6 +2,7 @@ package stages
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -13,8 +14,8 @@ const (
 	maxPerSecond = 8
 	// keepFor is the time for which a request is kept.
 	keepFor = time.Hour
-	// maxPath limits the bytes of a path that is kept.
-	maxPath = 256
+	// MaxPath limits the bytes of a path that is kept.
+	MaxPath = 256
 )
 
 // Class is a class of requests, which have a threshold of their own.
@@ -37,7 +38,7 @@ type Request struct {
 	Session int64
 	Address string
 	Op      string
-	Path    string // the first one of a multi; cut after maxPath bytes
+	Path    string // the first one of a multi; cut after MaxPath bytes
 	Xid     int32
 
 	Received Time   // the member had read it
@@ -107,7 +108,8 @@ func (r *Recorder) Keep(q *Request) {
 		k.notKept++
 		return
 	}
-	q.Path = q.Path[:min(len(q.Path), maxPath)]
+	// A client chooses the length. A part of a string keeps the memory of the whole one, so the part is copied.
+	q.Path = strings.Clone(q.Path[:min(len(q.Path), MaxPath)])
 	s := &Slow{Request: *q, At: r.wallTime(q.Received), Total: took, Stages: joinLocal(q)}
 	s.Number = max(k.last+1, uint64(max(0, r.wallClock().UnixMilli())))
 	k.last = s.Number
