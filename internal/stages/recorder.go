@@ -230,12 +230,14 @@ func (r *Recorder) Stored(index uint64, data []byte) {
 	}
 }
 
-// Received records that entries have come from the leader. Since heldSince this member had waited for no request of it.
-func (r *Recorder) Received(first, last uint64, heldSince time.Time) {
+// Received records that entries came from the leader at a time. Since heldSince this member had waited for no request of it.
+// The caller calls it once the log has accepted the entries, which Stored and Durable have recorded by then: another member
+// chooses the indexes of a request that the log rejects.
+func (r *Recorder) Received(first, last uint64, at Time, heldSince time.Time) {
 	held := r.At(heldSince)
-	r.stampEntries(first, last, func(e *Entry, now Time) {
-		if e.Received == 0 {
-			e.Received, e.HeldSince = now, held
+	r.stampEntries(first, last, func(e *Entry, _ Time) {
+		if e.Received == 0 || e.Received >= at { // otherwise the entry had come before
+			e.Received, e.HeldSince = at, held
 		}
 	})
 }
@@ -251,7 +253,7 @@ func (r *Recorder) Acked(member uint32, first, last uint64) {
 	r.stampEntries(first, last, func(e *Entry, now Time) { addDelay(&e.Acks, delayOf(member, now-e.Received)) })
 }
 
-// CommitKnown records that the leader has reported the entries up to index as committed.
+// CommitKnown records that the leader has reported the entries up to index as committed. The log has them.
 func (r *Recorder) CommitKnown(index uint64) {
 	if r == nil {
 		return
@@ -263,7 +265,8 @@ func (r *Recorder) CommitKnown(index uint64) {
 	r.stampEntries(first, index, func(e *Entry, now Time) { e.Committed = now })
 }
 
-// stampEntries calls set for the entries from first to last, or for as many of the last ones as the ring has.
+// stampEntries calls set for the entries from first to last, or for as many of the last ones as the ring has. It counts them,
+// at most ringSize, and does not compare their indexes with last: no index is above the greatest number.
 func (r *Recorder) stampEntries(first, last uint64, set func(e *Entry, now Time)) {
 	if r == nil || first > last {
 		return
@@ -274,8 +277,8 @@ func (r *Recorder) stampEntries(first, last uint64, set func(e *Entry, now Time)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := first; i <= last; i++ {
-		if e := r.slotFor(i); e != nil {
+	for i := range last - first + 1 {
+		if e := r.slotFor(first + i); e != nil {
 			set(e, now)
 		}
 	}

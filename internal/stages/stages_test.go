@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -310,13 +311,47 @@ func TestRing(t *testing.T) {
 	})
 }
 
+// The times of any indexes are recorded in a bounded number of steps, also of those at which a sum passes the greatest number.
+func TestExtremeIndexes(t *testing.T) {
+	r := New(allAt(time.Second), time.Now)
+	extremes := []uint64{0, 1, ringSize, math.MaxUint64 - ringSize, math.MaxUint64 - 1, math.MaxUint64}
+	for _, first := range extremes {
+		for _, last := range extremes {
+			r.Received(first, last, r.Now(), time.Now())
+			r.Durable(first, last, time.Now())
+			r.Acked(2, first, last)
+		}
+		r.CommitKnown(first)
+		r.Applied(first)
+	}
+	if found := r.Records([]uint64{math.MaxUint64}); len(found.Entries) == 0 {
+		t.Error("the entry with the greatest index has no record")
+	}
+}
+
+// What comes again, or after the log has stored it, does not change when an entry came.
+func TestReceivedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(allAt(time.Second), time.Now)
+		came, held := r.Now(), time.Now().Add(-time.Second)
+		time.Sleep(time.Millisecond)
+		r.Stored(1, nil)
+		r.Received(1, 1, came, held)
+		time.Sleep(time.Millisecond)
+		r.Received(1, 1, r.Now(), time.Now())
+		if e := r.Records([]uint64{1}).Entries[0]; e.Received != came || e.HeldSince != r.At(held) {
+			t.Errorf("the entry came at %v, held since %v; want %v and %v", e.Received, e.HeldSince, came, r.At(held))
+		}
+	})
+}
+
 // Writes of earlier entries held up an entry if the member waited for no request meanwhile, and if its disk was busy for most
 // of that time. An entry shows the same beside one that waited for it to be applied.
 func TestDiskBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(allAt(time.Second), time.Now)
 		write := func(first, last uint64, heldSince time.Time, took time.Duration) {
-			r.Received(first, last, heldSince)
+			r.Received(first, last, r.Now(), heldSince)
 			begun := time.Now()
 			time.Sleep(took)
 			r.Durable(first, last, begun)
@@ -360,7 +395,7 @@ func TestNilRecorder(*testing.T) {
 	var r *Recorder
 	r.Sealed([]byte{1}, &Arrivals{})
 	r.Stored(1, nil)
-	r.Received(1, 2, time.Now())
+	r.Received(1, 2, r.Now(), time.Now())
 	r.Durable(1, 2, time.Now())
 	r.Acked(2, 1, 2)
 	r.CommitKnown(2)
@@ -399,7 +434,7 @@ func BenchmarkDiskBefore(b *testing.B) {
 	r := New(allAt(time.Second), time.Now)
 	start := time.Now()
 	for i := range uint64(maxEarlier) {
-		r.Received(i+1, i+1, start)
+		r.Received(i+1, i+1, r.Now(), start)
 		r.Durable(i+1, i+1, start)
 	}
 	last := &Entry{Index: maxEarlier + 1, HeldSince: r.Now() - Time(time.Second), Received: r.Now()}

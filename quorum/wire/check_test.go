@@ -81,7 +81,7 @@ func TestImpossibleTerms(t *testing.T) {
 		{math.MaxUint64, 0, false},
 		{math.MaxUint64, math.MaxUint64 - 1, true},
 	} {
-		if err := checkTermReachable(tt.term, tt.own); (err == nil) != tt.right || err != nil && !errors.Is(err, errNotRaftRequest) {
+		if err := (logEnd{term: tt.own}).checkTerm(tt.term); (err == nil) != tt.right || err != nil && !errors.Is(err, errNotRaftRequest) {
 			t.Errorf("term %d in term %d: %v", tt.term, tt.own, err)
 		}
 	}
@@ -126,6 +126,78 @@ func TestImpossibleTerms(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// numbers are the terms and indexes in raft's requests. Each names a request in which it is set to n, and all others fit it.
+var numbers = map[string]func(n uint64) any{
+	"index of the entry before": func(n uint64) any { return &raft.AppendEntriesRequest{PrevLogEntry: n} },
+	"index of an entry": func(n uint64) any {
+		return &raft.AppendEntriesRequest{PrevLogEntry: n - 1, Entries: []*raft.Log{{Index: n}}}
+	},
+	"commit":                    func(n uint64) any { return &raft.AppendEntriesRequest{LeaderCommitIndex: n} },
+	"end of a candidate's log":  func(n uint64) any { return &raft.RequestVoteRequest{LastLogIndex: n} },
+	"end of a log before votes": func(n uint64) any { return &raft.RequestPreVoteRequest{LastLogIndex: n} },
+	"end of a snapshot":         func(n uint64) any { return &raft.InstallSnapshotRequest{LastLogIndex: n} },
+	"index of a configuration":  func(n uint64) any { return &raft.InstallSnapshotRequest{ConfigurationIndex: n} },
+}
+
+// An index is rejected if it is more than maxIndexStep above the end of the log, and so is a term of an entry that is above the
+// term of its request. The greatest index of an entry, in a request of an old term, hung a member: what records the times of
+// entries counted on from it without end, under its lock.
+func TestImpossibleIndexes(t *testing.T) {
+	const last = 7
+	own := logEnd{term: 3, index: last}
+	for name, request := range numbers {
+		for _, n := range []uint64{0, 1, last, last + maxIndexStep, last + maxIndexStep + 1, math.MaxUint64 - 1, math.MaxUint64} {
+			before := n
+			if name == "index of an entry" {
+				before--
+			}
+			err := checkReachable(request(n), own)
+			if want := before > last+maxIndexStep; (err != nil) != want || want && !errors.Is(err, errNotRaftRequest) {
+				t.Errorf("%s %d: %v", name, n, err)
+			}
+		}
+	}
+	for _, request := range []any{
+		&raft.AppendEntriesRequest{Term: 3, PrevLogTerm: 4}, &raft.InstallSnapshotRequest{Term: 3, LastLogTerm: 4},
+		&raft.RequestVoteRequest{Term: 3, LastLogTerm: math.MaxUint64}, &raft.RequestPreVoteRequest{Term: 3, LastLogTerm: 4},
+	} {
+		if err := checkReachable(request, own); !errors.Is(err, errNotRaftRequest) {
+			t.Errorf("%+v: %v", request, err)
+		}
+	}
+	sent := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 5, Entries: entries(1, 2)}
+	for _, tt := range []struct {
+		reply raft.AppendEntriesResponse
+		right bool
+	}{
+		{raft.AppendEntriesResponse{Term: 3, LastLog: last}, true},
+		{raft.AppendEntriesResponse{Term: 4, LastLog: last + maxIndexStep}, true},
+		{raft.AppendEntriesResponse{Term: 3 + maxTermStep + 1}, false},
+		{raft.AppendEntriesResponse{LastLog: last + maxIndexStep + 1}, false},
+		{raft.AppendEntriesResponse{LastLog: math.MaxUint64}, false},
+	} {
+		if err := checkReply(sent, &tt.reply); (err == nil) != tt.right {
+			t.Errorf("%+v: %v", tt.reply, err)
+		}
+	}
+}
+
+// A reply that is longer than any that members send ends its connection, before its memory is allocated.
+func TestEndlessReply(t *testing.T) {
+	d := &dialer{streamLayer: newPipes(nil), callTimeout: time.Minute, addressOf: nowhere}
+	for name, reply := range map[string]string{
+		"text": "\xdb\xff\xff\xff\xff", "bytes": "\xa0\xc6\xff\xff\xff\xff", "list": "\xa0\xdd\xff\xff\xff\xff", "map": "\xa0\xdf\xff\xff\xff\xff",
+	} {
+		far, near := net.Pipe()
+		go func() { _, _ = near.Write([]byte(reply)) }()
+		c := newOutConn(d, "m2:1", far)
+		if err := c.awaitReply(new(raft.RequestVoteResponse)); !errors.Is(err, errNotRaftRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = c.Close()
+	}
 }
 
 // answerEach answers each request on a connection with what comes from answers.

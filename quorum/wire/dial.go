@@ -55,7 +55,8 @@ type outConn struct {
 	w             *bufio.Writer
 	enc           *codec.Encoder // on w
 	r             *bufio.Reader
-	dec           *codec.Decoder // on r
+	dec           *codec.Decoder
+	replyBuffer   []byte // reused for each value of a reply
 	takesFrames   atomic.Bool
 	frameHeader   []byte // buffer
 }
@@ -109,7 +110,7 @@ func newOutConn(d *dialer, to raft.ServerAddress, conn net.Conn) *outConn {
 	if dialed, ok := conn.(*Conn); ok {
 		c.peerID, c.serverID = dialed.PeerID, Peer{ID: dialed.PeerID, DiskID: dialed.PeerDisk}.ServerID()
 	}
-	c.enc, c.dec = newEncoder(c.w), codec.NewDecoder(c.r, new(codec.MsgpackHandle))
+	c.enc, c.dec = newEncoder(c.w), codec.NewDecoderBytes(nil, new(codec.MsgpackHandle))
 	return c
 }
 
@@ -238,16 +239,27 @@ func (c *outConn) sendRequest(kind byte, req any) error {
 // awaitReply waits for the reply to the oldest pending request, which must be in MessagePack.
 func (c *outConn) awaitReply(resp any) error {
 	var text string
-	err := c.dec.Decode(&text)
+	err := c.readReplyValue(&text)
 	if r, ok := resp.(*raft.AppendEntriesResponse); ok && err == nil && text == "" {
 		answer := appendReply{AppendEntriesResponse: r}
-		err = c.dec.Decode(&answer)
+		err = c.readReplyValue(&answer)
 		c.takesFrames.Store(answer.Frames)
 	} else if err == nil {
-		err = c.dec.Decode(resp)
+		err = c.readReplyValue(resp)
 	}
 	if err == nil && text != "" {
 		err = errors.New(text)
 	}
 	return err
+}
+
+// readReplyValue reads one of the two values of a reply. Like a request, it is checked before it is decoded.
+func (c *outConn) readReplyValue(into any) error {
+	m := messageReader{bounds: replyBounds, from: c.r, buffer: c.replyBuffer[:0], reserve: func(int) error { return nil }}
+	if err := m.readValue(1); err != nil { // the text is no map
+		return err
+	}
+	c.replyBuffer = m.buffer
+	c.dec.ResetBytes(m.buffer)
+	return c.dec.Decode(into)
 }

@@ -1,11 +1,11 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -88,10 +88,11 @@ func (c *outConn) sendAppend(a *appendFuture) error {
 
 // awaitAppendReply waits for the reply to the oldest pending request, which must be a.
 func (c *outConn) awaitAppendReply(a *appendFuture) error {
-	if a.form == inFrames {
-		return c.awaitFrameReply(a.resp)
+	await := c.awaitFrameReply
+	if a.form != inFrames {
+		await = func(resp *raft.AppendEntriesResponse) error { return c.awaitReply(resp) }
 	}
-	return c.awaitReply(a.resp)
+	return cmp.Or(await(a.resp), checkReply(a.req, a.resp))
 }
 
 // sendEntries sends a request as a frame of entries.
@@ -152,7 +153,7 @@ func appendFrameReply(b []byte, resp *raft.AppendEntriesResponse, err error) []b
 	text := ""
 	if err != nil {
 		text = err.Error()
-		text = text[:min(len(text), math.MaxUint16)]
+		text = text[:min(len(text), maxReplyText)]
 	}
 	b = append(b, boolByte(resp.Success), boolByte(resp.NoRetryBackoff))
 	b = binary.BigEndian.AppendUint64(b, resp.Term)

@@ -232,7 +232,7 @@ func TestFrameAnswers(t *testing.T) {
 			d := &dialer{streamLayer: newPipes(nil), callTimeout: time.Minute, addressOf: nowhere}
 			c := newOutConn(d, "m2:1", bytewise{far})
 			got := new(raft.AppendEntriesResponse)
-			err := c.awaitAppendReply(&appendFuture{form: inFrames, resp: got})
+			err := c.awaitAppendReply(&appendFuture{req: &raft.AppendEntriesRequest{Term: 1 << 40}, form: inFrames, resp: got})
 			switch {
 			case want.Error == nil && (err != nil || !reflect.DeepEqual(got, want.Response)):
 				t.Errorf("%s: %+v, %v", name, got, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
@@ -41,6 +42,10 @@ const (
 	// maxAppendRequest limits an AppendEntries, in bytes: its last entry may have any size that a log
 	// accepts.
 	maxAppendRequest = maxAppendBytes + disk.MaxEntryBytes + maxSmallRequest
+	// maxReplyText limits the text of an error in a reply, in bytes. maxReply limits each value of a reply: such a text,
+	// or numbers.
+	maxReplyText = math.MaxUint16
+	maxReply     = 2 * maxReplyText
 	// allocationStep is the memory, in bytes, that is allocated for a request ahead of its arrival.
 	allocationStep = 256 << 10
 )
@@ -57,6 +62,8 @@ var (
 	// configurationBounds limits raft's list of servers.
 	configurationBounds = bounds{maxBytes: maxSmallRequest, maxDepth: maxDepth, maxElements: maxMemberID}
 	appendBounds        = bounds{maxBytes: maxAppendRequest, maxDepth: maxDepth, maxElements: maxElements}
+	// replyBounds limits a text, or a struct without lists, which is read at depth 1.
+	replyBounds = bounds{maxBytes: maxReply, maxDepth: 2}
 	// requestKinds is indexed by the first byte of a request. newRequest returns an empty request for the
 	// MessagePack decoder, and is nil for frames.
 	requestKinds = [...]struct {

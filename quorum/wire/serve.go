@@ -280,6 +280,7 @@ func (c *inConn) sendReply(resp any, failed error) error {
 	text := ""
 	if failed != nil {
 		text = failed.Error()
+		text = text[:min(len(text), maxReplyText)]
 	}
 	return errors.Join(c.SetWriteDeadline(time.Now().Add(stallTimeout)), c.enc.Encode(text), c.enc.Encode(resp),
 		c.w.Flush())
@@ -349,6 +350,10 @@ func (rc *receiver) acceptLoop() {
 func (rc *receiver) serveConn(in *inConn) error {
 	for {
 		command, err := in.readRequest()
+		r := rc.cfg.Raft() // read once: a request checked before raft runs must not reach it
+		if err == nil && r != nil {
+			err = checkReachable(command, logEnd{term: r.CurrentTerm(), index: r.LastIndex()})
+		}
 		if err == nil {
 			err = checkSafeForRaft(command)
 		}
@@ -357,10 +362,6 @@ func (rc *receiver) serveConn(in *inConn) error {
 		}
 		if req, ok := command.(*raft.AppendEntriesRequest); ok && err == nil {
 			in.frameSender = req.RPCHeader
-		}
-		r := rc.cfg.Raft() // read once: a request checked before raft runs must not reach it
-		if err == nil && r != nil {
-			err = checkTermReachable(termOf(command), r.CurrentTerm())
 		}
 		impostor := errors.Is(err, errImpostor)
 		if impostor || errors.Is(err, errNotRaftRequest) || errors.Is(err, errRequestMemory) {
@@ -376,9 +377,11 @@ func (rc *receiver) serveConn(in *inConn) error {
 		case isInstall:
 			resp, err = rc.receiveAndInstall(r, install, io.LimitReader(in.r, install.Size))
 		default:
-			recordReceived(rc.cfg.Stages, command, in.heldSince)
+			came := rc.cfg.Stages.Now()
 			resp, err = rc.handleRequest(r, in.serverID, command)
-			recordCommit(rc.cfg.Stages, command, resp)
+			if req := acceptedAppend(command, resp); req != nil {
+				recordAccepted(rc.cfg.Stages, req, came, in.heldSince, r.LastIndex())
+			}
 			rc.noteResponse(in, command, resp)
 		}
 		if broken := in.sendReply(resp, err); broken != nil || isInstall || impostor {
@@ -387,18 +390,23 @@ func (rc *receiver) serveConn(in *inConn) error {
 	}
 }
 
-// recordReceived records that the entries of a request have come.
-func recordReceived(r *stages.Recorder, command any, heldSince time.Time) {
-	if req, ok := command.(*raft.AppendEntriesRequest); ok && len(req.Entries) > 0 {
-		r.Received(req.Entries[0].Index, req.Entries[len(req.Entries)-1].Index, heldSince)
+// acceptedAppend returns the AppendEntries that raft has accepted, or nil.
+func acceptedAppend(command, resp any) *raft.AppendEntriesRequest {
+	req, ok := command.(*raft.AppendEntriesRequest)
+	if reply, isReply := resp.(*raft.AppendEntriesResponse); ok && isReply && reply != nil && reply.Success {
+		return req
 	}
+	return nil
 }
 
-// recordCommit records that raft knows a commit by a request that it has accepted.
-func recordCommit(r *stages.Recorder, command, resp any) {
-	req, ok := command.(*raft.AppendEntriesRequest)
-	if reply, isReply := resp.(*raft.AppendEntriesResponse); ok && isReply && reply != nil && reply.Success && req.LeaderCommitIndex > 0 {
-		r.CommitKnown(req.LeaderCommitIndex)
+// recordAccepted records that the entries of an accepted request came at a time, and that raft knows the commit in it. last
+// is the end of the log here: raft commits no more than it has.
+func recordAccepted(r *stages.Recorder, req *raft.AppendEntriesRequest, came stages.Time, heldSince time.Time, last uint64) {
+	if n := len(req.Entries); n > 0 {
+		r.Received(req.Entries[0].Index, req.Entries[n-1].Index, came, heldSince)
+	}
+	if req.LeaderCommitIndex > 0 {
+		r.CommitKnown(min(req.LeaderCommitIndex, last))
 	}
 }
 

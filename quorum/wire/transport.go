@@ -211,7 +211,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	err, sent := t.cfg.MayLead(), req
 	if err == nil {
 		sent = t.clampCommit(req)
-		err = t.dialer.call(to, requestAppend, sent, entriesBytes(req.Entries), resp)
+		err = cmp.Or(t.dialer.call(to, requestAppend, sent, entriesBytes(req.Entries), resp), checkReply(req, resp))
 	}
 	switch {
 	case err == nil:
@@ -233,7 +233,7 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req
 	if !t.heartbeatUntilReachable(id, to, req.RPCHeader, req.Term) {
 		return errNotReached
 	}
-	return t.dialer.sendSnapshot(to, req, data, resp)
+	return cmp.Or(t.dialer.sendSnapshot(to, req, data, resp), logEnd{term: req.Term}.checkTerm(resp.Term))
 }
 
 // AppendEntriesPipeline implements raft.Transport.
@@ -293,7 +293,7 @@ func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raf
 	if err := t.sendCandidacy(to, requestVote, req, resp); err != nil {
 		return err
 	}
-	return checkTermReachable(resp.Term, req.Term) // raft adopts the term of a reply
+	return logEnd{term: req.Term}.checkTerm(resp.Term) // raft adopts the term of a reply
 }
 
 // RequestPreVote implements raft.WithPreVote.
@@ -303,7 +303,7 @@ func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *
 	if err := t.sendCandidacy(to, requestPreVote, req, resp); err != nil {
 		return err
 	}
-	return checkTermReachable(resp.Term, req.Term)
+	return logEnd{term: req.Term}.checkTerm(resp.Term)
 }
 
 // sendCandidacy sends a candidate's request, if this member may be one. raft sends it once per election. An
