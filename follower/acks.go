@@ -4,12 +4,19 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"rollcall/proto"
 )
 
 // maxAcks limits the acknowledgements that wait for apply. When there are more, the last two are
 // merged.
 const maxAcks = 64
+
+// maxRefusals limits the refused sessions of an acknowledgement that comes in parts: those of leader.maxRefusedPerReply, at which a
+// leader closes the stream itself.
+const maxRefusals = 2 << 20
 
 // ack is an acknowledgement. It counts once commit has been applied here, but its refusals take
 // effect at once. A long list of refused sessions comes in several parts, and only the last part
@@ -47,10 +54,11 @@ func newAckQueue(boot uint64) ackQueue {
 	return ackQueue{boot: boot, work: make(chan struct{}, 1)}
 }
 
-// queueAckFrom queues a ping's acknowledgement, unless it is for another boot.
-func (q *ackQueue) queueAckFrom(ping *proto.Ping) {
+// queueAckFrom queues a ping's acknowledgement, unless it is for another boot. It returns an error if the parts of one
+// acknowledgement have too many refused sessions.
+func (q *ackQueue) queueAckFrom(ping *proto.Ping) error {
 	if ping.Ack == nil || ping.Ack.Incarnation != q.boot {
-		return
+		return nil
 	}
 	a := ack{nonce: ping.Nonce, through: ping.Ack.Through, commit: ping.Ack.Commit, refusedSessions: ping.Ack.Refused}
 	q.mu.Lock()
@@ -59,11 +67,15 @@ func (q *ackQueue) queueAckFrom(ping *proto.Ping) {
 		q.pending = nil // these are of an earlier leader
 	}
 	if n := len(q.pending); n == maxAcks || n > 0 && q.pending[n-1].through == 0 {
+		if len(q.pending[n-1].refusedSessions)+len(a.refusedSessions) > maxRefusals {
+			return status.Errorf(codes.ResourceExhausted, "more than %d refused sessions wait in an acknowledgement", maxRefusals)
+		}
 		q.pending[n-1].merge(a)
 	} else {
 		q.pending = append(q.pending, a)
 	}
 	signal(q.work)
+	return nil
 }
 
 // signalIfDue signals work if an acknowledgement is due at index.

@@ -29,7 +29,9 @@ func TestMergeLeavesWhatWasTaken(t *testing.T) {
 func TestAckQueue(t *testing.T) {
 	q := newAckQueue(ourBoot)
 	add := func(nonce, boot, through, commit uint64, refused ...int64) {
-		q.queueAckFrom(&proto.Ping{Nonce: nonce, Ack: &proto.Ack{Incarnation: boot, Through: through, Commit: commit, Refused: refused}})
+		if err := q.queueAckFrom(&proto.Ping{Nonce: nonce, Ack: &proto.Ack{Incarnation: boot, Through: through, Commit: commit, Refused: refused}}); err != nil {
+			t.Error(err)
+		}
 	}
 	add(1, ourBoot+1, 9, 1)
 	add(1, ourBoot, 1, 10, 8)
@@ -58,5 +60,25 @@ func TestAckQueue(t *testing.T) {
 	}
 	if _, ok := q.takeDue(20); ok {
 		t.Error("due twice")
+	}
+}
+
+// The parts of one acknowledgement have a bounded number of refused sessions: a leader could otherwise fill the member's memory.
+func TestEndlessRefusals(t *testing.T) {
+	const boot, inPart = 7, 1 << 17
+	q := newAckQueue(boot)
+	parts := 0
+	for next := int64(1); parts <= 2*maxRefusals/inPart; parts++ {
+		part := &proto.Ping{Nonce: 1, Ack: &proto.Ack{Incarnation: boot, Refused: make([]int64, inPart)}}
+		for i := range part.Ack.Refused {
+			part.Ack.Refused[i] = next
+			next++
+		}
+		if err := q.queueAckFrom(part); err != nil {
+			break
+		}
+	}
+	if parts != maxRefusals/inPart {
+		t.Errorf("%d parts of %d refused sessions are taken, want %d", parts, inPart, maxRefusals/inPart)
 	}
 }

@@ -55,7 +55,9 @@ func (f *Follower) receivePings(s *pingStream) error {
 			return err
 		}
 		s.queueReplyTo(ping)
-		f.renewer.acks.queueAckFrom(ping)
+		if err := f.renewer.acks.queueAckFrom(ping); err != nil {
+			return err
+		}
 		f.divergence.queueVerdict(ping)
 	}
 }

@@ -139,7 +139,9 @@ func TestRenewer(t *testing.T) {
 			if len(pong.Batches) != 1 || len(pong.Batches[0].Sessions) != 1 {
 				t.Fatalf("pong %v, want one touch", pong)
 			}
-			r.acks.queueAckFrom(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Incarnation: ourBoot, Through: pong.Batches[0].Number, Commit: 2}})
+			if err := r.acks.queueAckFrom(&proto.Ping{Nonce: 5, Ack: &proto.Ack{Incarnation: ourBoot, Through: pong.Batches[0].Number, Commit: 2}}); err != nil {
+				t.Error(err)
+			}
 		}
 		end := time.Now().Add(leaseSpan(timeout))
 		synctest.Wait()

@@ -111,6 +111,9 @@ func (p *pinger) receivePongs(m *link, r *route, stream proto.Follower_PingsClie
 		if err != nil {
 			return err
 		}
+		if newest := p.newestPing.Load(); pong.Number > newest {
+			return fmt.Errorf("leader: member %d replied to ping %d, and the newest is %d", m.id, pong.Number, newest)
+		}
 		now := p.cfg.Monotonic.Now()
 		if back := m.heardFrom(r, now, pong, p.cfg.Tick); !m.hasLeft() {
 			if err := p.recordReply(m, pong, back, now); err != nil {

@@ -234,7 +234,9 @@ func (s *slowRequests) slowRows(q *proto.ViewSlow) *proto.SlowRows {
 			q.Session != 0 && uint64(one.Session) != q.Session || !want.Matches(one.Address):
 			continue
 		case len(r.Rows) == limit:
-			r.Next = r.Rows[limit-1].Number
+			if limit > 0 {
+				r.Next = r.Rows[limit-1].Number
+			}
 			return r
 		}
 		r.Rows = append(r.Rows, slowRow(one))

@@ -346,33 +346,45 @@ func (v viewer) kindRow(path string) *proto.OwnerRow {
 // addChildren adds the ephemeral children of a node and their sessions. The tree's lock is released between parts, so
 // a child that comes or goes meanwhile may be missing.
 func (v viewer) addChildren(ctx context.Context, path string, r *proto.OwnerRow) {
-	type ownedChild struct {
-		name  string
-		owner jute.SessionID
-	}
 	var children []ownedChild
 	tree, after := v.m.state, ""
 	for range scannedPerView / listedPerLock {
 		tree.RLock()
 		after = tree.TreeView().EphemeralChildren(path, after, listedPerLock, func(name string, owner jute.SessionID) {
 			children = append(children, ownedChild{name, owner})
+			r.Ephemerals++
 		})
 		tree.RUnlock()
+		children = firstInLine(children)
 		if after == "" || ctx.Err() != nil {
 			break
 		}
+		runtime.Gosched() // clients wait for the processor meanwhile
 	}
-	r.Ephemerals, r.Partial = uint32(len(children)), after != ""
-	slices.SortFunc(children, func(a, b ownedChild) int { return view.CompareInLine(a.name, b.name) })
+	r.Partial = after != ""
 	tree.RLock()
 	defer tree.RUnlock()
-	for _, child := range children[:min(len(children), view.MaxOwnedChildren)] {
+	for _, child := range children {
 		session, lives := tree.Session(child.owner)
 		r.Children = append(r.Children, &proto.ChildRow{
 			Name: []byte(child.name), Session: uint64(child.owner), Ended: !lives,
 			Member: session.Owner.Member, Address: []byte(session.Address),
 		})
 	}
+}
+
+type ownedChild struct {
+	name  string
+	owner jute.SessionID
+}
+
+// firstInLine returns the children of a reply, in order. Those that are not among them are dropped after each hold of the lock,
+// so a line of any length costs a sort of listedPerLock names and of a reply at a time.
+func firstInLine(children []ownedChild) []ownedChild {
+	slices.SortFunc(children, func(a, b ownedChild) int { return view.CompareInLine(a.name, b.name) })
+	kept := min(len(children), view.MaxOwnedChildren)
+	clear(children[kept:])
+	return children[:kept]
 }
 
 var nodeKinds = map[znode.NodeKind]proto.NodeKind{

@@ -54,6 +54,8 @@ func Codec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 type codec struct{ encoding.CodecV2 }
 
+const forwardedName = "rollcall.v1.Forwarded"
+
 func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 	f, ok := message.(*Forwarded)
 	if !ok {
@@ -66,12 +68,27 @@ func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 }
 
+// Unmarshal checks the numbers and the lists in a message before it decodes it.
 func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
-	f, ok := message.(*Forwarded)
+	if f, ok := message.(*Forwarded); ok {
+		whole := data.Materialize()
+		if err := boundsByName()[forwardedName].check(whole); err != nil {
+			return err
+		}
+		return f.unmarshal(whole)
+	}
+	m, ok := message.(proto.Message)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, message)
 	}
-	return f.unmarshal(data.Materialize())
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	if bound := boundsByName()[m.ProtoReflect().Descriptor().FullName()]; bound != nil {
+		if err := bound.check(whole.ReadOnlyData()); err != nil {
+			return err
+		}
+	}
+	return proto.Unmarshal(whole.ReadOnlyData(), m)
 }
 
 func (f *Forwarded) marshal() ([]byte, error) {

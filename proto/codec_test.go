@@ -54,13 +54,17 @@ func TestCodecIsProtobuf(t *testing.T) {
 			}
 		}
 		f := &Forwarded{Member: e.Format, Incarnation: e.Term, Nonce: e.Nonce, Txns: e.Txns}
-		for name, codecs := range map[string][2]encoding.CodecV2{"encoded": {Codec(), usual}, "decoded": {usual, Codec()}} {
-			data, err := codecs[0].Marshal(f)
+		for name, c := range map[string]encoding.CodecV2{"encoded": Codec(), "decoded": usual} {
+			data, err := c.Marshal(f)
 			if err != nil {
 				t.Fatal(err)
 			}
 			decoded := &Forwarded{Member: 1, Txns: []*Txn{{}}} // a message that was used before
-			if err := codecs[1].Unmarshal(data, decoded); err != nil || !pb.Equal(decoded, f) {
+			err = usual.Unmarshal(data, decoded)
+			if name == "decoded" {
+				err = decoded.unmarshal(data.Materialize())
+			}
+			if err != nil || !pb.Equal(decoded, f) {
 				t.Fatalf("%s: %v, want %v: %v", name, decoded, f, err)
 			}
 		}
@@ -206,7 +210,7 @@ func checkDecoded(t *testing.T, data []byte) {
 	}
 	wantForwarded, forwarded := &Forwarded{}, &Forwarded{}
 	wantErr = pb.Unmarshal(data, wantForwarded)
-	err = Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(bytes.Clone(data))}, forwarded)
+	err = forwarded.unmarshal(bytes.Clone(data))
 	if (err == nil) != (wantErr == nil) || err == nil && !pb.Equal(forwarded, wantForwarded) {
 		t.Errorf("message %x: %v, %v; want %v, %v", data, forwarded, err, wantForwarded, wantErr)
 	}
