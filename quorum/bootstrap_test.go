@@ -399,7 +399,23 @@ func TestReplacedVotersAreNotLost(t *testing.T) {
 		if lost := (&bootstrap{status: n.status}).lostVotersBlockingElection(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || lost != nil {
 			t.Errorf("it takes %v for lost, and follows %d", lost, n.status.LeaderID())
 		}
+		for reading := uint32(1); reading <= 4; reading++ {
+			if lost := (&bootstrap{status: n.status}).lostVotersBlockingElection(e.roundOf(5, reading)); lost != nil {
+				t.Errorf("while member %d reads its data, member 5 takes %v for lost", reading, lost)
+			}
+		}
 	})
+}
+
+// roundOf returns a round of Hellos of member from. Member reading has data that it still reads, and all others are empty.
+func (e *ensemble) roundOf(from, reading uint32) helloRound {
+	r := helloRound{replies: map[uint32]*proto.HelloReply{}}
+	for id, m := range e.members {
+		if id != from {
+			r.replies[id] = &proto.HelloReply{Member: id, Disk: uint64(m.node.disk.ID()) + 1, HasData: id == reading}
+		}
+	}
+	return r
 }
 
 // twoAndAnObserver returns an ensemble of two voters, of which member 1 leads, and member 3 without a vote.

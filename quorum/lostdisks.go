@@ -9,7 +9,15 @@ import (
 
 // lostVotersBlockingElection returns the voters whose disks are known to be lost, if no leader can be elected
 // without their votes: one of two voters, two of three. Otherwise it returns none.
+//
+// A member that still reads its data has no configuration to show, and may have the newest one: the disks that an older
+// one names may have been replaced since, and none of them be missing. So nothing is known until it has read them.
 func (b *bootstrap) lostVotersBlockingElection(r helloRound) (lost []wire.Peer) {
+	for _, a := range r.replies {
+		if a.GetHasData() && len(a.GetConfiguration().GetServers()) == 0 {
+			return nil
+		}
+	}
 	voters := 0
 	for _, s := range b.newestConfiguration(r) {
 		if s.Observer {
