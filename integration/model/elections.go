@@ -5,26 +5,44 @@ package model
 func (m *Model) leaveTerm(s *modelState, i int) {
 	d := &s.disks[i]
 	if d.role == leader && m.Late {
-		s.sentLogs[d.term], s.toldDurable[d.term] = d.log, durableWord{1 << i, d.durable}
+		s.sentLogs[d.term], s.toldDurable[d.term] = d.log, durableWord{1 << i, m.durable(d)}
 	}
 	if d.log != 0 {
 		for j := range m.Disks {
-			l := &s.disks[j]
-			if j == i || l.role != leader || l.term != d.term {
-				continue
-			}
-			first := m.logs.all[l.log].firstOfTerm(l.term)
-			if index := m.logs.commonLength(d.log, l.log); first != 0 && index >= first && index > l.acknowledged(i) {
-				l.setAcknowledged(i, index)
+			if l := &s.disks[j]; j != i && l.role == leader && l.term == d.term {
+				m.keepAcknowledgement(s, l, d, i)
 			}
 		}
 	}
-	d.acks, d.durable = 0, 0
+	if m.CountsFormerTerms {
+		m.keepAcknowledgements(s, i)
+	} else {
+		d.acks = 0
+	}
+	d.queued = 0 // the process waits for its disk before it enters a term
 	if d.role != admitted {
 		d.grants = 0
 	}
 	if d.role == leader || d.role == candidate {
 		d.role = follower
+	}
+}
+
+// keepAcknowledgements makes disk i remember what others can acknowledge to it, if it leads.
+func (m *Model) keepAcknowledgements(s *modelState, i int) {
+	d := &s.disks[i]
+	for j := range m.Disks {
+		if f := &s.disks[j]; j != i && d.role == leader && f.takesPart() && f.term == d.term {
+			m.keepAcknowledgement(s, d, f, j)
+		}
+	}
+}
+
+// keepAcknowledgement adds what disk i, which is f, can acknowledge to those that leader l keeps.
+func (m *Model) keepAcknowledgement(s *modelState, l, f *diskState, i int) {
+	first := m.logs.all[l.log].firstOfTerm(l.term)
+	if index := m.acknowledgeable(s, f, l.log); first != 0 && index >= first && index > l.acknowledged(i) {
+		l.setAcknowledged(i, index)
 	}
 }
 
@@ -115,7 +133,10 @@ func (m *Model) electIfMajority(s *modelState, i int) {
 	if !l.voters.hasMajority(d.grants) {
 		return
 	}
-	d.role, d.durable, d.grants, d.acks = leader, l.length, 0, 0
+	d.role, d.grants = leader, 0
+	if !m.CountsFormerTerms {
+		d.acks = 0
+	}
 	if m.isFounded(d.log) {
 		if s.termsLed&(1<<d.term) != 0 {
 			s.broken = twoLeaders

@@ -106,7 +106,7 @@ func (m *Model) canCommit(s *modelState, up diskSet, i int) bool {
 	d := &s.disks[i]
 	d.log = m.logs.appendEntry(d.log, newEntry(d.term, 0))
 	length := m.logs.all[d.log].length
-	d.durable = length
+	d.queued = 0
 	for f := range m.Disks {
 		for more := up.contains(f) && f != i; more; {
 			more = false

@@ -61,12 +61,15 @@ func holds(t *testing.T, m Model) {
 	}
 }
 
-// mutants are the protocol without one rule. Each loses something.
-var mutants = map[string]struct {
+// mutant is the protocol with one rule turned off.
+type mutant struct {
 	Model
-	without func(*Rules) // nil: the zero Rules
+	without func(*Rules) // turns the rule on again; nil: the zero Rules
 	want    loss
-}{
+}
+
+// mutants are the protocol without one rule. Each loses something.
+var mutants = map[string]mutant{
 	"a: an emptied disk elects itself by an old configuration": {
 		Model: Model{
 			Disks: 3, Voters: 3, Chain: true, Terms: 3, Log: 5, Writes: 1, Wipes: 1,
@@ -228,6 +231,28 @@ var mutants = map[string]struct {
 		without: func(r *Rules) { r.SaysLeaving = false },
 		want:    lacksShown,
 	},
+	"n: a follower acknowledges what it holds in memory": {
+		Model: Model{
+			Disks: 3, Voters: 3, Terms: 3, Log: 4, Writes: 2,
+			Rules: Rules{AcksUndurable: true},
+		},
+		want: lacksShown,
+	},
+	"n: a follower commits by the leader's word what it holds in memory": {
+		Model: Model{
+			Disks: 3, Voters: 3, Terms: 3, Log: 4, Writes: 2,
+			Rules: Rules{CommitsHeld: true},
+		},
+		want: lacksShown,
+	},
+	"n: a leader counts the disk of a voter that was removed": {
+		Model: Model{
+			Disks: 4, Voters: 4, Terms: 3, Log: 4, Writes: 2, Changes: 1,
+			Rules: Rules{SendsAhead: true, CountsRemoved: true},
+		},
+		without: func(r *Rules) { r.CountsRemoved = false },
+		want:    lacksShown,
+	},
 	"a restart forgets the vote": {
 		Model: Model{
 			Disks: 3, Voters: 3, Terms: 2, Log: 2, Writes: 1,
@@ -244,33 +269,51 @@ var mutants = map[string]struct {
 	},
 }
 
+// deepMutants are those whose search takes minutes.
+var deepMutants = map[string]mutant{
+	"n: a leader counts what was acknowledged in an earlier term": {
+		Model: Model{
+			Disks: 5, Voters: 5, Terms: 5, Log: 3, Writes: 2,
+			Rules: Rules{CountsFormerTerms: true},
+		},
+		want: lacksShown,
+	},
+}
+
 // Without one of its rules, the protocol loses something. With the rule, it loses nothing within the same bounds. The trace is as
 // short without symmetry, so states that count as the same are.
 func TestMutants(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()
 	for title, x := range mutants {
-		t.Run(title, func(t *testing.T) {
-			t.Parallel()
-			m := x.Model
-			r := m.Run()
-			if r.Loss != x.want.String() {
-				t.Fatalf("%d states, loss: %q, want %q\n%s", r.States, r.Loss, x.want, strings.Join(r.Trace, "\n"))
-			}
-			t.Logf("%d states: %s\n%s", r.States, r.Loss, strings.Join(r.Trace, "\n"))
-			plain := x.Model
-			plain.Plain = true
-			if p := plain.Run(); len(p.Trace) != len(r.Trace) {
-				t.Errorf("without symmetry, %q after %d steps instead of %d", p.Loss, len(p.Trace), len(r.Trace))
-			}
-			if x.without == nil {
-				x.without = func(r *Rules) { *r = Rules{} }
-			}
-			x.without(&x.Rules)
-			if r := x.Run(); r.Loss != "" {
-				t.Errorf("with the rule, it also loses: %s\n%s", r.Loss, strings.Join(r.Trace, "\n"))
-			}
-		})
+		t.Run(title, func(t *testing.T) { loses(t, x) })
+	}
+	if os.Getenv("ROLLCALL_MODEL") == "deep" {
+		for title, x := range deepMutants {
+			t.Run(title, func(t *testing.T) { loses(t, x) })
+		}
+	}
+}
+
+func loses(t *testing.T, x mutant) {
+	t.Parallel()
+	m := x.Model
+	r := m.Run()
+	if r.Loss != x.want.String() {
+		t.Fatalf("%d states, loss: %q, want %q\n%s", r.States, r.Loss, x.want, strings.Join(r.Trace, "\n"))
+	}
+	t.Logf("%d states: %s\n%s", r.States, r.Loss, strings.Join(r.Trace, "\n"))
+	plain := x.Model
+	plain.Plain = true
+	if p := plain.Run(); len(p.Trace) != len(r.Trace) {
+		t.Errorf("without symmetry, %q after %d steps instead of %d", p.Loss, len(p.Trace), len(r.Trace))
+	}
+	if x.without == nil {
+		x.without = func(r *Rules) { *r = Rules{} }
+	}
+	x.without(&x.Rules)
+	if r := x.Run(); r.Loss != "" {
+		t.Errorf("with the rule, it also loses: %s\n%s", r.Loss, strings.Join(r.Trace, "\n"))
 	}
 }
 

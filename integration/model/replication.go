@@ -14,10 +14,7 @@ func (m *Model) appendWrite(s *modelState, i int, to func(*modelState, transitio
 		return
 	}
 	n := *s
-	n.disks[i].log = m.logs.appendEntry(d.log, newEntry(d.term, 0))
-	if l.lastTerm() != d.term && !m.QueuesFirst {
-		n.disks[i].durable = l.length + 1
-	}
+	m.storeEntry(&n.disks[i], m.logs.appendEntry(d.log, newEntry(d.term, 0)))
 	m.showCommitted(&n, i)
 	to(&n, transition{kind: write, disk: i, value: l.length + 1})
 }
@@ -36,13 +33,24 @@ func (m *Model) appendConfigurations(s *modelState, i int, to func(*modelState, 
 			continue
 		}
 		n := *s
-		n.disks[i].log = m.logs.appendEntry(d.log, newEntry(d.term, voters))
-		if !m.QueuesConfiguration {
-			n.disks[i].durable = l.length + 1
-		}
+		m.storeEntry(&n.disks[i], m.logs.appendEntry(d.log, newEntry(d.term, voters)))
 		m.showCommitted(&n, i)
 		to(&n, transition{kind: change, disk: i, other: j, value: uint8(voters)})
 	}
+}
+
+// storeEntry gives a disk a log with one more entry. The entry is queued for the disk. The first entry of a term and a
+// configuration are not: they and those before them are on the disk when their process goes on.
+func (m *Model) storeEntry(d *diskState, log logID) {
+	l := m.logs.all[log]
+	last := l.entries[l.length-1]
+	switch isFirst := l.firstOfTerm(last.entryTerm()) == l.length; {
+	case isFirst && !m.QueuesFirst, last.entryVoters() != 0 && !m.QueuesConfiguration:
+		d.queued = 0
+	default:
+		d.queued++
+	}
+	d.log = log
 }
 
 // mayChange reports whether leader i knows that its configuration and an entry of its term are committed.
@@ -53,12 +61,22 @@ func (m *Model) mayChange(s *modelState, i int) bool {
 		return true
 	}
 	first := l.firstOfTerm(d.term)
-	return first != 0 && m.countedIndex(s, i) >= max(l.configurationIndex, first)
+	return first != 0 && m.countedIndex(s, i, l.length, l.voters) >= max(l.configurationIndex, first)
 }
 
-// countedIndex returns the last index that a majority has as far as leader i knows. Its own copy counts, durable or
-// not. It returns 0 if no entry of the leader's term is among them.
-func (m *Model) countedIndex(s *modelState, i int) uint8 {
+// acknowledgeable returns the last index that disk f can acknowledge to a leader with a log: that is on its disk, or was shown as
+// committed. f may know of each commit as soon as anybody does.
+func (m *Model) acknowledgeable(s *modelState, f *diskState, log logID) uint8 {
+	index := m.logs.commonLength(f.log, log)
+	if m.AcksUndurable {
+		return index
+	}
+	return min(index, max(m.durable(f), m.logs.commonLength(f.log, s.shown)))
+}
+
+// countedIndex returns the last index of which leader i knows as many copies on some disks as a majority of its voters has. Its own
+// copies are those up to own. It returns 0 if no entry of the leader's term is among them.
+func (m *Model) countedIndex(s *modelState, i int, own uint8, counted diskSet) uint8 {
 	d := &s.disks[i]
 	l := m.logs.all[d.log]
 	first := l.firstOfTerm(d.term)
@@ -68,11 +86,11 @@ func (m *Model) countedIndex(s *modelState, i int) uint8 {
 	var has [maxDisks]uint8
 	for v := range m.Disks {
 		switch f := &s.disks[v]; {
-		case !l.voters.contains(v):
+		case !counted.contains(v):
 		case v == i:
-			has[v] = l.length
+			has[v] = own
 		case f.takesPart() && f.term == d.term:
-			has[v] = max(d.acknowledged(v), m.logs.commonLength(f.log, d.log))
+			has[v] = max(d.acknowledged(v), m.acknowledgeable(s, f, d.log))
 		default:
 			has[v] = d.acknowledged(v)
 		}
@@ -84,7 +102,7 @@ func (m *Model) countedIndex(s *modelState, i int) uint8 {
 				some |= 1 << v
 			}
 		}
-		if l.voters.hasMajority(some) {
+		if 2*some.diskCount() > l.voters.diskCount() {
 			return index
 		}
 	}
@@ -94,15 +112,22 @@ func (m *Model) countedIndex(s *modelState, i int) uint8 {
 // showCommitted marks as shown all that leader i may show as committed, to clients and in its messages. It does so at
 // once: an entry that is lost later would also be lost if it had been shown later. It also marks what the disks in the
 // leader's term commit by its word.
+//
+// raft counts the leader's own copies when they are queued. The leader shows of that what is on its own disk, or on those of a
+// majority, whichever they are.
 func (m *Model) showCommitted(s *modelState, i int) {
 	d := &s.disks[i]
-	index := m.countedIndex(s, i)
+	l := m.logs.all[d.log]
+	index, durable, counted := m.countedIndex(s, i, l.length, l.voters), m.durable(d), l.voters
+	if m.CountsRemoved {
+		counted |= l.former
+	}
 	if !m.ShowsUndurable {
-		index = min(index, d.durable)
+		index = min(index, max(durable, m.countedIndex(s, i, durable, counted)))
 	}
 	for f := range m.Disks {
 		if other := &s.disks[f]; other.takesPart() && other.term == d.term {
-			index = max(index, m.committedByWord(durableWord{1 << i, d.durable}, d.log, d.term, f, m.logs.commonLength(other.log, d.log)))
+			index = max(index, m.committedByWord(durableWord{1 << i, durable}, d.log, d.term, f, m.committable(other, d.log)))
 		}
 	}
 	m.showUpTo(s, d.log, d.term, index)
@@ -185,7 +210,10 @@ func (m *Model) deliverNext(s *modelState, log logID, term uint8, from, f, as in
 		m.leaveTerm(&n, f)
 		d.term, d.voted = term, false
 	}
-	d.log = m.logs.truncate(log, index)
+	if m.logs.commonLength(d.log, log) < m.logs.all[d.log].length {
+		d.queued = 0 // entries are deleted from the end of a log when all of them are on the disk
+	}
+	m.storeEntry(d, m.logs.truncate(log, index))
 	if d.role != admitted {
 		d.role, d.grants = follower, 0
 	}
@@ -194,8 +222,8 @@ func (m *Model) deliverNext(s *modelState, log logID, term uint8, from, f, as in
 			n.disks[from].setAcknowledged(as, max(index, n.disks[from].acknowledged(as)))
 		}
 		m.showCommitted(&n, from)
-	} else if committed := m.committedByWord(s.toldDurable[term], log, term, as, index); committed != 0 {
-		m.showUpTo(&n, log, term, committed)
+	} else {
+		m.showByWord(&n, as)
 	}
 	to(&n, transition{kind: deliver, disk: from, other: f, value: index})
 }
@@ -208,7 +236,7 @@ func (m *Model) replaceBySnapshot(s *modelState, log logID, term uint8, from, f 
 		return
 	}
 	n := *s
-	n.disks[f].log = m.logs.truncate(log, same-1)
+	n.disks[f].log, n.disks[f].queued = m.logs.truncate(log, same-1), 0
 	to(&n, transition{kind: snapshot, disk: from, other: f, value: same - 1})
 }
 
@@ -233,18 +261,45 @@ func (m *Model) maySend(s *modelState, log logID, term, index uint8, from, f int
 // has counted itself.
 func (m *Model) knowsCommitted(s *modelState, log logID, index uint8, from int) bool {
 	if s.restarted {
-		return m.countedIndex(s, from) >= index
+		return m.countedIndex(s, from, m.logs.all[log].length, m.logs.all[log].voters) >= index
 	}
 	return m.logs.commonLength(log, s.shown) >= index
 }
 
-// flushNext writes the next entry of leader i to its disk.
+// flushNext writes the next entry that is queued for disk i.
 func (m *Model) flushNext(s *modelState, i int, to func(*modelState, transition)) {
-	if s.disks[i].durable == m.logs.all[s.disks[i].log].length {
+	if s.disks[i].queued == 0 {
 		return
 	}
 	n := *s
-	n.disks[i].durable++
-	m.showCommitted(&n, i)
-	to(&n, transition{kind: flush, disk: i, value: n.disks[i].durable})
+	d := &n.disks[i]
+	d.queued--
+	for j := range m.Disks {
+		if l := &n.disks[j]; l.role == leader && l.term == d.term {
+			m.showCommitted(&n, j)
+		}
+	}
+	m.showByWord(&n, i)
+	to(&n, transition{kind: flush, disk: i, value: m.durable(d)})
+}
+
+// committable returns the last index that disk f may commit by the word of a leader with a log.
+func (m *Model) committable(f *diskState, log logID) uint8 {
+	index := m.logs.commonLength(f.log, log)
+	if m.CommitsHeld {
+		return index
+	}
+	return min(index, m.durable(f))
+}
+
+// showByWord marks what disk f commits by the word of the leader of its term, whose process has ended.
+func (m *Model) showByWord(s *modelState, f int) {
+	d := &s.disks[f]
+	log := s.sentLogs[d.term]
+	if log == 0 || !d.takesPart() {
+		return
+	}
+	if committed := m.committedByWord(s.toldDurable[d.term], log, d.term, f, m.committable(d, log)); committed != 0 {
+		m.showUpTo(s, log, d.term, committed)
+	}
 }

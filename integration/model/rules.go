@@ -9,6 +9,10 @@ type Rules struct {
 	NeverVotes          bool // with KeepsIdentity: such a disk has no vote any more
 	Word                Word // with KeepsIdentity: which others must have answered it
 	ShowsUndurable      bool // the leader shows a commit that counts its own copy before that is on its disk
+	AcksUndurable       bool // a follower acknowledges entries before they are on its disk
+	CommitsHeld         bool // a follower commits by the leader's word before the entries are on its own disk
+	CountsFormerTerms   bool // a leader counts what was acknowledged to it when it led before
+	CountsRemoved       bool // a leader counts the disk of a voter that its latest configuration has removed
 	QueuesFirst         bool // the first entry of a term is written beside replication, as later ones are
 	QueuesConfiguration bool // configurations are written beside replication, as writes are
 	ChangesEarly        bool // a leader changes the configuration before an entry of its own term is committed

@@ -14,13 +14,13 @@ const (
 
 // diskState is a disk, and the process that runs with it.
 type diskState struct {
-	log     logID
-	acks    uint32 // of a leader: by disk, three bits each, what a disk has acknowledged that has left the term since
-	term    uint8
-	role    diskRole
-	voted   bool    // in its term. For whom does not matter: a vote that is given twice is in grants already
-	durable uint8   // of a leader: the entries that are on its disk. All entries of the others are
-	grants  diskSet // of a candidate: who votes for it. Of a disk that was let in: for whom it may vote before it has the log
+	log    logID
+	acks   uint32 // of a leader: by disk, three bits each, what a disk has acknowledged that has left the term since
+	term   uint8
+	role   diskRole
+	voted  bool    // in its term. For whom does not matter: a vote that is given twice is in grants already
+	queued uint8   // how many of its last entries are not on the disk yet
+	grants diskSet // of a candidate: who votes for it. Of a disk that was let in: for whom it may vote before it has the log
 }
 
 func (d *diskState) acknowledged(from int) uint8 { return uint8(d.acks>>(3*from)) & 7 }
@@ -28,6 +28,9 @@ func (d *diskState) acknowledged(from int) uint8 { return uint8(d.acks>>(3*from)
 func (d *diskState) setAcknowledged(from int, index uint8) {
 	d.acks = d.acks&^(7<<(3*from)) | uint32(index)<<(3*from)
 }
+
+// durable returns how many entries of a disk's log are on it.
+func (m *Model) durable(d *diskState) uint8 { return m.logs.all[d.log].length - d.queued }
 
 // takesPart reports whether the disk is there, and belongs to a server that takes part.
 func (d *diskState) takesPart() bool { return d.role != gone && d.role != awaitingAdmission }
@@ -88,7 +91,7 @@ func (m *Model) encodeState(s *modelState, b []byte) []byte {
 		if d.voted {
 			flags |= 0x80
 		}
-		b = append(b, flags|d.term, d.durable, byte(d.grants))
+		b = append(b, flags|d.term, d.queued, byte(d.grants))
 	}
 	three(uint32(s.shown))
 	three(s.shownTerms)
@@ -116,7 +119,7 @@ func (m *Model) decodeState(b []byte) (s modelState) {
 		d := &s.disks[i]
 		d.log, d.acks = logID(three()), three()
 		d.role, d.voted, d.term = diskRole(b[0]>>4&7), b[0]&0x80 != 0, b[0]&15
-		d.durable, d.grants = b[1], diskSet(b[2])
+		d.queued, d.grants = b[1], diskSet(b[2])
 		b = b[3:]
 	}
 	s.shown, s.shownTerms = logID(three()), three()

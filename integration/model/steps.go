@@ -45,6 +45,7 @@ func (m *Model) forEachStep(s *modelState, to func(*modelState, transition)) {
 		case follower, admitted:
 			m.beginEnsemble(s, i, to)
 			m.standForElection(s, i, to)
+			m.flushNext(s, i, to)
 			m.restartFollower(s, i, to)
 		}
 		m.wipeDisk(s, i, to)
@@ -92,22 +93,38 @@ func (m *Model) isFounded(log logID) bool {
 // candidacy to lose, and a candidate that gets no more votes is like one that was restarted.
 func (m *Model) crashLeader(s *modelState, i int, to func(*modelState, transition)) {
 	d := &s.disks[i]
-	for length := d.durable; length <= m.logs.all[d.log].length; length++ {
+	for length := m.durable(d); length <= m.logs.all[d.log].length; length++ {
 		n := *s
 		if m.Late {
-			n.sentLogs[d.term], n.toldDurable[d.term] = d.log, durableWord{1 << i, d.durable}
+			n.sentLogs[d.term], n.toldDurable[d.term] = d.log, durableWord{1 << i, m.durable(d)}
 		}
 		n.disks[i] = diskState{log: m.logs.truncate(d.log, length), term: d.term, voted: d.voted && !m.ForgetsVotes}
+		if m.CountsFormerTerms && length == m.logs.all[d.log].length { // it steps down, and remembers
+			n = *s
+			m.leaveTerm(&n, i)
+		}
 		to(&n, transition{kind: crash, disk: i, value: length})
 	}
 }
 
-// restartFollower ends and restarts the process of a follower. That matters only if it forgets its vote.
+// restartFollower ends and restarts the process of a follower. That matters only if it loses entries that are not on its disk, or
+// forgets its vote. What it has acknowledged may still be on its way.
 func (m *Model) restartFollower(s *modelState, i int, to func(*modelState, transition)) {
-	if m.ForgetsVotes && s.disks[i].voted {
+	d := &s.disks[i]
+	for length := m.durable(d); length < m.logs.all[d.log].length; length++ {
 		n := *s
-		n.disks[i].voted = false
-		to(&n, transition{kind: crash, disk: i, value: m.logs.all[n.disks[i].log].length})
+		for j := range m.Disks {
+			if l := &n.disks[j]; l.role == leader && l.term == d.term {
+				m.keepAcknowledgement(&n, l, d, i)
+			}
+		}
+		n.disks[i].log, n.disks[i].queued = m.logs.truncate(d.log, length), 0
+		to(&n, transition{kind: crash, disk: i, value: length})
+	}
+	if m.ForgetsVotes && d.voted {
+		n := *s
+		n.disks[i].voted, n.disks[i].queued = false, 0
+		to(&n, transition{kind: crash, disk: i, value: m.logs.all[d.log].length})
 	}
 }
 

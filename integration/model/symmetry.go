@@ -43,7 +43,7 @@ func (m *Model) computeSignatures(s *modelState, signs *[maxDisks]uint64) {
 	for i := range m.Disks {
 		d := &s.disks[i]
 		l := m.logs.all[d.log]
-		h := uint64(l.shape)<<24 | uint64(d.term)<<16 | uint64(d.role)<<8 | uint64(d.durable)<<4
+		h := uint64(l.shape)<<24 | uint64(d.term)<<16 | uint64(d.role)<<8 | uint64(d.queued)<<4
 		if d.voted {
 			h |= 1
 		}
