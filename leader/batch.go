@@ -56,9 +56,9 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 		}
 		if batch.data != nil {
 			l.counters.Proposed.Add(batch.txnCount)
-			durable := l.cfg.Log.DurableIndex()
+			settled := l.cfg.Log.SettledIndex()
 			l.cfg.Stages.Sealed(batch.data, &batch.arrivals)
-			entries.add(proposedEntry{batch, l.cfg.Log.Propose(batch.data, batch.senders), begun, durable})
+			entries.add(proposedEntry{batch, l.cfg.Log.Propose(batch.data, batch.senders), begun, settled})
 		}
 		if isOver, err := l.awaitNextEntry(ctx, &entries, batch.data != nil); isOver || err != nil {
 			return err
@@ -72,7 +72,7 @@ func (l *Leader) batchLoop(ctx context.Context) error {
 func (l *Leader) awaitNextEntry(ctx context.Context, entries *underWay, hasWork bool) (isOver bool, err error) {
 	for {
 		now := l.cfg.Monotonic.Now()
-		at, ok := entries.nextAt(now, l.cfg.Log.DurableIndex())
+		at, ok := entries.nextAt(now, l.cfg.Log.SettledIndex())
 		mayPropose := ok && !at.After(now)
 		if mayPropose && hasWork {
 			return false, nil

@@ -134,7 +134,7 @@ func (f *fakeLog) applyOldest() {
 	close(future.done)
 }
 
-func (f *fakeLog) DurableIndex() uint64 {
+func (f *fakeLog) SettledIndex() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.slowDisk {

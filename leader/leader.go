@@ -50,9 +50,9 @@ type Log interface {
 	// entry. They should be notified of its commit first, or all members if from is nil.
 	Propose(data []byte, from []uint32) Future
 
-	// DurableIndex returns the last index on this member's disk. No member has applied or acknowledged anything above
-	// it. It may be ahead of what this member has counted as committed, and so may be what a follower has acknowledged.
-	DurableIndex() uint64
+	// SettledIndex returns the last index that is on this member's disk or, if it is higher, on those of a majority. No
+	// member has applied or acknowledged anything above it. It may be ahead of what this member has counted as committed, and so may be what a follower has acknowledged.
+	SettledIndex() uint64
 }
 
 // Future is an entry that is under way.

@@ -40,7 +40,7 @@ func (p *pinger) pingLoop(ctx context.Context, m *link, r *route) {
 func (p *pinger) runStream(ctx context.Context, m *link, r *route) error {
 	ctx, cut := context.WithCancel(ctx)
 	defer cut()
-	if only := m.openStream(r, cut, p.cfg.Monotonic.Now(), p.cfg.Log.DurableIndex()); only {
+	if only := m.openStream(r, cut, p.cfg.Monotonic.Now(), p.cfg.Log.SettledIndex()); only {
 		p.compared.forgetMember(m.id)
 		p.clocks.forgetMember(m.id)
 	}
@@ -79,7 +79,7 @@ func (p *pinger) sendPings(ctx context.Context, m *link, r *route, stream proto.
 			ping.Proof, proof = begun, begun
 		}
 		if ping.Ack = m.takeAck(r, done); ping.Ack != nil {
-			ping.Ack.Commit = p.cfg.Log.DurableIndex()
+			ping.Ack.Commit = p.cfg.Log.SettledIndex()
 		}
 		if ping.Number != 0 || ping.Proof != 0 || ping.Ack != nil {
 			if stream.Send(ping) != nil {

@@ -171,7 +171,7 @@ func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest, disk uint
 	l.syncsAwaitingProof.Add(1)
 	defer l.syncsAwaitingProof.Add(-1)
 	ending := l.expiry.touchSyncers(request.Sessions, l.cfg.Monotonic.Now())
-	index := l.cfg.Log.DurableIndex()
+	index := l.cfg.Log.SettledIndex()
 	if l.membership.isMajorityWith(Member{ID: request.Member, Disk: disk}) { // read after the index
 		return &proto.SyncReply{Index: index, Ending: ending}, nil
 	}

@@ -36,7 +36,7 @@ type proposedEntry struct {
 	batch
 	Future
 	begun         time.Time
-	durableBefore uint64 // the last index on this member's disk when it was proposed, which was not below the entry before
+	settledBefore uint64 // the last settled index when it was proposed, which was not below the entry before
 }
 
 func (u *underWay) add(e proposedEntry) {
@@ -67,9 +67,9 @@ func (u *underWay) oldestDone() <-chan struct{} {
 }
 
 // nextAt returns when the next entry may be proposed, or is to be looked at again. ok is false if that has to wait until the oldest one
-// is done. durable is the last index on this member's disk: while the newest entry is not on it, entries do not overlap. This member
+// is done. settled is the last settled index: while the newest entry is above it, entries do not overlap. This member
 // applies none before that, so they would only wait here.
-func (u *underWay) nextAt(now time.Time, durable uint64) (at time.Time, ok bool) {
+func (u *underWay) nextAt(now time.Time, settled uint64) (at time.Time, ok bool) {
 	n := len(u.entries)
 	switch {
 	case n == 0:
@@ -79,7 +79,7 @@ func (u *underWay) nextAt(now time.Time, durable uint64) (at time.Time, ok bool)
 	}
 	newest := u.entries[n-1]
 	at = newest.begun.Add(max(minOverlapDelay, u.commitTime/overlapShare))
-	if retry := now.Add(minOverlapDelay); durable <= newest.durableBefore && at.Before(retry) {
+	if retry := now.Add(minOverlapDelay); settled <= newest.settledBefore && at.Before(retry) {
 		at = retry
 	}
 	return at, true

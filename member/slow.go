@@ -175,7 +175,7 @@ func (s *slowRequests) timeRows(q *proto.ViewTimes) *proto.TimeRows {
 		e := &found.Entries[i]
 		r.Rows = append(r.Rows, &proto.TimeRow{
 			Index: e.Index, Sealed: int64(e.Sealed), Received: int64(e.Received), Durable: int64(e.Durable),
-			DiskBefore: int64(e.DiskBefore), Committed: int64(e.Committed), ApplyBegun: int64(e.ApplyBegun),
+			Committed: int64(e.Committed), ApplyBegun: int64(e.ApplyBegun),
 			Locked: int64(e.Locked), Applied: int64(e.Applied), Arrivals: delayRows(&e.Arrivals), Acks: delayRows(&e.Acks),
 		})
 	}
@@ -200,7 +200,7 @@ func recordsOf(r *proto.TimeRows) (found stages.Records) {
 	for _, row := range r.Rows {
 		e := stages.Entry{
 			Index: row.Index, Sealed: stages.Time(row.Sealed), Received: stages.Time(row.Received),
-			Durable: stages.Time(row.Durable), DiskBefore: stages.Time(row.DiskBefore), Committed: stages.Time(row.Committed),
+			Durable: stages.Time(row.Durable), Committed: stages.Time(row.Committed),
 			ApplyBegun: stages.Time(row.ApplyBegun), Locked: stages.Time(row.Locked), Applied: stages.Time(row.Applied),
 		}
 		readDelays(&e.Arrivals, row.Arrivals)

@@ -44,9 +44,8 @@ var slowCases = []struct {
 	slow func(s *slowAt, set func()) (stage string, members []uint32, took time.Duration)
 }{
 	{"the leader's disk", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
-		s.Disk(s.leader).SetLatency(slowLength)
+		defer s.needDisk(s.leader, slowLength)()
 		set()
-		s.Disk(s.leader).SetLatency(0)
 		return "disk", []uint32{s.leader}, slowLength
 	}},
 	{"followers' disks", func(s *slowAt, set func()) (string, []uint32, time.Duration) {
@@ -104,6 +103,23 @@ var slowCases = []struct {
 		s.pauseUnder(s.home, set)
 		return "paused", []uint32{s.home}, slowLength
 	}},
+}
+
+// needDisk makes the disk of a member slow, and another one, which is not home's, slower: a write needs the first one for a
+// majority. It returns what ends that.
+func (s *slowAt) needDisk(member uint32, by time.Duration) (end func()) {
+	for _, id := range s.IDs() {
+		if id != member && id != s.home {
+			s.Disk(id).SetLatency(2 * by)
+			s.Disk(member).SetLatency(by)
+			return func() {
+				s.Disk(id).SetLatency(0)
+				s.Disk(member).SetLatency(0)
+			}
+		}
+	}
+	s.t.Fatal("no third member")
+	return nil
 }
 
 // pauseUnder pauses a member while a request is under way between the members.
@@ -231,23 +247,6 @@ func TestSlowStages(t *testing.T) {
 	}
 }
 
-// A follower's disk still writes an entry of the leader's client when the entry of the follower's own client comes. The leader
-// has the first one committed with the third member, and so sends the second one at once.
-func TestSlowDiskWithEarlierEntry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := startSlow(t, false)
-		c := s.Connect(20*time.Second, s.leader)
-		s.Disk(s.home).SetLatency(slowLength)
-		if _, err := c.Create("/earlier", nil, jute.Persistent); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Millisecond) // the follower's disk has begun to write it
-		s.Disk(s.home).SetLatency(0)
-		s.set()
-		checkSlow(t, s.slowest("/node"), "disk", []uint32{s.home}, slowLength)
-	})
-}
-
 // Without a leader, the time until another one serves is named, with its length.
 func TestSlowElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -293,7 +292,7 @@ func TestSlowDeposedLeader(t *testing.T) {
 func TestSlowSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startSlow(t, false)
-		s.Disk(s.home).SetLatency(slowLength)
+		end := s.needDisk(s.home, slowLength)
 		written := make(chan error, 1)
 		go func() {
 			_, err := s.Member(s.home).Operations().StoreSnapshot(t.Context())
@@ -303,7 +302,7 @@ func TestSlowSnapshot(t *testing.T) {
 		if err := <-written; err != nil {
 			t.Fatal(err)
 		}
-		s.Disk(s.home).SetLatency(0)
+		end()
 		r := s.slowest("/node")
 		checkSlow(t, r, "disk", []uint32{s.home}, slowLength)
 		if len(r.Causes) == 0 || r.Causes[0].Cause != "snapshot" || r.Causes[0].MemberID != s.home {
@@ -321,7 +320,7 @@ func TestSlowThresholds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				slow.Request = 3 * slowLength
 				s := startSlow(t, true, func(cfg *member.Config) { cfg.Slow = slow })
-				s.Disk(s.leader).SetLatency(slowLength)
+				end := s.needDisk(s.leader, slowLength)
 				calls := []*cluster.Call{
 					s.client.Go(jute.OpSetData, jute.SetDataRequest{Path: []byte("/node"), Version: -1}),
 					s.client.Go(jute.OpGetData, jute.GetDataRequest{Path: []byte("/node")}),
@@ -332,7 +331,7 @@ func TestSlowThresholds(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				s.Disk(s.leader).SetLatency(0)
+				end()
 				time.Sleep(time.Second)
 				a, err := s.Member(s.other).View().SlowRequests(t.Context(), view.SlowFilter{}, view.Page{})
 				if err != nil {
@@ -359,23 +358,31 @@ func TestSlowSync(t *testing.T) {
 			cfg.Slow.Sync = slowLength
 			cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil)).With("member", cfg.ID)
 		})
-		s.Disk(s.leader).SetLatency(slowLength - 50*time.Millisecond)
+		slow := []uint32{s.leader, s.other}
+		take := func(by time.Duration) {
+			for _, id := range slow {
+				s.Disk(id).SetLatency(by)
+			}
+		}
+		take(slowLength - 50*time.Millisecond)
 		s.set()
-		s.Disk(s.leader).SetLatency(0)
+		take(0)
 		if r := s.slowest("/node"); len(r.Causes) > 0 {
 			t.Errorf("the causes are %+v; want none", r.Causes)
 		}
-		s.Disk(s.leader).SetLatency(slowLength)
+		take(slowLength)
 		s.set()
-		s.Disk(s.leader).SetLatency(0)
+		take(0)
 		r := s.slowest("/node")
-		checkSlow(t, r, "disk", []uint32{s.leader}, slowLength)
-		if len(r.Causes) != 1 || r.Causes[0].Cause != "slow sync" || r.Causes[0].MemberID != s.leader {
-			t.Errorf("the causes are %+v; want a slow sync of member %d", r.Causes, s.leader)
+		checkSlow(t, r, "disk", slow, slowLength)
+		if len(r.Causes) != 2 || r.Causes[0].Cause != "slow sync" || r.Causes[1].Cause != "slow sync" || !slices.Contains(slow, r.Causes[0].MemberID) {
+			t.Errorf("the causes are %+v; want a slow sync of the members %d", r.Causes, slow)
 		}
 		got := linesOf(&lines, "slow sync")
-		if len(got) != 1 || !strings.Contains(got[0], fmt.Sprintf("member=%d", s.leader)) {
-			t.Errorf("member %d leads, and the lines are %q", s.leader, got)
+		for _, id := range slow {
+			if n := len(got); n != 2 || !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, fmt.Sprintf("member=%d", id)) }) {
+				t.Errorf("member %d was slow, and the %d lines are %q", id, n, got)
+			}
 		}
 	})
 }
@@ -403,7 +410,7 @@ func TestSlowLines(t *testing.T) {
 			cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 		})
 		set := func(requests int) {
-			s.Disk(s.leader).SetLatency(slowLength)
+			end := s.needDisk(s.leader, slowLength)
 			var calls []*cluster.Call
 			for range requests {
 				calls = append(calls, s.client.Go(jute.OpSetData, jute.SetDataRequest{Path: []byte("/node"), Data: []byte("content"), Version: -1}))
@@ -413,7 +420,7 @@ func TestSlowLines(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.Disk(s.leader).SetLatency(0)
+			end()
 			time.Sleep(2 * time.Second)
 		}
 		set(3)

@@ -344,7 +344,7 @@ type raftLog struct{ node *quorum.Node }
 
 func (l raftLog) Propose(data []byte, from []uint32) leader.Future { return l.node.Propose(data, from) }
 
-func (l raftLog) DurableIndex() uint64 { return l.node.Status().DurableIndex() }
+func (l raftLog) SettledIndex() uint64 { return l.node.Status().SettledIndex() }
 
 // Forward passes a member's stream to the present term's leader, or rejects it.
 func (t *terms) Forward(stream proto.Leader_ForwardServer) error {

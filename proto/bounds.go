@@ -83,7 +83,7 @@ var numberBounds = map[protoreflect.FullName]uint64{
 	"BucketRow.due_ms": maxClock, "BucketRow.sessions": anyUint32, "BucketRows.later": anyUint32,
 
 	"ViewTimes.indexes": maxPosition, "TimeRows.clock": maxNanos, "TimeRow.index": maxPosition, "TimeRow.sealed": maxNanos,
-	"TimeRow.received": maxNanos, "TimeRow.durable": maxNanos, "TimeRow.disk_before": maxNanos, "TimeRow.committed": maxNanos,
+	"TimeRow.received": maxNanos, "TimeRow.durable": maxNanos, "TimeRow.committed": maxNanos,
 	"TimeRow.apply_begun": maxNanos, "TimeRow.locked": maxNanos, "TimeRow.applied": maxNanos,
 	"MemberDelay.member": maxMember, "MemberDelay.micros": anyUint32,
 	"CauseRow.cause": anyUint32, "CauseRow.from": maxNanos, "CauseRow.to": maxNanos,

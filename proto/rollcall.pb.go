@@ -5311,7 +5311,6 @@ type TimeRow struct {
 	Sealed        int64                  `protobuf:"zigzag64,2,opt,name=sealed,proto3" json:"sealed,omitempty"`
 	Received      int64                  `protobuf:"zigzag64,3,opt,name=received,proto3" json:"received,omitempty"`
 	Durable       int64                  `protobuf:"zigzag64,4,opt,name=durable,proto3" json:"durable,omitempty"`
-	DiskBefore    int64                  `protobuf:"zigzag64,12,opt,name=disk_before,json=diskBefore,proto3" json:"disk_before,omitempty"` // a duration
 	Committed     int64                  `protobuf:"zigzag64,6,opt,name=committed,proto3" json:"committed,omitempty"`
 	ApplyBegun    int64                  `protobuf:"zigzag64,7,opt,name=apply_begun,json=applyBegun,proto3" json:"apply_begun,omitempty"`
 	Locked        int64                  `protobuf:"zigzag64,8,opt,name=locked,proto3" json:"locked,omitempty"`
@@ -5376,13 +5375,6 @@ func (x *TimeRow) GetReceived() int64 {
 func (x *TimeRow) GetDurable() int64 {
 	if x != nil {
 		return x.Durable
-	}
-	return 0
-}
-
-func (x *TimeRow) GetDiskBefore() int64 {
-	if x != nil {
-		return x.DiskBefore
 	}
 	return 0
 }
@@ -6411,14 +6403,12 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bTimeRows\x12\x14\n" +
 	"\x05clock\x18\x01 \x01(\x12R\x05clock\x12(\n" +
 	"\x04rows\x18\x02 \x03(\v2\x14.rollcall.v1.TimeRowR\x04rows\x12-\n" +
-	"\x06causes\x18\x03 \x03(\v2\x15.rollcall.v1.CauseRowR\x06causes\"\xe9\x02\n" +
+	"\x06causes\x18\x03 \x03(\v2\x15.rollcall.v1.CauseRowR\x06causes\"\xc8\x02\n" +
 	"\aTimeRow\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
 	"\x06sealed\x18\x02 \x01(\x12R\x06sealed\x12\x1a\n" +
 	"\breceived\x18\x03 \x01(\x12R\breceived\x12\x18\n" +
-	"\adurable\x18\x04 \x01(\x12R\adurable\x12\x1f\n" +
-	"\vdisk_before\x18\f \x01(\x12R\n" +
-	"diskBefore\x12\x1c\n" +
+	"\adurable\x18\x04 \x01(\x12R\adurable\x12\x1c\n" +
 	"\tcommitted\x18\x06 \x01(\x12R\tcommitted\x12\x1f\n" +
 	"\vapply_begun\x18\a \x01(\x12R\n" +
 	"applyBegun\x12\x16\n" +

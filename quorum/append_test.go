@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -38,6 +39,8 @@ func entriesPerRequest(t *testing.T, size int, want int64) {
 		for id, m := range e.members {
 			logs[id] = &requestLog{InmemStore: m.stores.Log.(*raft.InmemStore)}
 			m.stores.Log = logs[id]
+			// raft takes a while for each request, so that the disk has written one before the next
+			m.adjust = func(c *Config) { c.EntryStored = func(uint64, []byte) { time.Sleep(time.Microsecond) } }
 		}
 		e.begin()
 		lead := e.leader(1, 2, 3)

@@ -98,8 +98,8 @@ func (f *failLog) StoreLogs(logs []*raft.Log) error {
 	return f.stallLog.StoreLogs(logs)
 }
 
-// The leader's disk fails after both others have stored the entry. The leader ends, and neither applies the
-// entry nor acknowledges it. The others commit it.
+// The leader's disk and another one hang, and then the leader's fails. The leader ends, and neither applies the entry nor
+// acknowledges it. The others commit it.
 func TestQueueFailsAfterReplication(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,6 +114,7 @@ func TestQueueFailsAfterReplication(t *testing.T) {
 		time.Sleep(time.Second) // both followers have a pipeline
 		logs[lead].stall(100 * time.Millisecond)
 		logs[lead].fails = true
+		logs[others(lead)[0]].stall(200 * time.Millisecond)
 		p := node.Propose([]byte("b"), nil)
 		time.Sleep(99 * time.Millisecond)
 		if index := node.status.LastIndex(); node.status.raft.Load().CommitIndex() != index {
@@ -130,39 +131,39 @@ func TestQueueFailsAfterReplication(t *testing.T) {
 }
 
 // The state machine waits for the last entry of a batch, before the commit is shown. If that entry is never
-// durable, the batch is not applied.
+// settled, the batch is not applied.
 func TestBatchWaitsForItsLastEntry(t *testing.T) {
-	for _, durable := range []bool{true, false} {
+	for _, settled := range []bool{true, false} {
 		var awaited []uint64
 		shown := 0
 		m := &machine{}
 		f := &fsm{
 			stateMachine: m, onConfiguration: func() {}, onCommit: func(uint64) { shown++ },
 			runTracked: func(_ string, op func() error) error { return op() },
-			awaitDurable: func(index uint64) bool {
+			awaitSettled: func(index uint64) bool {
 				if shown > 0 {
-					t.Error("shown before it is durable")
+					t.Error("shown before it is settled")
 				}
 				awaited = append(awaited, index)
-				return durable
+				return settled
 			},
 		}
 		batch := []*raft.Log{{Index: 5, Data: []byte("a")}, {Index: 6, Data: []byte("b")}}
 		for range 2 {
 			got := f.ApplyBatch(batch)
-			if refused := got[0] == errStateMachineFailed && got[1] == errStateMachineFailed; refused == durable { //nolint:errorlint // the very same
-				t.Errorf("durable: %t, and the answers are %v", durable, got)
+			if refused := got[0] == errStateMachineFailed && got[1] == errStateMachineFailed; refused == settled { //nolint:errorlint // the very same
+				t.Errorf("settled: %t, and the answers are %v", settled, got)
 			}
-			if durable {
+			if settled {
 				break
 			}
 		}
 		want, applied := 0, m.commands()
-		if durable {
+		if settled {
 			want = 2
 		}
 		if !slices.Equal(awaited, []uint64{6}) || shown != want/2 || len(applied) != want {
-			t.Errorf("durable: %t, awaited %v, shown %d times, applied %v", durable, awaited, shown, applied)
+			t.Errorf("settled: %t, awaited %v, shown %d times, applied %v", settled, awaited, shown, applied)
 		}
 	}
 }

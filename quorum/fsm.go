@@ -50,10 +50,12 @@ var errStateMachineFailed = errors.New("quorum: the state machine has failed")
 type fsm struct {
 	stateMachine StateMachine
 	endMember    func(error)
-	// awaitDurable waits until this member's own copies of all entries up to index are durable, and reports
-	// whether they are. They never are if its disk has failed.
+	// awaitSettled waits until all entries up to index are on this member's disk, or known to be on the disks of a majority,
+	// and reports whether they are. They may never be if its disk has failed.
+	awaitSettled func(index uint64) bool
+	// awaitDurable does the same for this member's disk alone.
 	awaitDurable func(index uint64) bool
-	// onCommit is called after the entries up to index are committed and durable here, before they are applied.
+	// onCommit is called after the entries up to index are committed and settled, before they are applied.
 	onCommit func(index uint64)
 	// onConfiguration is called after a configuration was committed, which is raft's latest one by then.
 	onConfiguration func()
@@ -76,11 +78,11 @@ type fsm struct {
 func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 
 // ApplyBatch implements raft.BatchingFSM. It returns one response for each entry: nil, or the error that stopped
-// the state machine. It waits for the disk first: raft has counted this member's copies of the entries, and they
-// may still be queued.
+// the state machine. It waits until the entries are settled first: raft has counted this member's copies, and they may
+// still be queued.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	responses := make([]any, len(logs))
-	f.failed = f.failed || !f.awaitDurable(logs[len(logs)-1].Index)
+	f.failed = f.failed || !f.awaitSettled(logs[len(logs)-1].Index)
 	if !f.failed {
 		f.onCommit(logs[len(logs)-1].Index)
 		f.applyEntries(logs)
@@ -157,8 +159,13 @@ type fsmSnapshot struct {
 	startedAt time.Time
 }
 
-// Persist implements raft.FSMSnapshot.
+// Persist implements raft.FSMSnapshot. It waits until the log is on the disk up to the snapshot's last entry, which may have
+// been applied before: a start takes a log that ends before a snapshot of its own for one that has lost its end.
 func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
+	of := sink.(*disk.Sink) // raft has no others
+	if !s.fsm.awaitDurable(of.Index) {
+		return errors.Join(errStateMachineFailed, sink.Cancel())
+	}
 	n, err := s.WriteTo(disk.NewPacedWriter(sink, &s.fsm.noPauses, s.startedAt))
 	if err != nil {
 		return errors.Join(err, sink.Cancel())
@@ -167,7 +174,6 @@ func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 		return err
 	}
 	s.fsm.metrics.snapshotDurations.AddSince(s.startedAt)
-	of := sink.(*disk.Sink) // raft has no others
 	s.fsm.lastSnapshot.Store(&StoredSnapshot{
 		Index: of.Index, Term: of.Term, Zxid: s.Zxid(), Bytes: n,
 		WriteDuration: time.Since(s.startedAt),

@@ -11,7 +11,7 @@
 // hashicorp/raft 1.7.3 is used unmodified, through wrappers that avoid its known problems:
 //
 //   - package wire: elections, commits, pipelines, snapshots;
-//   - package disk: stores, and a leader's disk beside replication;
+//   - package disk: stores, and disks that write while raft goes on;
 //   - bootstrap.joinOrFound: selects the member that may found an ensemble. raft's servers are disks, so none ever forgets a
 //     vote.
 //
@@ -128,7 +128,7 @@ func (n *Node) openData() (err error) {
 		MemberID: n.cfg.MemberID, ServerList: wire.CanonicalLines(n.cfg.Peers),
 		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, SegmentBytes: n.cfg.SegmentBytes,
 		Stores:     n.cfg.Stores,
-		StallLimit: n.cfg.StallLimit, SlowSync: n.cfg.SlowSync, RaftRunning: running, RaftLeads: n.status.IsLeader, EndMember: n.failure.endMember,
+		StallLimit: n.cfg.StallLimit, SlowSync: n.cfg.SlowSync, RaftRunning: running, EndMember: n.failure.endMember,
 		QueuedWritten: func() { n.transport.NotifyDurable(n.proposer.membersAwaitingCommit()) },
 		Stages:        n.cfg.Stages, Logger: n.logger, RaftLogger: newRaftLogger(n.logger),
 	})
@@ -139,8 +139,8 @@ func (n *Node) openData() (err error) {
 	n.fsm = &fsm{
 		stateMachine: n.cfg.StateMachine, endMember: n.failure.endMember, raftRunning: running, runTracked: n.disk.RunTracked,
 		onSnapshotRejected: n.disk.NoteRejectedSnapshot, metrics: n.metrics,
-		awaitDurable: n.disk.AwaitDurable,
-		onCommit:     func(index uint64) { n.transport.NotifyCommitted(index, n.proposer.membersAwaitingCommit()) },
+		awaitSettled: n.disk.Durability().AwaitSettled, awaitDurable: n.disk.Durability().AwaitDurable,
+		onCommit: func(index uint64) { n.transport.NotifyCommitted(index, n.proposer.membersAwaitingCommit()) },
 		onConfiguration: func() {
 			n.transport.CloseObsoleteConns()
 			n.cfg.ConfigurationChanged()
@@ -196,10 +196,14 @@ func (n *Node) Close() error { return n.disk.Close() }
 // and is no candidate, so that another member takes over.
 func (n *Node) StallError() error { return n.disk.StallError() }
 
+// QueueDelay returns the delay of this member's disk behind the log. It does not stop this member from leading or serving.
+func (n *Node) QueueDelay() disk.QueueDelay { return n.disk.Durability().Delay() }
+
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Stages: n.cfg.Stages, Logger: n.logger,
-		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.LimitToDurable,
+		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.Durability().LimitToDurable,
+		LimitToSettled: n.disk.Durability().LimitToSettled, NoteCommitted: n.disk.Durability().NoteCommitted,
 		ConfigurationCommitted: n.status.configurationCommitted, StoredEntry: n.storedEntry,
 		NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
 		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {

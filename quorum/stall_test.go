@@ -75,8 +75,8 @@ func hangs(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "a store or the state machine hangs")
 }
 
-// If a leader's log or machine hangs, the leader is replaced within 5 seconds, but not before the
-// limit. When it responds again it is a follower that has lost nothing and can lead.
+// If a leader's machine hangs, or its log while raft waits for it to store a configuration, the leader is replaced within 5 seconds,
+// but not before the limit. When it responds again it is a follower that has lost nothing and can lead.
 func TestStalledLeaderIsReplaced(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"log", "machine"} {
@@ -88,11 +88,13 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 				const long = 30 * time.Second
 				if where == "log" {
 					logs[old].stall(long)
+					newcomer := wire.Peer{ID: 9, DiskID: 9, Addr: "m9:3888"}
+					e.members[old].node.status.raft.Load().AddNonvoter(newcomer.ServerID(), newcomer.ServerAddress(), 0, 0)
 				} else {
 					machines[old].until.Store(time.Now().Add(long).UnixNano())
 				}
 				begin := time.Now()
-				e.members[old].node.Propose([]byte("hangs"), nil)
+				go e.members[old].node.Propose([]byte("hangs"), nil)
 				time.Sleep(testStallLimit - time.Millisecond)
 				if e.leader(rest[0], old) != old || e.members[old].node.StallError() != nil {
 					t.Fatal("replaced before the limit")

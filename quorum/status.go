@@ -45,15 +45,16 @@ func (s *Status) WaitingFor() string {
 
 func (s *Status) setWaitingFor(condition string) { s.waitingFor.Store(&condition) }
 
-// CommitIndex returns the last index that is known to be committed. On a leader raft may know a higher one, for
-// which it has counted a copy that is not on this disk yet.
+// CommitIndex returns the last index that is known to be committed. raft may know a higher one, for which it has counted a
+// copy that is not on this disk yet.
 func (s *Status) CommitIndex() uint64 {
-	return s.disk.LimitToDurable(s.raftValue((*raft.Raft).CommitIndex))
+	return s.disk.Durability().LimitToSettled(s.raftValue((*raft.Raft).CommitIndex))
 }
 
-// DurableIndex returns the last index that is on this disk. On a leader no member has committed more in its term: a
-// follower may commit by its own copy and the leader's (wire.Transport), before the leader has counted both.
-func (s *Status) DurableIndex() uint64 { return s.disk.LimitToDurable(s.LastIndex()) }
+// SettledIndex returns the last index that is on this disk, or known to be on those of a majority. On a leader no member has
+// committed more in its term: a follower may commit by its own copy and the leader's (wire.Transport), before the leader
+// has counted both.
+func (s *Status) SettledIndex() uint64 { return s.disk.Durability().LimitToSettled(s.LastIndex()) }
 
 // LastIndex returns the last index of log or snapshot.
 func (s *Status) LastIndex() uint64 { return s.raftValue((*raft.Raft).LastIndex) }

@@ -26,6 +26,7 @@ const (
 
 var (
 	errDeclining        = errors.New("quorum: this member is about to stop and takes no leadership from others")
+	errDiskHangs        = errors.New("quorum: this member's disk hangs, so it cannot store another term")
 	errNoTransferTarget = errors.New("no other voter replies and has the whole log")
 )
 
@@ -185,8 +186,11 @@ func (t *Transfer) isStableLeaderIn(term uint64) bool {
 
 // mayAcceptLeadership returns nil if this member accepts a leadership transfer, or the reason.
 func (t *Transfer) mayAcceptLeadership() error {
-	if t.declining.Load() {
+	switch {
+	case t.declining.Load():
 		return errDeclining
+	case t.status.disk.Durability().Delay().Write > t.electionTimeout:
+		return errDiskHangs
 	}
 	return nil
 }

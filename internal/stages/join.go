@@ -289,50 +289,63 @@ func (j *joiner) addAtLeader() {
 	j.addStage(Stage{Kind: StageLeader, Member: j.leader}, j.timeAt(j.leader, e.Received))
 }
 
-// addLeaderCommit adds the time until the request's member, which made the entry as leader, could count a majority of copies,
-// its own among them. If it lost the confirmations, because it did not lead any more, it learned of the commit later.
+// addLeaderCommit adds the time until the request's member, which made the entry as leader, could count the copies of a majority.
+// If it lost the confirmations, because it did not lead any more, it learned of the commit later.
 func (j *joiner) addLeaderCommit() {
-	own := j.entries[j.leader]
-	durable := j.timeAt(j.leader, own.Durable)
-	follower, acked := j.lastNeededAck()
-	if follower == 0 {
-		follower, acked = j.lastNeededCopy(), cmp.Or(own.Committed, own.ApplyBegun)
-	}
-	if follower == 0 || acked <= durable {
-		j.addStage(Stage{Kind: StageDisk, Member: j.leader}, durable)
+	if j.addMajority() {
 		return
 	}
-	j.addCopy(follower)
-	j.addStage(Stage{Kind: StageAck, Member: follower, To: j.leader}, acked)
+	own := j.entries[j.leader]
+	if follower := j.lastNeededCopy(); follower != 0 {
+		j.addCopy(follower)
+		j.addStage(Stage{Kind: StageAck, Member: follower, To: j.leader}, cmp.Or(own.Committed, own.ApplyBegun))
+		return
+	}
+	j.addStage(Stage{Kind: StageDisk, Member: j.leader}, j.timeAt(j.leader, own.Durable))
 }
 
-// addFollowerCommit adds the time until the request's member, which does not lead, knew that the entry was committed. It
-// follows the chain that ended last: the member's own copy, or the leader's count of copies.
+// addFollowerCommit adds the time until the request's member, which does not lead, knew that the entry was committed: by its own
+// copy and the leader's word, if both were there in time, or by the leader's count of copies.
 func (j *joiner) addFollowerCommit(own Entry) {
 	durable := j.timeAt(j.leader, j.entries[j.leader].Durable)
-	follower, acked := uint32(0), Time(0)
-	if byWord := len(j.in.Voters) <= maxWordVoters && slices.Contains(j.in.Voters, j.in.Self); !byWord {
-		follower, acked = j.lastNeededAck()
-	}
+	hasWord := len(j.in.Voters) <= maxWordVoters && slices.Contains(j.in.Voters, j.in.Self) && durable != 0
 	switch {
-	case own.Durable >= max(durable, acked):
+	case hasWord && own.Durable >= durable && own.Durable <= own.Committed:
 		j.addCopy(j.in.Self)
-	case acked > durable:
-		j.addCopy(follower)
-		j.addStage(Stage{Kind: StageAck, Member: follower, To: j.leader}, acked)
-	default:
+	case hasWord && own.Durable != 0 && own.Durable < durable && !j.majorityBefore(durable):
 		j.addStage(Stage{Kind: StageDisk, Member: j.leader}, durable)
+	default:
+		j.addMajority()
 	}
 	j.addStage(Stage{Kind: StageNotice, Member: j.leader, To: j.in.Self}, own.Committed)
 }
 
-// addCopy adds the time until a follower had the entry on its disk. While its disk wrote earlier entries, it received none.
-// That time is the disk's, except for the error of the clocks.
+// addMajority adds the time until the leader knew of the copies of a majority: the last one that it needed was on its own disk, or
+// a follower's. It reports whether it knew of so many.
+func (j *joiner) addMajority() bool {
+	member, at := j.lastNeededAck()
+	switch member {
+	case 0:
+		return false
+	case j.leader:
+		j.addStage(Stage{Kind: StageDisk, Member: j.leader}, at)
+	default:
+		j.addCopy(member)
+		j.addStage(Stage{Kind: StageAck, Member: member, To: j.leader}, at)
+	}
+	return true
+}
+
+// majorityBefore reports whether the leader knew of the copies of a majority before a time.
+func (j *joiner) majorityBefore(t Time) bool {
+	member, at := j.lastNeededAck()
+	return member != 0 && at < t
+}
+
+// addCopy adds the time until a follower had the entry on its disk.
 func (j *joiner) addCopy(follower uint32) {
 	e := j.entries[follower]
-	received := j.timeAt(follower, e.Received)
-	arrived := max(received-e.DiskBefore, j.last+j.peers[follower].Error+j.peers[j.leader].Error)
-	j.addStage(Stage{Kind: StageReplicate, Member: j.leader, To: follower}, min(arrived, received))
+	j.addStage(Stage{Kind: StageReplicate, Member: j.leader, To: follower}, j.timeAt(follower, e.Received))
 	j.addStage(Stage{Kind: StageDisk, Member: follower}, j.timeAt(follower, e.Durable))
 }
 
@@ -354,25 +367,28 @@ func (j *joiner) lastNeededCopy() uint32 {
 	return copies[needed-1]
 }
 
-// lastNeededAck returns the follower whose confirmation made a majority, with the leader's own copy, and its time. It
-// returns zeros if the leader's copy was enough or the confirmations are not known.
-func (j *joiner) lastNeededAck() (follower uint32, at Time) {
+// lastNeededAck returns the voter whose copy made a majority, as the leader knew of it: by its own disk, or by a confirmation. It
+// returns zeros if the leader did not know of so many.
+func (j *joiner) lastNeededAck() (member uint32, at Time) {
 	e := j.entries[j.leader]
 	type ack struct {
 		member uint32
 		at     Time
 	}
 	var acks []ack
+	if e.Durable != 0 && slices.Contains(j.in.Voters, j.leader) {
+		acks = append(acks, ack{j.leader, j.timeAt(j.leader, e.Durable)})
+	}
 	for _, one := range e.Acks {
 		if one.Member != 0 && slices.Contains(j.in.Voters, one.Member) {
 			acks = append(acks, ack{one.Member, j.timeAt(j.leader, e.Received+Time(one.Micros)*1000)})
 		}
 	}
-	needed := len(j.in.Voters) / 2
-	if needed == 0 || len(acks) < needed {
+	needed := len(j.in.Voters)/2 + 1
+	if len(acks) < needed {
 		return 0, 0
 	}
-	slices.SortFunc(acks, func(a, b ack) int { return int(a.at - b.at) })
+	slices.SortStableFunc(acks, func(a, b ack) int { return int(a.at - b.at) })
 	return acks[needed-1].member, acks[needed-1].at
 }
 

@@ -98,10 +98,7 @@ type Entry struct {
 	Received Time // this member had it: from the leader, or in the leader's log
 	Durable  Time // it was on this member's disk
 
-	HeldSince  Time // since then a follower had waited for no request of the leader, when it received this entry
-	WriteBegun Time // this member's disk began to write it
-	DiskBefore Time // a duration, see Recorder.diskBefore; only in Records, of a follower
-	Committed  Time // a follower heard that it was committed
+	Committed  Time // this member knew that it was committed, and on enough disks
 	ApplyBegun Time // its turn to be applied had come
 	Locked     Time // no reader held the state any more
 	Applied    Time
@@ -230,22 +227,20 @@ func (r *Recorder) Stored(index uint64, data []byte) {
 	}
 }
 
-// Received records that entries came from the leader at a time. Since heldSince this member had waited for no request of it.
+// Received records that entries came from the leader at a time.
 // The caller calls it once the log has accepted the entries, which Stored and Durable have recorded by then: another member
 // chooses the indexes of a request that the log rejects.
-func (r *Recorder) Received(first, last uint64, at Time, heldSince time.Time) {
-	held := r.At(heldSince)
+func (r *Recorder) Received(first, last uint64, at Time) {
 	r.stampEntries(first, last, func(e *Entry, _ Time) {
 		if e.Received == 0 || e.Received >= at { // otherwise the entry had come before
-			e.Received, e.HeldSince = at, held
+			e.Received = at
 		}
 	})
 }
 
-// Durable records that a write of entries to this member's disk, which began at begun, is done.
-func (r *Recorder) Durable(first, last uint64, begun time.Time) {
-	from := r.At(begun)
-	r.stampEntries(first, last, func(e *Entry, now Time) { e.WriteBegun, e.Durable = from, now })
+// Durable records that a write of entries to this member's disk is done.
+func (r *Recorder) Durable(first, last uint64) {
+	r.stampEntries(first, last, func(e *Entry, now Time) { e.Durable = now })
 }
 
 // Acked records that a follower has confirmed entries to this member, the leader.
@@ -253,7 +248,8 @@ func (r *Recorder) Acked(member uint32, first, last uint64) {
 	r.stampEntries(first, last, func(e *Entry, now Time) { addDelay(&e.Acks, delayOf(member, now-e.Received)) })
 }
 
-// CommitKnown records that the leader has reported the entries up to index as committed. The log has them.
+// CommitKnown records that this member knows that the entries up to index are committed, and on enough disks to be applied. The log
+// has them.
 func (r *Recorder) CommitKnown(index uint64) {
 	if r == nil {
 		return
@@ -331,37 +327,10 @@ func (r *Recorder) Records(indexes []uint64) Records {
 		if e.Index != index || index == 0 {
 			continue
 		}
-		e.DiskBefore = r.diskBefore(&e)
 		found.Entries = append(found.Entries, e)
 		if before := r.longestApplied(index, e.oldestArrival(), e.ApplyBegun); before != 0 {
-			earlier := r.ring[before%ringSize]
-			earlier.DiskBefore = r.diskBefore(&earlier)
-			found.Entries = append(found.Entries, earlier)
+			found.Entries = append(found.Entries, r.ring[before%ringSize])
 		}
-	}
-	return found
-}
-
-// maxEarlier limits the earlier entries that diskBefore looks at: see BenchmarkDiskBefore.
-const maxEarlier = 512
-
-// diskBefore returns how long a follower's disk had written earlier entries when the follower received e. A follower reads
-// the leader's next request once its disk has the entries of the one before. So an entry that had come meanwhile was received
-// as late as that. It counts the longest time before e.Received in which the member waited for no request, and its disk
-// wrote for three quarters of it at least. The caller holds mu.
-func (r *Recorder) diskBefore(e *Entry) (found Time) {
-	written, from := Time(0), e.Received
-	for before := e.Index - 1; e.HeldSince != 0 && before > 0 && e.Index-before <= maxEarlier; before-- {
-		one := &r.ring[before%ringSize]
-		if one.Index != before || one.Durable <= e.HeldSince {
-			break
-		}
-		begun := min(from, max(one.WriteBegun, e.HeldSince))
-		written += max(0, min(one.Durable, from)-begun) // entries that were written together count once
-		if from = begun; 4*written < 3*(e.Received-from) {
-			break
-		}
-		found = written
 	}
 	return found
 }

@@ -14,7 +14,7 @@ const ms = Time(time.Millisecond)
 func peersOf(ahead Time) map[uint32]Peer {
 	leader := Entry{Index: 9, Sealed: 30 * ms, Received: 32 * ms, Durable: 90 * ms, Applied: 100 * ms}
 	addDelay(&leader.Arrivals, MemberDelay{2, 10_000})
-	addDelay(&leader.Acks, MemberDelay{3, 20_000})
+	addDelay(&leader.Acks, MemberDelay{3, 70_000})
 	addDelay(&leader.Acks, MemberDelay{2, 28_000})
 	leader.Sealed, leader.Received, leader.Durable = leader.Sealed+ahead, leader.Received+ahead, leader.Durable+ahead
 	own := Entry{Index: 9, Received: 50 * ms, Durable: 60 * ms, Committed: 95 * ms, ApplyBegun: 120 * ms, Locked: 150 * ms, Applied: 170 * ms}
@@ -68,6 +68,7 @@ func TestJoinByMajority(t *testing.T) {
 	peers := peersOf(0)
 	leader := &peers[1].Entries[0]
 	leader.Durable = 33 * ms
+	leader.Acks = [MaxMembers]MemberDelay{{3, 20_000}, {2, 28_000}}
 	got, _ := Join(ownRequest(), Ensemble{2, []uint32{1, 2, 3, 4, 5}}, peers)
 	checkStages(t, got[5:8], []Stage{stage(StageReplicate, 1, 2, 18*ms), stage(StageDisk, 2, 0, 10*ms), stage(StageNotice, 1, 2, 35*ms)})
 	leader.Acks = [MaxMembers]MemberDelay{{3, 20_000}, {4, 58_000}}
@@ -76,6 +77,21 @@ func TestJoinByMajority(t *testing.T) {
 	checkStages(t, got[5:9], []Stage{
 		stage(StageReplicate, 1, 4, 8*ms), stage(StageDisk, 4, 0, 45*ms), stage(StageAck, 4, 1, 5*ms), stage(StageNotice, 1, 2, 5*ms),
 	})
+}
+
+// If both followers confirm an entry before it is on the leader's disk, the later confirmation makes a majority.
+func TestJoinWithoutTheLeadersDisk(t *testing.T) {
+	peers := peersOf(0)
+	peers[1].Entries[0].Acks = [MaxMembers]MemberDelay{{3, 43_000}, {2, 28_000}}
+	peers[3].Entries[0].Durable = 70 * ms
+	for _, home := range []uint32{1, 2} {
+		got, _ := Join(ownRequest(), Ensemble{home, []uint32{1, 2, 3}}, peers)
+		if i := slices.IndexFunc(got, func(s Stage) bool { return s.Kind == StageReplicate }); i < 0 {
+			t.Errorf("member %d: %+v", home, got)
+		} else {
+			checkStages(t, got[i:i+3], []Stage{stage(StageReplicate, 1, 3, 9*ms), stage(StageDisk, 3, 0, 29*ms), stage(StageAck, 3, 1, 5*ms)})
+		}
+	}
 }
 
 // Without the leader's records, the time is unknown, and the sum is still the total.
@@ -132,6 +148,7 @@ func TestJoinDeposedLeader(t *testing.T) {
 		}},
 	} {
 		peers := peersOf(0)
+		peers[1].Entries[0].Acks = [MaxMembers]MemberDelay{{3, 20_000}, {2, 28_000}}
 		leader := peers[1]
 		leader.Causes = []Cause{{NoLeader, 60 * ms, 115 * ms}}
 		leader.Entries[0].Durable, leader.Entries[0].ApplyBegun, leader.Entries[0].Locked = 35*ms, 120*ms, 150*ms
@@ -304,7 +321,7 @@ func TestRing(t *testing.T) {
 		for i := range uint64(ringSize + 10) {
 			r.Stored(i+1, nil)
 		}
-		r.Durable(1, 5, time.Now())
+		r.Durable(1, 5)
 		if found := r.Records([]uint64{5, 0, ringSize + 5}); len(found.Entries) != 1 || found.Entries[0].Durable != 0 {
 			t.Errorf("the ring has %+v", found.Entries)
 		}
@@ -317,8 +334,8 @@ func TestExtremeIndexes(t *testing.T) {
 	extremes := []uint64{0, 1, ringSize, math.MaxUint64 - ringSize, math.MaxUint64 - 1, math.MaxUint64}
 	for _, first := range extremes {
 		for _, last := range extremes {
-			r.Received(first, last, r.Now(), time.Now())
-			r.Durable(first, last, time.Now())
+			r.Received(first, last, r.Now())
+			r.Durable(first, last)
 			r.Acked(2, first, last)
 		}
 		r.CommitKnown(first)
@@ -333,61 +350,16 @@ func TestExtremeIndexes(t *testing.T) {
 func TestReceivedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(allAt(time.Second), time.Now)
-		came, held := r.Now(), time.Now().Add(-time.Second)
+		came := r.Now()
 		time.Sleep(time.Millisecond)
 		r.Stored(1, nil)
-		r.Received(1, 1, came, held)
+		r.Received(1, 1, came)
 		time.Sleep(time.Millisecond)
-		r.Received(1, 1, r.Now(), time.Now())
-		if e := r.Records([]uint64{1}).Entries[0]; e.Received != came || e.HeldSince != r.At(held) {
-			t.Errorf("the entry came at %v, held since %v; want %v and %v", e.Received, e.HeldSince, came, r.At(held))
+		r.Received(1, 1, r.Now())
+		if e := r.Records([]uint64{1}).Entries[0]; e.Received != came {
+			t.Errorf("the entry came at %v; want %v", e.Received, came)
 		}
 	})
-}
-
-// Writes of earlier entries held up an entry if the member waited for no request meanwhile, and if its disk was busy for most
-// of that time. An entry shows the same beside one that waited for it to be applied.
-func TestDiskBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := New(allAt(time.Second), time.Now)
-		write := func(first, last uint64, heldSince time.Time, took time.Duration) {
-			r.Received(first, last, r.Now(), heldSince)
-			begun := time.Now()
-			time.Sleep(took)
-			r.Durable(first, last, begun)
-		}
-		start := time.Now()
-		write(1, 1, start, 70*time.Millisecond)
-		time.Sleep(100 * time.Millisecond)
-		write(2, 3, start, 30*time.Millisecond)
-		time.Sleep(2 * time.Millisecond)
-		write(4, 4, start, 20*time.Millisecond)
-		r.ApplyBegun(4)
-		write(5, 5, start, 10*time.Millisecond)
-		r.Applied(4)
-		r.ApplyBegun(5)
-		write(6, 6, time.Now().Add(-5*time.Millisecond), time.Millisecond)
-		write(7, 7, time.Now(), time.Millisecond)
-		want := map[uint64]Time{1: 0, 2: 0, 3: 0, 4: 30 * ms, 5: 50 * ms, 6: 5 * ms, 7: 0}
-		for _, e := range r.Records([]uint64{1, 2, 3, 4, 5, 6, 7}).Entries {
-			if e.DiskBefore != want[e.Index] {
-				t.Errorf("entry %d: %v, want %v", e.Index, time.Duration(e.DiskBefore), time.Duration(want[e.Index]))
-			}
-		}
-	})
-}
-
-// A follower's disk explains no more of an entry's way than its whole length without the error of the clocks.
-func TestJoinDiskBefore(t *testing.T) {
-	for _, tt := range []struct{ before, way, disk Time }{{0, 18 * ms, 10 * ms}, {12 * ms, 6 * ms, 22 * ms}, {900 * ms, 1 * ms, 27 * ms}} {
-		peers := peersOf(0)
-		leader, own := &peers[1].Entries[0], &peers[2].Entries[0]
-		leader.Durable, own.DiskBefore = 35*ms, tt.before
-		got, _ := Join(ownRequest(), Ensemble{2, []uint32{1, 2, 3}}, peers)
-		if want := []Stage{stage(StageReplicate, 1, 2, tt.way), stage(StageDisk, 2, 0, tt.disk)}; !slices.Equal(got[5:7], want) {
-			t.Errorf("after %v: %+v, want %+v", time.Duration(tt.before), got[5:7], want)
-		}
-	}
 }
 
 // A nil Recorder records nothing.
@@ -395,8 +367,8 @@ func TestNilRecorder(*testing.T) {
 	var r *Recorder
 	r.Sealed([]byte{1}, &Arrivals{})
 	r.Stored(1, nil)
-	r.Received(1, 2, r.Now(), time.Now())
-	r.Durable(1, 2, time.Now())
+	r.Received(1, 2, r.Now())
+	r.Durable(1, 2)
 	r.Acked(2, 1, 2)
 	r.CommitKnown(2)
 	r.ApplyBegun(1)
@@ -420,26 +392,12 @@ func BenchmarkEntry(b *testing.B) {
 		a.Add(2, r.Now())
 		r.Sealed(data, &a)
 		r.Stored(i, data)
-		r.Durable(i, i, time.Now())
+		r.Durable(i, i)
 		r.Acked(2, i, i)
 		r.Acked(3, i, i)
 		r.ApplyBegun(i)
 		r.ApplyLocked(i)
 		r.Applied(i)
-	}
-}
-
-// BenchmarkDiskBefore measures the search through as many earlier entries as it may look at, all of which were written together.
-func BenchmarkDiskBefore(b *testing.B) {
-	r := New(allAt(time.Second), time.Now)
-	start := time.Now()
-	for i := range uint64(maxEarlier) {
-		r.Received(i+1, i+1, r.Now(), start)
-		r.Durable(i+1, i+1, start)
-	}
-	last := &Entry{Index: maxEarlier + 1, HeldSince: r.Now() - Time(time.Second), Received: r.Now()}
-	for b.Loop() {
-		r.diskBefore(last)
 	}
 }
 

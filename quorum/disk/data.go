@@ -16,8 +16,8 @@
 //
 // # Durable entries
 //
-// A leader's disk writes while raft replicates: see logQueue. So an entry that raft considers committed may not be on
-// this disk yet: see Data.LimitToDurable and Data.AwaitDurable.
+// A member's disk writes while raft goes on: see logQueue. So an entry that raft considers committed may not be on this
+// disk yet: see Durability.
 package disk
 
 import (
@@ -56,10 +56,9 @@ type Config struct {
 	SlowSync time.Duration
 
 	RaftRunning func() bool // reports whether raft's goroutines run; before that, errors are simply returned
-	RaftLeads   func() bool // reports to raft's main goroutine whether raft leads; see logQueue. Default: it never does
 	EndMember   func(error) // ends the member; called only while raft runs
 
-	// QueuedWritten is called when LimitToDurable has risen, while a leader's disk writes. It must not wait. Default: nothing.
+	// QueuedWritten is called when more entries are durable, while this member's disk writes. It must not wait. Default: nothing.
 	QueuedWritten func()
 
 	Stages     *stages.Recorder // records when entries are durable; default: nothing is recorded
@@ -111,7 +110,7 @@ func Open(cfg Config) (*Data, error) {
 	if err := d.unguarded.finishRenewing(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	if err := d.guardStores(cfg.RaftRunning, cfg.RaftLeads, cfg.QueuedWritten, cfg.EndMember); err != nil {
+	if err := d.guardStores(cfg.RaftRunning, cfg.QueuedWritten, cfg.EndMember); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	d.guardedLog.stages, d.guardedLog.logger = cfg.Stages, cfg.Logger
@@ -137,7 +136,7 @@ func OpenStopped(cfg Config) (*Data, error) {
 	if d.diskID, err = existingDiskID(d.unguarded); err == nil && d.diskID == 0 {
 		err = fmt.Errorf("%w: its first start was interrupted", ErrNoData)
 	}
-	if err = errors.Join(err, d.guardStores(func() bool { return false }, nil, nil, nil)); err != nil {
+	if err = errors.Join(err, d.guardStores(func() bool { return false }, nil, nil)); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -161,7 +160,7 @@ func (d *Data) openStoppedDirectories(cfg Config) (err error) {
 	return err
 }
 
-func (d *Data) guardStores(running, leads func() bool, onWritten func(), fail func(error)) error {
+func (d *Data) guardStores(running func() bool, onWritten func(), fail func(error)) error {
 	data, err := hasData(d.unguarded)
 	if err != nil {
 		return err
@@ -173,7 +172,7 @@ func (d *Data) guardStores(running, leads func() bool, onWritten func(), fail fu
 	d.guardedLog.hasEntries.Store(data)
 	has, err := d.unguarded.hasTransaction()
 	d.guardedLog.hadTransaction.Store(has || err != nil)
-	d.logQueue = newLogQueue(d.guardedLog, leads, onWritten)
+	d.logQueue = newLogQueue(d.guardedLog, onWritten)
 	d.stableStore = &Stable{StableStore: d.unguarded.Stable, storeGuard: g, drainQueueOrExit: d.logQueue.drainOrExit}
 	d.snapshotStore = &snapshotStore{SnapshotStore: d.unguarded.Snapshots, storeGuard: g, onStored: d.noteSnapshotStored}
 	return nil
@@ -198,16 +197,11 @@ func (d *Data) Close() error {
 	return err
 }
 
-// Log returns the log for raft. A leader's entries may be in it before they are durable.
+// Log returns the log for raft. Entries may be in it before they are durable.
 func (d *Data) Log() raft.LogStore { return d.logQueue }
 
-// LimitToDurable returns index, or the last durable index of the log if that is lower. A leader's commit index
-// must pass through it before it is shown, because raft counts copies that are only queued.
-func (d *Data) LimitToDurable(index uint64) uint64 { return d.logQueue.LimitToDurable(index) }
-
-// AwaitDurable waits until all entries up to index are durable, and reports whether they are. They are not if the
-// disk has failed, which ends the member.
-func (d *Data) AwaitDurable(index uint64) bool { return d.logQueue.AwaitDurable(index) }
+// Durability returns how far the log is on the disks.
+func (d *Data) Durability() Durability { return Durability{d.logQueue} }
 
 // AwaitQueuedWrites waits until the queued entries are written, or until the disk has failed. It is called after raft
 // has stopped, before Close.

@@ -85,7 +85,7 @@ func TestSlowSync(t *testing.T) {
 		store, recorder := &lateStore{InmemStore: raft.NewInmemStore()}, stages.New(stages.Thresholds{}, time.Now)
 		d, err := Open(Config{
 			Stores:      Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
-			RaftRunning: func() bool { return true }, RaftLeads: func() bool { return false }, EndMember: func(err error) { t.Error(err) },
+			RaftRunning: func() bool { return true }, EndMember: func(err error) { t.Error(err) },
 			StallLimit: testStallLimit, SlowSync: 50 * time.Millisecond, Stages: recorder,
 			Logger: slog.New(slog.NewTextHandler(&lines, nil)),
 		})
@@ -95,7 +95,7 @@ func TestSlowSync(t *testing.T) {
 		write := func(takes time.Duration, first, last uint64) {
 			t.Helper()
 			store.takes = takes
-			if err := d.Log().StoreLogs(entries(first, last, []byte("content"))); err != nil {
+			if err := d.Log().StoreLogs(entries(first, last, []byte("content"))); err != nil || !d.Durability().AwaitDurable(last) {
 				t.Fatal(err)
 			}
 		}

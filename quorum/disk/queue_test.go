@@ -65,24 +65,24 @@ func (h *heldStore) SetUint64(k []byte, v uint64) error {
 	return h.InmemStore.SetUint64(k, v)
 }
 
-// queued is the data of a member that leads, unless the test says otherwise, with a held store.
+// queued is the data of a member whose raft runs, unless the test says otherwise, with a held store.
 type queued struct {
 	*Data
 	t     *testing.T
 	store *heldStore
-	leads bool
+	runs  bool
 	fails []error
 }
 
 func newQueued(t *testing.T) *queued {
 	t.Helper()
 	store := &heldStore{InmemStore: raft.NewInmemStore(), goOn: make(chan error)}
-	q := &queued{t: t, store: store, leads: true}
+	q := &queued{t: t, store: store, runs: true}
 	var err error
 	q.Data, err = Open(Config{
 		Stores:      Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()},
-		RaftRunning: func() bool { return true }, RaftLeads: func() bool { return q.leads },
-		EndMember: func(err error) { q.fails = append(q.fails, err) }, StallLimit: testStallLimit,
+		RaftRunning: func() bool { return q.runs },
+		EndMember:   func(err error) { q.fails = append(q.fails, err) }, StallLimit: testStallLimit,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -149,46 +149,47 @@ func (q *queued) wrote(want ...string) {
 	}
 }
 
-// A leader's entries are there for raft before they are on the disk, and none counts as durable before. They
-// are written in order, several at once, at most MaxAppendEntries.
+// Entries are there for raft before they are on the disk, and none counts as durable before. They are written in order, several at
+// once, at most maxWriteEntries.
 func TestQueueBesides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const batch, end = maxWriteEntries, maxWriteEntries + 3
 		q := newQueued(t)
 		looks := func(when string, durable uint64) {
 			t.Helper()
 			first, err1 := q.Log().FirstIndex()
 			last, err2 := q.Log().LastIndex()
-			if first != 1 || last != 11 || errors.Join(err1, err2) != nil {
+			if first != 1 || last != end || errors.Join(err1, err2) != nil {
 				t.Errorf("%s: the log is from %d to %d: %v", when, first, last, errors.Join(err1, err2))
 			}
-			for i := uint64(1); i <= 11; i++ {
+			for i := uint64(1); i <= end; i++ {
 				if l := new(raft.Log); q.Log().GetLog(i, l) != nil || l.Index != i || string(l.Data) != "x" {
 					t.Errorf("%s: entry %d is %+v", when, i, l)
 				}
-				if got, want := q.LimitToDurable(i), min(i, durable); got != want {
+				if got, want := q.Durability().LimitToDurable(i), min(i, durable); got != want {
 					t.Errorf("%s: up to %d, %d is durable, want %d", when, i, got, want)
 				}
 			}
-			if err := q.Log().GetLog(12, new(raft.Log)); err != raft.ErrLogNotFound { //nolint:errorlint // raft compares it so
-				t.Errorf("%s: entry 12: %v", when, err)
+			if err := q.Log().GetLog(end+1, new(raft.Log)); err != raft.ErrLogNotFound { //nolint:errorlint // raft compares it so
+				t.Errorf("%s: entry %d: %v", when, end+1, err)
 			}
 		}
 		q.append(1, 1)
 		synctest.Wait()
-		q.append(2, 10)
-		q.append(11, 11)
+		q.append(2, end-1)
+		q.append(end, end)
 		waits := begin(func() {
-			if !q.AwaitDurable(9) {
-				t.Error("9 is not durable")
+			if !q.Durability().AwaitDurable(batch + 1) {
+				t.Error("the second write is not durable")
 			}
 		})
 		looks("before the first write", 0)
 		q.letGo(nil)
 		looks("after it", 1)
 		q.letGo(nil)
-		looks("after the next", 9)
+		looks("after the next", batch+1)
 		if !isOver(t, waits, true) {
-			t.Error("9 is durable, and somebody still waits for it")
+			t.Error("the second write is durable, and somebody still waits for it")
 		}
 		ends := begin(q.AwaitQueuedWrites)
 		if isOver(t, ends, true) {
@@ -199,8 +200,8 @@ func TestQueueBesides(t *testing.T) {
 		if !isOver(t, ends, true) {
 			t.Error("not finished")
 		}
-		q.wrote("1 to 1", "2 to 9", "10 to 11")
-		if entries, bytes, _ := q.AppendTotals(); entries != 11 || bytes != 11*(1+entryOverhead) || len(q.operations.underWay) != 0 || q.logQueue.queuedBytes != 0 {
+		q.wrote("1 to 1", fmt.Sprintf("2 to %d", batch+1), fmt.Sprintf("%d to %d", batch+2, end))
+		if entries, bytes, _ := q.AppendTotals(); entries != end || bytes != end*(1+entryOverhead) || len(q.operations.underWay) != 0 || q.logQueue.queuedBytes != 0 {
 			t.Errorf("%d entries, %d bytes; %v under way, %d bytes queued", entries, bytes, q.operations.underWay, q.logQueue.queuedBytes)
 		}
 	})
@@ -234,12 +235,12 @@ func TestQueueIsFirst(t *testing.T) {
 		writes bool // entries
 		wrote  string
 	}{
-		{"entries of a follower", func(q *queued) error {
-			q.leads = false
+		{"entries before raft runs", func(q *queued) error {
+			q.runs = false
 			return q.Log().StoreLogs(entries(3, 4, nil))
 		}, true, "3 to 4"},
-		{"one entry of a follower", func(q *queued) error {
-			q.leads = false
+		{"one entry before raft runs", func(q *queued) error {
+			q.runs = false
 			return q.Log().StoreLog(entries(3, 3, nil)[0])
 		}, true, "3 to 3"},
 		{"a configuration", func(q *queued) error {
@@ -283,7 +284,7 @@ func TestQueueIsFirst(t *testing.T) {
 				if !isOver(t, ends, true) {
 					t.Error("it still waits")
 				}
-				if got := q.LimitToDurable(9); got != 9 {
+				if got := q.Durability().LimitToDurable(9); got != 9 {
 					t.Errorf("durable up to %d", got)
 				}
 			})
@@ -300,7 +301,7 @@ func TestQueueFails(t *testing.T) {
 		synctest.Wait()
 		q.append(2, 2)
 		awaits := begin(func() {
-			if q.AwaitDurable(1) || len(q.fails) != 1 {
+			if q.Durability().AwaitDurable(1) || len(q.fails) != 1 {
 				t.Errorf("an entry that was not stored is durable, or it was said too early: %v", q.fails)
 			}
 		})
@@ -313,8 +314,8 @@ func TestQueueFails(t *testing.T) {
 			t.Error("something waits for a disk that has failed")
 		}
 		q.wrote()
-		if len(q.fails) != 1 || !errors.Is(q.fails[0], errHeld) || q.LimitToDurable(3) != 0 || q.StallError() != nil || len(q.operations.underWay) != 0 {
-			t.Errorf("failed: %v; durable up to %d; %v under way", q.fails, q.LimitToDurable(3), q.operations.underWay)
+		if len(q.fails) != 1 || !errors.Is(q.fails[0], errHeld) || q.Durability().LimitToDurable(3) != 0 || q.StallError() != nil || len(q.operations.underWay) != 0 {
+			t.Errorf("failed: %v; durable up to %d; %v under way", q.fails, q.Durability().LimitToDurable(3), q.operations.underWay)
 		}
 	})
 }
@@ -323,7 +324,7 @@ func TestQueueFails(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueued(t)
-		long := make([]byte, MaxEntryBytes-entryOverhead)
+		long := make([]byte, MaxEntryBytes-entryOverhead-QueuedCallOverhead)
 		add := func(first, last uint64) <-chan bool {
 			return begin(func() {
 				if err := q.Log().StoreLogs(entries(first, last, long)); err != nil {
@@ -385,5 +386,96 @@ func TestQueueStalls(t *testing.T) {
 		if err := q.StallError(); err != nil {
 			t.Errorf("everything is written: %v", err)
 		}
+	})
+}
+
+// What a majority has on its disks is settled, and raft may show it, although this member's disk has not written it. It is not
+// durable: this member acknowledges nothing of it by its own disk.
+func TestSettledWithoutTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t)
+		q.append(1, 3)
+		settled := begin(func() {
+			if !q.Durability().AwaitSettled(2) {
+				t.Error("2 is not settled")
+			}
+		})
+		q.Durability().NoteCommitted(1)
+		synctest.Wait()
+		if isOver(t, settled, true) {
+			t.Error("2 is settled, but only 1 is committed")
+		}
+		q.Durability().NoteCommitted(2)
+		synctest.Wait()
+		if !isOver(t, settled, true) {
+			t.Error("2 is committed, and not settled")
+		}
+		q.Durability().NoteCommitted(1) // known already
+		if got, durable := q.Durability().LimitToSettled(3), q.Durability().LimitToDurable(3); got != 2 || durable != 0 {
+			t.Errorf("settled up to %d, durable up to %d; want 2 and 0", got, durable)
+		}
+		q.letGo(nil)
+		if got, durable := q.Durability().LimitToSettled(3), q.Durability().LimitToDurable(3); got != 3 || durable != 3 {
+			t.Errorf("settled up to %d, durable up to %d after the write; want 3 and 3", got, durable)
+		}
+	})
+}
+
+// A disk that is away is no stall while a majority has the entries. It is one if raft has to wait for the disk.
+func TestStallOfSettledEntries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t)
+		q.append(1, 2)
+		time.Sleep(testStallLimit - 1)
+		q.append(3, 3)
+		q.Durability().NoteCommitted(2)
+		time.Sleep(testStallLimit - 1)
+		if err := q.StallError(); err != nil {
+			t.Errorf("a stall, although the oldest entry that is not settled is new: %v", err)
+		}
+		if d := q.Durability().Delay(); d.Write != 2*(testStallLimit-1) || d.Bytes != 3*(1+entryOverhead)+2*QueuedCallOverhead {
+			t.Errorf("the delay is %+v", d)
+		}
+		time.Sleep(1)
+		if q.StallError() == nil {
+			t.Error("no stall, although an entry is not settled for long")
+		}
+		q.Durability().NoteCommitted(3)
+		if err := q.StallError(); err != nil {
+			t.Errorf("a stall, although all is settled: %v", err)
+		}
+		term := begin(func() { _ = q.Stable().SetTerm(9) })
+		time.Sleep(testStallLimit)
+		if q.StallError() == nil {
+			t.Error("no stall, although raft waits for the disk to store a term")
+		}
+		for range 2 {
+			q.letGo(nil)
+		}
+		if d := q.Durability().Delay(); !isOver(t, term, true) || q.StallError() != nil || d != (QueueDelay{}) {
+			t.Errorf("the disk is back, and the delay is %+v, with the error %v", d, q.StallError())
+		}
+	})
+}
+
+// The beginning of the log goes without waiting for the end to be written.
+func TestBeginningGoesBesideTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueued(t)
+		q.append(1, 2)
+		q.letGo(nil)
+		q.append(3, 3)
+		if done := begin(func() { _ = q.Log().DeleteRange(1, 1) }); !isOver(t, done, true) {
+			t.Error("it waits")
+		}
+		end := begin(func() { _ = q.Log().DeleteRange(2, 3) })
+		if isOver(t, end, true) {
+			t.Error("the end goes before it is written")
+		}
+		q.letGo(nil)
+		if !isOver(t, end, true) {
+			t.Error("the end does not go")
+		}
+		q.wrote("1 to 2", "delete 1 to 1", "3 to 3", "delete 2 to 3")
 	})
 }

@@ -70,7 +70,7 @@ func seedDirectories(locked []*directory, cfg Config, fill func(*Data) error) er
 }
 
 func (d *Data) seedStores(fill func(*Data) error) (err error) {
-	if err := d.guardStores(func() bool { return false }, nil, nil, nil); err != nil {
+	if err := d.guardStores(func() bool { return false }, nil, nil); err != nil {
 		return err
 	}
 	if d.diskID, err = ensureDiskID(d.unguarded); err != nil {

@@ -26,7 +26,7 @@ const (
 	boltLockTimeout = time.Second
 	// BootstrapIndex is the index of the first entry of a log, the first configuration.
 	BootstrapIndex = 1
-	// MaxAppendEntries limits the entries of one write of a leader, and those that raft reads for one AppendEntries, because
+	// MaxAppendEntries limits the entries that raft appends or reads for one AppendEntries at a time, because
 	// they may be long: package wire adds more if they are short.
 	MaxAppendEntries = 8
 )
@@ -151,6 +151,11 @@ func (s *logStore) indexRange() (first, last uint64) {
 func (s *logStore) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	return s.runTracked("writing the log", func() error { return s.storeUntracked(logs) })
+}
+
+// storeUntracked stores entries. raft does not wait for it, or is tracked itself.
+func (s *logStore) storeUntracked(logs []*raft.Log) error {
 	if err := s.checkSizes(logs); err != nil {
 		return err
 	}
@@ -158,14 +163,14 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 		s.hadTransaction.Store(true)
 	}
 	begun := time.Now()
-	err := s.runTracked("writing the log", func() error { return s.LogStore.StoreLogs(logs) })
+	err := s.LogStore.StoreLogs(logs)
 	took := time.Since(begun)
 	slow := s.metrics.addWrite(took)
 	if err := s.endMemberOnError("write log", err); err != nil {
 		return err
 	}
 	if len(logs) > 0 {
-		s.stages.Durable(logs[0].Index, logs[len(logs)-1].Index, begun)
+		s.stages.Durable(logs[0].Index, logs[len(logs)-1].Index)
 		if slow {
 			s.noteSlowSync(logs, begun, took)
 		}
@@ -216,8 +221,12 @@ func CheckEntrySize(l *raft.Log) error {
 
 // DeleteRange implements raft.LogStore.
 func (s *logStore) DeleteRange(first, last uint64) error {
-	err := s.runTracked("shortening the log", func() error { return s.LogStore.DeleteRange(first, last) })
-	return s.endMemberOnError("shorten log", err)
+	return s.runTracked("shortening the log", func() error { return s.deleteUntracked(first, last) })
+}
+
+// deleteUntracked deletes entries. raft does not wait for it, or is tracked itself.
+func (s *logStore) deleteUntracked(first, last uint64) error {
+	return s.endMemberOnError("shorten log", s.LogStore.DeleteRange(first, last))
 }
 
 // entryOverhead is the estimated size of an entry without its data, in bytes.

@@ -64,7 +64,7 @@ func (p *pipes) connect(member uint32) net.Conn {
 func newTestTransport(t testing.TB, p *pipes) *Transport {
 	tr := New(Config{
 		StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), MayLead: noStall,
-		Raft: func() *raft.Raft { return nil }, LimitToDurable: allDurable, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
+		Raft: func() *raft.Raft { return nil }, LimitToDurable: allDurable, LimitToSettled: allDurable, NoteCommitted: func(uint64) {}, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
 	})
 	tr.Start()
 	t.Cleanup(func() {
@@ -78,14 +78,21 @@ func newTestTransport(t testing.TB, p *pipes) *Transport {
 // allDurable is the Durable of a member whose disk has its whole log.
 func allDurable(index uint64) uint64 { return index }
 
+// sendReply sends the reply to the current request at once.
+func (c *inConn) sendReply(resp any, failed error) error {
+	c.endRequest()
+	return c.write(c.form, resp, failed)
+}
+
 // far is the other end of a dialed connection: a member that shows the test each AppendEntries that
 // comes, and answers as the test says.
 type far struct {
-	t     testing.TB
-	conn  net.Conn
-	pause atomic.Int64 // nanoseconds before it reads the next request
-	sent  chan *raft.AppendEntriesRequest
-	ended chan struct{} // closed at the end of the connection
+	t        testing.TB
+	conn     net.Conn
+	pause    atomic.Int64  // nanoseconds before it reads the next request
+	majority atomic.Uint64 // majority index of the last frame
+	sent     chan *raft.AppendEntriesRequest
+	ended    chan struct{} // closed at the end of the connection
 }
 
 func newFar(t testing.TB, conn net.Conn) *far {
@@ -107,7 +114,17 @@ func (f *far) read() {
 		time.Sleep(time.Duration(f.pause.Load()))
 		kind, err := r.ReadByte()
 		req := new(raft.AppendEntriesRequest)
-		if err == nil {
+		switch {
+		case err != nil:
+		case kind == frameEntries || kind == frameNotice:
+			m := messageReader{bounds: requestKinds[kind].bounds, from: r, reserve: func(int) error { return nil }}
+			if err = m.readFrame(kind); err == nil {
+				var majority uint64
+				req, majority = parseFrame(kind, m.buffer)
+				f.majority.Store(majority)
+				kind = requestAppend
+			}
+		default:
 			err = dec.Decode(req)
 		}
 		switch {
@@ -118,6 +135,13 @@ func (f *far) read() {
 			return
 		}
 		f.sent <- req
+	}
+}
+
+// answerFrame answers the oldest frame of entries that has no answer.
+func (f *far) answerFrame(success bool) {
+	if _, err := f.conn.Write(appendFrameReply(nil, &raft.AppendEntriesResponse{Term: 5, Success: success}, nil)); err != nil {
+		f.t.Errorf("the answer is not taken: %v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,9 +16,12 @@ import (
 //
 //	entries  → 5 (1), position (32), number of entries (2), entries
 //	notice   → 6 (1), position (32)
-//	position → term (8), index of the entry before (8), its term (8), commit index (8)
+//	position → term (8), index of the entry before (8), its term (8), commit index (8), majority index (8)
 //	entry    → index (8), term (8), type (1), nanoseconds since 1970 or 0 (8), length of data (4), length of extensions (4), data, extensions
-//	reply    → 1 for success or 0 (1), 1 if the next attempt must not wait or 0 (1), term (8), end of the log (8), length of an error (2), its text
+//	reply    → any number of waiting marks (1 each), 1 for success or 0 (1), 1 if the next attempt must not wait or 0 (1), term (8), end of the log (8), length of an error (2), its text
+//
+// The follower commits up to the commit index. Up to the majority index, which is not higher, it need not wait for its own disk:
+// those entries are on the disks of a majority. A waiting mark says that its reply waits for its disk.
 //
 // A frame names no sender. Its sender is that of the last AppendEntries in MessagePack on its connection. A notice
 // has no reply: if raft rejects it, the connection ends.
@@ -29,10 +31,12 @@ const (
 )
 
 const (
-	positionSize    = 4 * 8
+	positionSize    = 5 * 8
 	entryCountSize  = 2
 	entryHeaderSize = 8 + 8 + 1 + 8 + 4 + 4
 	replyHeaderSize = 1 + 1 + 8 + 8 + 2
+
+	waitingMark = 2
 )
 
 // requestForm is the encoding of a request and of its reply.
@@ -55,15 +59,16 @@ type appendReply struct {
 var errNoticeRejected = errors.New("quorum: a commit notice was rejected")
 
 // appendPosition appends a request without its entries.
-func appendPosition(b []byte, req *raft.AppendEntriesRequest) []byte {
+func appendPosition(b []byte, req *raft.AppendEntriesRequest, majority uint64) []byte {
 	b = binary.BigEndian.AppendUint64(b, req.Term)
 	b = binary.BigEndian.AppendUint64(b, req.PrevLogEntry)
 	b = binary.BigEndian.AppendUint64(b, req.PrevLogTerm)
-	return binary.BigEndian.AppendUint64(b, req.LeaderCommitIndex)
+	b = binary.BigEndian.AppendUint64(b, req.LeaderCommitIndex)
+	return binary.BigEndian.AppendUint64(b, majority)
 }
 
-func appendNotice(b []byte, req *raft.AppendEntriesRequest) []byte {
-	return appendPosition(append(b, frameNotice), req)
+func appendNotice(b []byte, req *raft.AppendEntriesRequest, majority uint64) []byte {
+	return appendPosition(append(b, frameNotice), req, majority)
 }
 
 // framedIfSupported returns framed, one of the two forms in frames, if the member takes frames, and otherwise
@@ -78,30 +83,34 @@ func (c *outConn) framedIfSupported(framed requestForm) requestForm {
 func (c *outConn) sendAppend(a *appendFuture) error {
 	switch a.form {
 	case withoutReply:
-		_, _ = c.w.Write(appendNotice(c.frameHeader[:0], a.req)) // Flush returns an error of w again
+		_, _ = c.w.Write(appendNotice(c.frameHeader[:0], a.req, a.majority)) // Flush returns an error of w again
 		return c.w.Flush()
 	case inFrames:
-		return c.sendEntries(a.req)
+		return c.sendEntries(a.req, a.majority)
 	}
 	return c.sendRequest(requestAppend, a.req)
 }
 
-// awaitAppendReply waits for the reply to the oldest pending request, which must be a.
-func (c *outConn) awaitAppendReply(a *appendFuture) error {
-	await := c.awaitFrameReply
-	if a.form != inFrames {
-		await = func(resp *raft.AppendEntriesResponse) error { return c.awaitReply(resp) }
+// awaitAppendReply waits for the reply to the oldest pending request, which must be a, or for a waiting mark.
+func (c *outConn) awaitAppendReply(a *appendFuture) (waits bool, err error) {
+	if a.form == inFrames {
+		waits, err = c.awaitFrameReply(a.resp)
+	} else {
+		err = c.awaitReply(a.resp)
 	}
-	return cmp.Or(await(a.resp), checkReply(a.req, a.resp))
+	if err != nil || waits {
+		return waits, err
+	}
+	return false, checkReply(a.req, a.resp)
 }
 
 // sendEntries sends a request as a frame of entries.
-func (c *outConn) sendEntries(req *raft.AppendEntriesRequest) error {
+func (c *outConn) sendEntries(req *raft.AppendEntriesRequest, majority uint64) error {
 	if len(req.Entries) > maxElements {
 		return fmt.Errorf("quorum: %d entries in a request: must be at most %d", len(req.Entries), maxElements)
 	}
 	head := append(c.frameHeader[:0], frameEntries)
-	head = binary.BigEndian.AppendUint16(appendPosition(head, req), uint16(len(req.Entries)))
+	head = binary.BigEndian.AppendUint16(appendPosition(head, req, majority), uint16(len(req.Entries)))
 	for _, e := range req.Entries {
 		head = appendEntryHeader(head, e)
 		_, _ = c.w.Write(head) // Flush returns an error of w again
@@ -127,22 +136,25 @@ func appendEntryHeader(b []byte, e *raft.Log) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(len(e.Extensions)))
 }
 
-func (c *outConn) awaitFrameReply(resp *raft.AppendEntriesResponse) error {
+func (c *outConn) awaitFrameReply(resp *raft.AppendEntriesResponse) (waits bool, err error) {
 	var head [replyHeaderSize]byte
-	if _, err := io.ReadFull(c.r, head[:]); err != nil {
-		return err
+	if head[0], err = c.r.ReadByte(); err != nil || head[0] == waitingMark {
+		return true, err
+	}
+	if _, err := io.ReadFull(c.r, head[1:]); err != nil {
+		return false, err
 	}
 	resp.Success, resp.NoRetryBackoff = head[0] == 1, head[1] == 1
 	resp.Term, resp.LastLog = binary.BigEndian.Uint64(head[2:]), binary.BigEndian.Uint64(head[10:])
 	n := binary.BigEndian.Uint16(head[18:])
 	if n == 0 {
-		return nil
+		return false, nil
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(c.r, text); err != nil {
-		return err
+		return false, err
 	}
-	return errors.New(string(text))
+	return false, errors.New(string(text))
 }
 
 // appendFrameReply appends the reply to a frame. resp may be nil if there is an error.
@@ -202,21 +214,22 @@ func (m *messageReader) readFrame(kind byte) error {
 
 // parseFrame decodes a whole frame without its kind. It leaves the sender empty. The request shares no memory
 // with b, because raft keeps entries for longer than a connection keeps its buffer.
-func parseFrame(kind byte, b []byte) *raft.AppendEntriesRequest {
-	req := &raft.AppendEntriesRequest{
+func parseFrame(kind byte, b []byte) (req *raft.AppendEntriesRequest, majority uint64) {
+	majority = binary.BigEndian.Uint64(b[32:])
+	req = &raft.AppendEntriesRequest{
 		Term:         binary.BigEndian.Uint64(b),
 		PrevLogEntry: binary.BigEndian.Uint64(b[8:]), PrevLogTerm: binary.BigEndian.Uint64(b[16:]),
 		LeaderCommitIndex: binary.BigEndian.Uint64(b[24:]),
 	}
 	if kind == frameNotice {
-		return req
+		return req, majority
 	}
 	req.Entries = make([]*raft.Log, binary.BigEndian.Uint16(b[positionSize:]))
 	b = b[positionSize+entryCountSize:]
 	for i := range req.Entries {
 		req.Entries[i], b = parseEntry(b)
 	}
-	return req
+	return req, majority
 }
 
 // parseEntry decodes the first entry of b.

@@ -23,8 +23,14 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// framed returns the frame of a request, as a pipeline sends it.
+// framed returns the frame of a request whose whole commit index is that of a majority, as a pipeline sends it.
 func framed(t testing.TB, req *raft.AppendEntriesRequest, notice bool) []byte {
+	t.Helper()
+	return framedWith(t, req, req.LeaderCommitIndex, notice)
+}
+
+// framedWith does the same with another majority index.
+func framedWith(t testing.TB, req *raft.AppendEntriesRequest, majority uint64, notice bool) []byte {
 	t.Helper()
 	form := inFrames
 	if notice {
@@ -40,7 +46,7 @@ func framed(t testing.TB, req *raft.AppendEntriesRequest, notice bool) []byte {
 	}), callTimeout: time.Minute, addressOf: nowhere}
 	c, err := d.getConn("m2:1")
 	if err == nil {
-		err = errors.Join(c.sendAppend(&appendFuture{req: req, form: form}), c.Close())
+		err = errors.Join(c.sendAppend(&appendFuture{req: req, majority: majority, form: form}), c.Close())
 		sent = <-got
 	}
 	if err != nil {
@@ -129,7 +135,7 @@ func TestMostEntriesFitInMessagePack(t *testing.T) {
 // A request with more entries than a follower takes is not sent.
 func TestTooManyEntriesAreNotFramed(t *testing.T) {
 	c := &outConn{}
-	if err := c.sendEntries(&raft.AppendEntriesRequest{Entries: emptyEntries(maxElements + 1)}); err == nil {
+	if err := c.sendEntries(&raft.AppendEntriesRequest{Entries: emptyEntries(maxElements + 1)}, 0); err == nil {
 		t.Error("sent")
 	}
 }
@@ -232,7 +238,7 @@ func TestFrameAnswers(t *testing.T) {
 			d := &dialer{streamLayer: newPipes(nil), callTimeout: time.Minute, addressOf: nowhere}
 			c := newOutConn(d, "m2:1", bytewise{far})
 			got := new(raft.AppendEntriesResponse)
-			err := c.awaitAppendReply(&appendFuture{req: &raft.AppendEntriesRequest{Term: 1 << 40}, form: inFrames, resp: got})
+			_, err := c.awaitAppendReply(&appendFuture{req: &raft.AppendEntriesRequest{Term: 1 << 40}, form: inFrames, resp: got})
 			switch {
 			case want.Error == nil && (err != nil || !reflect.DeepEqual(got, want.Response)):
 				t.Errorf("%s: %+v, %v", name, got, err)
@@ -319,7 +325,7 @@ func newFollower(t *testing.T) *follower {
 	d := &dialer{streamLayer: newPipes(nil), callTimeout: 10 * time.Second, addressOf: nowhere}
 	c := newOutConn(d, "m2:1", near)
 	f.pipeline = newPipeline(c, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return f.commit.Load(), f.last.Load(), 5 },
-		(&Transport{cfg: Config{LimitToDurable: allDurable}}).clampCommit, noWord, f.stall, anyEntries, nil)
+		(&Transport{cfg: Config{LimitToSettled: allDurable}}).clampCommit, noWord, noneAccepted, f.stall, anyEntries, nil)
 	t.Cleanup(func() { f.Close(); in.Close(); <-f.ended })
 	f.send(t, 1)
 	return f
@@ -437,8 +443,8 @@ func TestRefusedNoticeEndsConnection(t *testing.T) {
 // checkFrame checks that what is read of a frame is written as the same bytes.
 func checkFrame(t *testing.T, frame []byte) {
 	t.Helper()
-	req := parseFrame(frame[0], frame[1:])
-	if got := framed(t, req, frame[0] == frameNotice); !bytes.Equal(got, frame) {
+	req, majority := parseFrame(frame[0], frame[1:])
+	if got := framedWith(t, req, majority, frame[0] == frameNotice); !bytes.Equal(got, frame) {
 		t.Errorf("%q is read as %+v, which is written %q", frame, req, got)
 	}
 }
@@ -498,9 +504,9 @@ func deaf(t *testing.T) (*stream, net.Conn) {
 	s.last.Store(1)
 	s.term.Store(5)
 	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() },
-		(&Transport{cfg: Config{LimitToDurable: allDurable}}).clampCommit, noWord, noStall, anyEntries, nil)
+		(&Transport{cfg: Config{LimitToSettled: allDurable}}).clampCommit, noWord, noneAccepted, noStall, anyEntries, nil)
 	t.Cleanup(func() { s.Close(); member.Close() })
-	s.updateCommitAndRecord(&raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
+	s.updateCommitAndRecord(&appendFuture{form: inFrames}, &raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
 	return s, member
 }
 

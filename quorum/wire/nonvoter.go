@@ -49,7 +49,7 @@ func (s *broadcast) fire() {
 	}
 }
 
-// committedIndex returns the index up to which entries are committed and on this disk, as the leader of term.
+// committedIndex returns the index up to which entries are committed and settled, as the leader of term.
 // It returns 0 once raft is in another term: the commit may then be another leader's, of entries that
 // contradict the ones to be sent.
 func (t *Transport) committedIndex(term uint64) uint64 {
@@ -57,7 +57,7 @@ func (t *Transport) committedIndex(term uint64) uint64 {
 	if r == nil {
 		return 0
 	}
-	index := t.cfg.LimitToDurable(r.CommitIndex())
+	index := t.cfg.LimitToSettled(r.CommitIndex())
 	if r.CurrentTerm() != term { // read last: see logPosition
 		return 0
 	}

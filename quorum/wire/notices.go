@@ -2,21 +2,25 @@ package wire
 
 import "slices"
 
-// NotifyDurable reports that entries are on this member's disk to the followers that commit by that: see wordTo. Those in
-// first hear of it before the others. NotifyDurable does not wait. If this member does not lead, or its configuration
-// has more voters, it does nothing.
+// NotifyDurable sends the replies that waited until entries are on this member's disk, and reports that to the followers
+// that commit by it: see wordTo. Those in first hear of it before the others. NotifyDurable does not wait. If this member
+// does not lead, or its configuration has more voters, no follower is to hear of it.
 func (t *Transport) NotifyDurable(first []uint32) {
-	if r := t.cfg.Raft(); r != nil && countVoters(r.GetConfiguration().Configuration()) <= maxWordVoters {
+	r := t.cfg.Raft()
+	t.receiver.settled.fire()
+	t.receiver.recordCommit(r)
+	if r != nil && countVoters(r.GetConfiguration().Configuration()) <= maxWordVoters {
 		t.notifyPipelines(first, func(*pipeline) bool { return true })
 	}
 }
 
 // NotifyCommitted reports that entries up to index were committed to all members without a notice yet: first to those
 // in first, and then to the others. A member to which further entries are about to go hears of the commit with them: see
-// takeNextNotice. NotifyCommitted does not wait.
+// takeNextNotice. A member that has the leader's word, and acknowledges the entries soon, needs no notice: see needsCommit.
+// NotifyCommitted does not wait.
 func (t *Transport) NotifyCommitted(index uint64, first []uint32) {
 	t.commitBroadcast.fire()
-	t.notifyPipelines(first, func(p *pipeline) bool { return !p.hasSent(index) })
+	t.notifyPipelines(first, func(p *pipeline) bool { return p.commits.needsCommit(index) })
 }
 
 // notifyPipelines makes pipelines send a notice, if there is a commit to report: those to members in first before others.

@@ -3,7 +3,6 @@ package wire
 import (
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -11,13 +10,8 @@ import (
 	"rollcall/internal/stages"
 )
 
-// maxInFlight and maxInFlightBytes bound the requests in flight to a follower, without those that have no reply, and the bytes of their
-// entries. They are those of the entries that a leader has under way (maxUnderWay of package leader). With fewer, a follower would
-// get only so many entries in the time that a request and its reply take.
-const (
-	maxInFlight      = 16
-	maxInFlightBytes = 8 << 20
-)
+// maxUnreadReplies limits the replies that raft has not read. raft reads them all the time.
+const maxUnreadReplies = 16
 
 // logPositionFunc returns the commit index, the last index, and the current term. A follower must not learn
 // of commits that this member learned from a leader of another term.
@@ -29,6 +23,9 @@ type clampFunc func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
 // wordFunc returns the index up to which the follower commits once it has accepted a request, because its copies
 // and this member's are a majority, or 0: see Transport.wordTo.
 type wordFunc func(*raft.AppendEntriesRequest) uint64
+
+// acceptedFunc is called when the follower has accepted a request.
+type acceptedFunc func(*raft.AppendEntriesRequest)
 
 // pipeline sends AppendEntries to one follower without waiting for the previous reply.
 //
@@ -43,19 +40,22 @@ type wordFunc func(*raft.AppendEntriesRequest) uint64
 // A notice in a frame has no reply. If the follower rejects it, it closes the connection. A follower of an
 // earlier version takes no frames and replies to notices, of which at most one is in flight. raft sees
 // neither a notice nor its reply, unless the reply is a failure.
+//
+// A frame has two commit indexes. The follower commits up to the first one, which may be the leader's word. Up to the second
+// one a majority has the entries on its disks, and the follower need not wait for its own.
 type pipeline struct {
 	conn            *outConn
 	openPipelines   *sync.Map // contains this pipeline until Close
 	logPosition     logPositionFunc
 	clampCommit     clampFunc
 	word            wordFunc
+	accepted        acceptedFunc
 	mayLead         func() error // the reason to send nothing, or nil
 	mayReceive      func(*raft.AppendEntriesRequest) bool
 	stages          *stages.Recorder
-	commitSignal    chan struct{}      // capacity 1: there may be a commit to send
-	awaitingReply   chan *appendFuture // requests in flight, in order
-	bytesInFlight   atomic.Int64       // of their entries
-	replyRead       chan struct{}      // capacity 1: bytesInFlight has become smaller
+	commitSignal    chan struct{} // capacity 1: there may be a commit to send
+	inFlight        *inFlight
+	commits         *toldCommits
 	repliedRequests chan raft.AppendFuture
 	closed          chan struct{}
 	closeOnce       sync.Once
@@ -66,7 +66,6 @@ type pipeline struct {
 
 	mu             sync.Mutex
 	lastSent       raft.AppendEntriesRequest // last request, without entries; PrevLogEntry is the last entry sent
-	sentCommit     uint64                    // highest commit index sent
 	noticeInFlight bool                      // a notice that has a reply
 	noticePending  bool                      // waits for that reply
 }
@@ -76,6 +75,7 @@ type pipeline struct {
 type appendFuture struct {
 	req      *raft.AppendEntriesRequest
 	resp     *raft.AppendEntriesResponse
+	majority uint64 // see pipeline
 	sentAt   time.Time
 	isNotice bool
 	form     requestForm
@@ -89,17 +89,16 @@ func (a *appendFuture) Response() *raft.AppendEntriesResponse { return a.resp }
 
 // newPipeline returns a pipeline that continues after accepted, the last request that the follower has accepted. It
 // reports what was committed since then. If accepted is the zero request, it reports commits from its first entries on.
-func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, log logPositionFunc, clamp clampFunc, word wordFunc, stalls func() error,
+func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, log logPositionFunc, clamp clampFunc, word wordFunc, acceptedReq acceptedFunc, stalls func() error,
 	mayHave func(*raft.AppendEntriesRequest) bool, recorder *stages.Recorder,
 ) *pipeline {
 	p := &pipeline{
-		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, word: word, mayLead: stalls, mayReceive: mayHave, stages: recorder,
-		commitSignal: make(chan struct{}, 1), replyRead: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
-		// One more request is in replyLoop, and one waits in writeRequest.
-		awaitingReply:   make(chan *appendFuture, maxInFlight-2),
-		repliedRequests: make(chan raft.AppendFuture, maxInFlight), closed: make(chan struct{}),
-		lastSent: accepted, sentCommit: accepted.LeaderCommitIndex,
+		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, word: word, accepted: acceptedReq, mayLead: stalls, mayReceive: mayHave, stages: recorder,
+		commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
+		repliedRequests: make(chan raft.AppendFuture, maxUnreadReplies), closed: make(chan struct{}),
+		lastSent: accepted,
 	}
+	p.inFlight, p.commits = newInFlight(p.closed), newToldCommits(&accepted, p.signalCommit)
 	open.Store(p, nil)
 	p.signalCommit() // for a commit that came before this pipeline was open
 	go p.replyLoop()
@@ -139,22 +138,27 @@ func (p *pipeline) sendPart(req *raft.AppendEntriesRequest, resp *raft.AppendEnt
 	if err := p.mayLead(); err != nil { // also if the slot was free only after the leader began to stall
 		return nil, err
 	}
-	a := &appendFuture{req: p.updateCommitAndRecord(req), resp: resp, form: p.conn.framedIfSupported(inFrames)}
+	a := &appendFuture{resp: resp, form: p.conn.framedIfSupported(inFrames)}
+	p.updateCommitAndRecord(a, req)
 	return a, p.writeRequest(a)
 }
 
-// updateCommitAndRecord returns the request to send, which is req with the newest commit index, and records it as sent.
-func (p *pipeline) updateCommitAndRecord(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+// updateCommitAndRecord gives a the request to send, which is req with the newest commit indexes, and records it as sent.
+func (p *pipeline) updateCommitAndRecord(a *appendFuture, req *raft.AppendEntriesRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	newest := *req
-	if commit, _, term := p.logPosition(); term == req.Term {
-		newest.LeaderCommitIndex = max(commit, req.LeaderCommitIndex, p.word(req))
+	commit, _, term := p.logPosition()
+	if term == req.Term {
+		newest.LeaderCommitIndex = max(commit, req.LeaderCommitIndex)
 	}
 	newest = *p.clampCommit(&newest)
-	p.sentCommit = max(p.sentCommit, newest.LeaderCommitIndex)
+	a.req, a.majority = &newest, newest.LeaderCommitIndex
+	if term == req.Term && a.form == inFrames {
+		newest.LeaderCommitIndex = max(newest.LeaderCommitIndex, p.word(req))
+	}
+	p.commits.noteSent(newest.LeaderCommitIndex, a.majority)
 	p.lastSent = continueAfter(&newest)
-	return &newest
 }
 
 // continueAfter returns the request without entries that follows req: its previous entry is the last one of req.
@@ -171,8 +175,7 @@ func continueAfter(req *raft.AppendEntriesRequest) raft.AppendEntriesRequest {
 // caller holds sendSlot. After a failed write conn.w always fails, so nothing follows part of a request.
 func (p *pipeline) writeRequest(a *appendFuture) error {
 	a.sentAt = time.Now()
-	bytes := entriesBytes(a.req.Entries)
-	limit := p.conn.dialer.callTimeout + transferTime(bytes)
+	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
 	if err := p.conn.SetWriteDeadline(a.sentAt.Add(limit)); err != nil {
 		return err
 	}
@@ -182,20 +185,7 @@ func (p *pipeline) writeRequest(a *appendFuture) error {
 	if a.form == withoutReply {
 		return nil
 	}
-	p.bytesInFlight.Add(int64(bytes))
-	select {
-	case p.awaitingReply <- a:
-	case <-p.closed:
-		return raft.ErrPipelineShutdown
-	}
-	for p.bytesInFlight.Load() >= maxInFlightBytes {
-		select {
-		case <-p.replyRead:
-		case <-p.closed:
-			return raft.ErrPipelineShutdown
-		}
-	}
-	return nil
+	return p.inFlight.addAndAwaitRoom(a)
 }
 
 // Consumer implements raft.AppendPipeline.
@@ -208,6 +198,7 @@ func (p *pipeline) Close() error {
 	p.closeOnce.Do(func() {
 		close(p.closed)
 		p.openPipelines.Delete(p)
+		p.commits.stop()
 		err = p.conn.Close()
 		select {
 		case p.repliedRequests <- closedPipeline():
@@ -224,20 +215,8 @@ func closedPipeline() *appendFuture {
 	}
 }
 
-// hasSent reports whether the follower has a notice that index is committed.
-func (p *pipeline) hasSent(index uint64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.sentCommit >= index
-}
-
 // signalCommit signals that there may be a commit to send. It never waits.
-func (p *pipeline) signalCommit() {
-	select {
-	case p.commitSignal <- struct{}{}:
-	default:
-	}
-}
+func (p *pipeline) signalCommit() { signal(p.commitSignal) }
 
 // noticeLoop sends the notices in its own goroutine: sending may wait for the network, and neither apply nor
 // the reading of replies may wait for that.
@@ -262,47 +241,48 @@ func (p *pipeline) sendNoticeIfDue() error {
 	if err := p.mayLead(); err != nil { // as in sendPart
 		return err
 	}
-	form := p.conn.framedIfSupported(withoutReply)
-	req := p.takeNextNotice(form)
-	if req == nil {
+	a := &appendFuture{resp: new(raft.AppendEntriesResponse), isNotice: true, form: p.conn.framedIfSupported(withoutReply)}
+	if !p.takeNextNotice(a) {
 		return nil
 	}
-	return p.writeRequest(&appendFuture{req: req, resp: new(raft.AppendEntriesResponse), isNotice: true, form: form})
+	return p.writeRequest(a)
 }
 
-// takeNextNotice returns the notice to send in form as, or nil if there is none.
-func (p *pipeline) takeNextNotice(as requestForm) *raft.AppendEntriesRequest {
+// takeNextNotice gives a the notice to send, and reports whether there is one.
+func (p *pipeline) takeNextNotice(a *appendFuture) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	commit, last, term := p.logPosition()
 	// A commit of another term's leader may concern entries that contradict the ones sent here. Entries to be
 	// sent anyway will carry the commit too.
 	if term != p.lastSent.Term || last > p.lastSent.PrevLogEntry {
-		return nil
+		return false
 	}
 	req := p.lastSent
-	req.LeaderCommitIndex = max(commit, p.word(&req))
+	req.LeaderCommitIndex = commit
 	req = *p.clampCommit(&req)
-	if req.LeaderCommitIndex <= p.sentCommit {
-		return nil
+	a.req, a.majority = &req, req.LeaderCommitIndex
+	if a.form == withoutReply {
+		req.LeaderCommitIndex = max(req.LeaderCommitIndex, p.word(&req))
 	}
-	if as != withoutReply {
+	if !p.commits.isNews(req.LeaderCommitIndex, a.majority) {
+		return false
+	}
+	if a.form != withoutReply {
 		if p.noticePending = p.noticeInFlight; p.noticePending {
-			return nil
+			return false
 		}
 		p.noticeInFlight = true
 	}
-	p.sentCommit = req.LeaderCommitIndex
-	return &req
+	p.commits.noteSent(req.LeaderCommitIndex, a.majority)
+	return true
 }
 
 // replyLoop reads replies. It passes those to raft's own requests on, up to and including the first failure.
 func (p *pipeline) replyLoop() {
 	for {
-		var a *appendFuture
-		select {
-		case a = <-p.awaitingReply:
-		case <-p.closed:
+		a := p.inFlight.oldest()
+		if a == nil {
 			return
 		}
 		p.readReply(a)
@@ -324,23 +304,25 @@ func (p *pipeline) replyLoop() {
 	}
 }
 
+// readReply reads the reply to a. It waits for as long as the follower reports that its disk has not written the entries yet.
 func (p *pipeline) readReply(a *appendFuture) {
-	bytes := entriesBytes(a.req.Entries)
-	limit := p.conn.dialer.callTimeout + transferTime(bytes)
-	if a.err = p.conn.SetReadDeadline(time.Now().Add(limit)); a.err == nil {
-		a.err = p.conn.awaitAppendReply(a)
+	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
+	for waits := true; waits && a.err == nil; {
+		if a.err = p.conn.SetReadDeadline(time.Now().Add(limit)); a.err == nil {
+			waits, a.err = p.conn.awaitAppendReply(a)
+		}
 	}
 	if a.err != nil {
 		a.resp.Success = false // raft does not look at the error
 	}
 	if a.resp.Success {
 		recordAcked(p.stages, p.conn.peerID, a.req)
+		p.accepted(a.req)
+		if len(a.req.Entries) > 0 {
+			p.commits.noteAcked(continueAfter(a.req).PrevLogEntry)
+		}
 	}
-	p.bytesInFlight.Add(int64(-bytes))
-	select {
-	case p.replyRead <- struct{}{}:
-	default:
-	}
+	p.inFlight.removeOldest()
 }
 
 func (p *pipeline) noticeReplied() {

@@ -10,9 +10,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"rollcall/quorum/disk"
 )
 
 func noStall() error { return nil }
+
+func noneAccepted(*raft.AppendEntriesRequest) {}
 
 // stream is a pipeline to a member that the test plays, with the log that it reports.
 type stream struct {
@@ -33,7 +37,7 @@ func (s *stream) stallError() error {
 	return nil
 }
 
-// durable implements Config.LimitToDurable.
+// durable implements Config.LimitToSettled.
 func (s *stream) durable(index uint64) uint64 {
 	if queued := s.queued.Load(); queued > 0 {
 		return min(index, queued-1)
@@ -48,8 +52,8 @@ func newStream(t *testing.T) *stream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clamp := (&Transport{cfg: Config{LimitToDurable: s.durable}}).clampCommit
-	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, s.stallError, anyEntries, nil)
+	clamp := (&Transport{cfg: Config{LimitToSettled: s.durable}}).clampCommit
+	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, noneAccepted, s.stallError, anyEntries, nil)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -174,11 +178,11 @@ func TestPipelineEndsAtFirstFailure(t *testing.T) {
 					t.Fatal("closed after a good answer")
 				default:
 				}
-				done := make(chan bool)
+				done, long := make(chan bool), []*raft.Log{{Index: 3, Term: 5, Data: make([]byte, 1<<20)}}
 				go func() {
 					var err error
 					for i := uint64(3); err == nil; i++ {
-						_, err = s.AppendEntries(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: i}, new(raft.AppendEntriesResponse))
+						_, err = s.AppendEntries(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: i, Entries: long}, new(raft.AppendEntriesResponse))
 					}
 					close(done)
 				}()
@@ -244,7 +248,7 @@ func TestPipelineContinuesAfterAccepted(t *testing.T) {
 		replies.recordReply("2", 12) // to a heartbeat
 		first.last.Store(12)
 		first.commit.Store(12)
-		p := newPipeline(first.conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, noWord, noStall, anyEntries, nil)
+		p := newPipeline(first.conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, noWord, noneAccepted, noStall, anyEntries, nil)
 		defer p.Close()
 		if got := first.sentNext(); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 || got.PrevLogTerm != 5 || got.Term != 5 {
 			t.Errorf("told %+v, want commit 12", got)
@@ -367,36 +371,12 @@ func TestNoticeIsMadeUpFor(t *testing.T) {
 	})
 }
 
-// A notice waits for its place like any request, and raft's next request behind it.
-func TestNoticeInAFullPipeline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStream(t)
-		s.term.Store(5)
-		for i := uint64(1); i < maxInFlight; i++ {
-			s.send(i, i, 0)
-		}
-		if s.told(1) == nil {
-			t.Error("no notice")
-		}
-		go func() {
-			_, _ = s.AppendEntries(&raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 9}, new(raft.AppendEntriesResponse))
-		}()
-		if got := s.sentNext(); got != nil {
-			t.Errorf("more than %d requests under way: %+v", maxInFlight, got)
-		}
-		s.answer(true, "")
-		if got := s.sentNext(); got == nil || got.PrevLogEntry != 9 {
-			t.Errorf("behind the notice came %+v", got)
-		}
-	})
-}
-
-// The bytes in flight are limited, too. A reply makes room for further ones, also one to another long request.
+// The memory of the requests in flight is limited. A reply makes room for further ones, also one to another long request.
 func TestBytesInAFullPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
 		s.term.Store(5)
-		const size, fit = 1 << 20, maxInFlightBytes >> 20
+		const size, fit = 1<<20 - disk.QueuedCallOverhead, maxInFlightBytes >> 20
 		var sent atomic.Int64
 		go func() {
 			for i := uint64(1); ; i++ {

@@ -172,11 +172,13 @@ type inConn struct {
 	dec        *codec.Decoder
 	keptBuffer []byte      // reused for requests up to keptBufferSize
 	form       requestForm // of the current request
+	replyBytes []byte      // buffer of write
+	majority   uint64      // majority index of the current request, if it is a frame
+	replies    replyQueue
 	// frameSender is the sender of frames: that of the last AppendEntries accepted by checkAndSetSender. It is
 	// short, because checkAndSetSender has compared the id and replaced the address.
 	frameSender raft.RPCHeader
 
-	heldSince    time.Time // since then no request had to be waited for
 	requestBegun time.Time // of the current request; zero between requests
 	requestBytes int       // read since then
 
@@ -215,12 +217,8 @@ func (c *inConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readAtOnce is the longest time in which the first byte of a request is read that has come before.
-const readAtOnce = time.Millisecond
-
 // readRequest reads a request, or returns the error that ends the connection.
 func (c *inConn) readRequest() (command any, err error) {
-	awaited := time.Now()
 	kind, err := c.r.ReadByte()
 	if err != nil {
 		return nil, err
@@ -229,9 +227,6 @@ func (c *inConn) readRequest() (command any, err error) {
 		return nil, fmt.Errorf("%w: type %d", errNotRaftRequest, kind)
 	}
 	c.requestBegun, c.requestBytes = time.Now(), 0
-	if c.requestBegun.Sub(awaited) > readAtOnce {
-		c.heldSince = c.requestBegun
-	}
 	c.peerConns.noteRequest(c, false)
 	m := messageReader{
 		bounds: requestKinds[kind].bounds, from: c.r, buffer: c.keptBuffer[:0],
@@ -243,9 +238,9 @@ func (c *inConn) readRequest() (command any, err error) {
 			return nil, err
 		}
 		c.peerConns.noteRequest(c, true)
-		req := parseFrame(kind, m.buffer)
-		req.RPCHeader = c.frameSender
-		return req, nil
+		req, majority := parseFrame(kind, m.buffer)
+		req.RPCHeader, c.majority = c.frameSender, majority
+		return req, checkMajority(req, majority)
 	}
 	if err := m.readValue(0); err != nil {
 		return nil, err
@@ -259,20 +254,24 @@ func (c *inConn) readRequest() (command any, err error) {
 	return command, nil
 }
 
-// sendReply sends the reply to a request. A notice in a frame has no reply: sendReply returns
-// errNoticeRejected if raft rejected it, and otherwise nil.
-func (c *inConn) sendReply(resp any, failed error) error {
+// endRequest records that raft has replied to the current request.
+func (c *inConn) endRequest() {
 	c.requestBegun = time.Time{}
 	c.peerConns.releaseBytes(c)
+}
+
+// write sends a reply. A notice in a frame has none: write returns errNoticeRejected if raft rejected it, and otherwise nil.
+func (c *inConn) write(form requestForm, resp any, failed error) error {
 	appended, _ := resp.(*raft.AppendEntriesResponse)
 	switch {
-	case c.form == withoutReply && (failed != nil || appended == nil || !appended.Success):
+	case form == withoutReply && (failed != nil || appended == nil || !appended.Success):
 		return errNoticeRejected
-	case c.form == withoutReply:
+	case form == withoutReply:
 		return nil
-	case c.form == inFrames:
+	case form == inFrames:
 		err := c.SetWriteDeadline(time.Now().Add(stallTimeout))
-		_, _ = c.w.Write(appendFrameReply(c.keptBuffer[:0], appended, failed)) // Flush returns an error of w again
+		c.replyBytes = appendFrameReply(c.replyBytes[:0], appended, failed)
+		_, _ = c.w.Write(c.replyBytes) // Flush returns an error of w again
 		return errors.Join(err, c.w.Flush())
 	case appended != nil:
 		resp = appendReply{appended, true}
@@ -291,6 +290,7 @@ func (c *inConn) Close() error {
 	c.peerConns.mu.Lock()
 	delete(c.peerConns.openConns, c)
 	c.peerConns.mu.Unlock()
+	c.replies.stop()
 	return c.Conn.Close()
 }
 
@@ -318,6 +318,8 @@ type receiver struct {
 	installingTerm   atomic.Uint64 // of the leader whose snapshot raft is installing; 0: none
 	lastInstalled    atomic.Uint64 // index of the last snapshot passed to raft
 	logTurn          chan struct{} // with one place: see awaitLogTurn
+	settled          broadcast     // fires when more entries are settled
+	waitingMark      time.Duration // between two waiting marks
 	closed           chan struct{} // by Transport.Close
 	wg               sync.WaitGroup
 }
@@ -380,11 +382,14 @@ func (rc *receiver) serveConn(in *inConn) error {
 			came := rc.cfg.Stages.Now()
 			resp, err = rc.handleRequest(r, in.serverID, command)
 			if req := acceptedAppend(command, resp); req != nil {
-				recordAccepted(rc.cfg.Stages, req, came, in.heldSince, r.LastIndex())
+				recordAccepted(rc.cfg.Stages, req, came)
+				rc.noteCommitted(in, req)
+				rc.recordCommit(r)
 			}
 			rc.noteResponse(in, command, resp)
 		}
-		if broken := in.sendReply(resp, err); broken != nil || isInstall || impostor {
+		in.endRequest()
+		if broken := rc.reply(in, command, resp, err); broken != nil || isInstall || impostor {
 			return broken
 		}
 	}
@@ -399,14 +404,17 @@ func acceptedAppend(command, resp any) *raft.AppendEntriesRequest {
 	return nil
 }
 
-// recordAccepted records that the entries of an accepted request came at a time, and that raft knows the commit in it. last
-// is the end of the log here: raft commits no more than it has.
-func recordAccepted(r *stages.Recorder, req *raft.AppendEntriesRequest, came stages.Time, heldSince time.Time, last uint64) {
+// recordAccepted records that the entries of an accepted request came at a time.
+func recordAccepted(r *stages.Recorder, req *raft.AppendEntriesRequest, came stages.Time) {
 	if n := len(req.Entries); n > 0 {
-		r.Received(req.Entries[0].Index, req.Entries[n-1].Index, came, heldSince)
+		r.Received(req.Entries[0].Index, req.Entries[n-1].Index, came)
 	}
-	if req.LeaderCommitIndex > 0 {
-		r.CommitKnown(min(req.LeaderCommitIndex, last))
+}
+
+// recordCommit records the commit that a follower knows, up to which entries are settled.
+func (rc *receiver) recordCommit(r *raft.Raft) {
+	if r != nil && r.State() != raft.Leader {
+		rc.cfg.Stages.CommitKnown(rc.cfg.LimitToSettled(r.CommitIndex()))
 	}
 }
 

@@ -211,7 +211,7 @@ func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 	shorter := make(chan struct{}, 10)
 	tr := New(Config{
 		StreamLayer: p, LocalServer: server(2, "m2:1"), ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), MayLead: noStall,
-		Raft: running.Load, LimitToDurable: allDurable, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
+		Raft: running.Load, LimitToDurable: allDurable, LimitToSettled: allDurable, NoteCommitted: func(uint64) {}, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
 		StoredEntry: func(index uint64) *raft.Log {
 			entry := new(raft.Log)
 			if store.GetLog(index, entry) != nil {

@@ -53,6 +53,10 @@ type Config struct {
 
 	// LimitToDurable returns index or, if lower, the index up to which this member's log is on its disk.
 	LimitToDurable func(index uint64) uint64
+	// LimitToSettled does the same, and NoteCommitted raises its limit: the entries up to an index are on the disks of a
+	// majority, and committed.
+	LimitToSettled func(index uint64) uint64
+	NoteCommitted  func(index uint64)
 
 	// ConfigurationCommitted reports whether the last configuration in this member's log is committed.
 	ConfigurationCommitted func() bool
@@ -85,7 +89,8 @@ type Config struct {
 //
 //   - There is no heartbeat fast path: all requests go through raft's main loop.
 //   - A follower never learns of a commit beyond the entries that the same request proves it has, nor of one
-//     that counts a copy which is not yet on this member's disk.
+//     that counts a copy which is not yet on its member's disk.
+//   - A follower acknowledges entries when they are on its disk. Meanwhile it takes the next requests.
 //   - A follower learns of a commit at once if its clients may wait for it, and soon otherwise.
 //   - A pipeline ends at its first failure.
 //   - A snapshot is received and verified outside the main loop, and the leader's heartbeats get replies
@@ -102,6 +107,7 @@ type Transport struct {
 	receiver *receiver
 
 	serverReplies   serverReplies
+	durableAcks     durableAcks
 	openPipelines   sync.Map // *pipeline → nil
 	commitBroadcast broadcast
 	closed          chan struct{}
@@ -115,7 +121,7 @@ func New(cfg Config) *Transport {
 	t := &Transport{cfg: cfg, closed: make(chan struct{})}
 	t.receiver = &receiver{
 		cfg: &t.cfg, peerConns: newPeerConns(cfg.Logger), raftRequests: make(chan raft.RPC),
-		logTurn: make(chan struct{}, 1), closed: t.closed,
+		logTurn: make(chan struct{}, 1), closed: t.closed, waitingMark: rpcTimeout(cfg.ElectionTimeout) / waitingMarksPerTimeout,
 	}
 	t.dialer = &dialer{streamLayer: cfg.StreamLayer, callTimeout: rpcTimeout(cfg.ElectionTimeout), addressOf: t.addressOf}
 	return t
@@ -219,6 +225,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 		if resp.Success && !isHeartbeat(req) {
 			recordAcked(t.cfg.Stages, MemberID(id), sent)
 			t.serverReplies.recordAccepted(id, sent)
+			t.durableAcks.noteAccepted(&t.cfg, id, sent)
 		}
 	case !isHeartbeat(req):
 		t.heartbeatUntilReachable(id, to, req.RPCHeader, req.Term)
@@ -247,7 +254,8 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	}
 	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayReceive(id, req) }
 	word := func(req *raft.AppendEntriesRequest) uint64 { return t.wordTo(id, req) }
-	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, word, t.cfg.MayLead, mayHave, t.cfg.Stages), nil
+	accepted := func(req *raft.AppendEntriesRequest) { t.durableAcks.noteAccepted(&t.cfg, id, req) }
+	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, word, accepted, t.cfg.MayLead, mayHave, t.cfg.Stages), nil
 }
 
 // recordAcked records that a follower has confirmed the entries of a request.
@@ -273,10 +281,10 @@ func (t *Transport) logPosition() (commit, last, term uint64) {
 // with a higher commit index raft would let it commit those too. raft's commit index is often higher, because
 // a request carries a bounded number of entries.
 //
-// It also lowers the commit index to this member's last durable entry. raft has counted its copies of later
-// ones, which a crash would lose.
+// It also lowers the commit index to the last settled entry. raft has counted this member's copies of later ones, which a
+// crash would lose.
 func (t *Transport) clampCommit(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
-	proved := t.cfg.LimitToDurable(req.PrevLogEntry + uint64(len(req.Entries)))
+	proved := t.cfg.LimitToSettled(req.PrevLogEntry + uint64(len(req.Entries)))
 	if req.LeaderCommitIndex <= proved {
 		return req
 	}

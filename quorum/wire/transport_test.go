@@ -47,7 +47,7 @@ func TestCommitIsClamped(t *testing.T) {
 			}()
 		}))
 		var durable atomic.Uint64
-		tr.cfg.LimitToDurable = func(index uint64) uint64 { return min(index, cmp.Or(durable.Load(), index)) }
+		tr.cfg.LimitToSettled = func(index uint64) uint64 { return min(index, cmp.Or(durable.Load(), index)) }
 		send := func(send func(*raft.AppendEntriesRequest) error) (got []uint64) {
 			for _, tt := range tests {
 				durable.Store(tt.durable)

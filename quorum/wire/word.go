@@ -7,7 +7,7 @@ import "github.com/hashicorp/raft"
 // know one message later: the entry is committed. The leader therefore reports its durable index as the commit index.
 // The follower checks the request as any other, and accepts it only if it has stored the entries up to the last one in
 // the request. It commits a round trip sooner than by the leader's count. The leader itself counts as before, and
-// nothing on it may take its own commit index for the last one that a client has seen: see Status.DurableIndex.
+// nothing on it may take its own commit index for the last one that a client has seen: see Status.SettledIndex.
 
 // maxWordVoters is the number of voters of which two are a majority.
 const maxWordVoters = 3

@@ -3,6 +3,7 @@ package wire
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -88,31 +89,99 @@ func TestTwoAreMajority(t *testing.T) {
 	}
 }
 
-// The word goes with entries and in notices. A commit that it has told is not told again, and one beyond it is.
+// The word goes with entries and in notices, beside the index that a majority has. A commit that it has told is not told again,
+// and one beyond it is.
 func TestWordIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t)
+		s.conn.takesFrames.Store(true)
+		s.term.Store(5)
+		s.given.Store(11)
+		if req := s.send(10, 12, 9); req.LeaderCommitIndex != 11 || s.far.majority.Load() != 9 {
+			t.Errorf("entries report commit %d and majority %d, want the word of 11, and 9", req.LeaderCommitIndex, s.far.majority.Load())
+		}
+		s.given.Store(12)
+		if got := s.told(9); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 || s.far.majority.Load() != 9 {
+			t.Errorf("told %+v, want the word of 12", got)
+		}
+		if got := s.told(9); got != nil {
+			t.Errorf("told twice: %+v", got)
+		}
+		s.term.Store(6)
+		s.given.Store(13)
+		if late := s.send(13, 13, 9); late.LeaderCommitIndex != 9 {
+			t.Errorf("entries of a term that is over report commit %d", late.LeaderCommitIndex)
+		}
+	})
+}
+
+// A follower that takes no frames gets no word: it could not tell it from a commit that a majority has.
+func TestNoWordWithoutFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
 		s.term.Store(5)
 		s.given.Store(11)
-		if req := s.send(10, 12, 9); req.LeaderCommitIndex != 11 {
-			t.Errorf("entries report commit %d, want the word of 11", req.LeaderCommitIndex)
+		if req := s.send(10, 12, 9); req.LeaderCommitIndex != 9 {
+			t.Errorf("entries report commit %d, want 9", req.LeaderCommitIndex)
 		}
 		s.answer(true, "")
-		s.given.Store(12)
-		if got := s.told(9); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 {
-			t.Errorf("told %+v, want the word of 12", got)
+		if got := s.told(9); got != nil {
+			t.Errorf("told %+v", got)
 		}
-		s.answer(true, "")
-		if !s.hasSent(12) || s.hasSent(13) {
-			t.Error("the pipeline does not know what it has told")
+	})
+}
+
+// A follower that has the word, and acknowledges in time, gets no notice of the commit. One whose acknowledgement is late gets it,
+// and from then on at once, until it acknowledges entries before it is told that they are committed.
+func TestLateAckGetsTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream(t)
+		s.conn.takesFrames.Store(true)
+		s.term.Store(5)
+		commits := func(index uint64) (atOnce bool) {
+			s.commit.Store(index)
+			if atOnce = s.commits.needsCommit(index); atOnce {
+				s.signalCommit()
+			}
+			return atOnce
 		}
-		if got := s.told(12); got != nil {
-			t.Errorf("told twice: %+v", got)
+		acks := func() {
+			s.far.answerFrame(true)
+			synctest.Wait()
+			<-s.Consumer()
 		}
-		s.term.Store(6)
-		s.given.Store(12)
-		if late := s.send(13, 13, 9); late.LeaderCommitIndex != 9 {
-			t.Errorf("entries of a term that is over report commit %d", late.LeaderCommitIndex)
+		s.given.Store(100)
+		s.send(10, 10, 9)
+		if commits(10) {
+			t.Error("a notice before the acknowledgement is late")
+		}
+		acks()
+		time.Sleep(2 * slowAck)
+		if got := s.sentNext(); got != nil || s.commits.needsCommit(10) {
+			t.Errorf("an acknowledgement in time is followed by %+v", got)
+		}
+		s.send(11, 11, 9)
+		if commits(11) {
+			t.Error("a notice before the acknowledgement is late")
+		}
+		time.Sleep(slowAck)
+		if got := s.sentNext(); got == nil || s.far.majority.Load() != 11 {
+			t.Errorf("a late acknowledgement is followed by %+v", got)
+		}
+		acks() // by the notice
+		s.send(12, 12, 11)
+		if !commits(12) {
+			t.Error("no notice at once, although the disk is late")
+		}
+		if got := s.sentNext(); got == nil || s.far.majority.Load() != 12 {
+			t.Errorf("the notice is %+v", got)
+		}
+		acks()
+		s.send(13, 13, 12)
+		acks() // by the disk
+		s.send(14, 14, 12)
+		if commits(14) {
+			t.Error("a notice at once, although the disk is well again")
 		}
 	})
 }
@@ -121,12 +190,13 @@ func TestWordIsTold(t *testing.T) {
 func TestCommitWakesNobodyTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, two, three := leads(t)
+		two.conn.takesFrames.Store(true)
 		two.given.Store(7)
 		two.signalCommit()
 		if got := two.sentNext(); got == nil || got.LeaderCommitIndex != 7 {
 			t.Fatalf("told %+v, want the word of 7", got)
 		}
-		two.answer(true, "")
+		two.commits.noteAcked(7)
 		for _, s := range []*stream{two, three} { // their loops hold a signal and wait, so the next one stays
 			s.sendSlot <- struct{}{}
 			s.signalCommit()

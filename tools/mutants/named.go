@@ -36,17 +36,17 @@ var unlikely = []namedMutant{
 	},
 	{
 		"commit shown that the leader's disk lacks", "quorum/status.go",
-		"return s.disk.LimitToDurable(s.raftValue((*raft.Raft).CommitIndex))", "return s.raftValue((*raft.Raft).CommitIndex)",
-		"quorum", "TestLeaderStoresBesides",
+		"return s.disk.Durability().LimitToSettled(s.raftValue((*raft.Raft).CommitIndex))", "return s.raftValue((*raft.Raft).CommitIndex)",
+		"quorum", "TestAnyMajorityOfDisksCommits",
 	},
 	{
 		"sync answered with what the leader's disk lacks", "quorum/status.go",
-		"return s.disk.LimitToDurable(s.LastIndex())", "return s.LastIndex()",
-		"quorum", "TestLeaderStoresBesides",
+		"return s.disk.Durability().LimitToSettled(s.LastIndex())", "return s.LastIndex()",
+		"quorum", "TestAnyMajorityOfDisksCommits",
 	},
 	{
 		"sync answered with what the leader has counted", "quorum/status.go",
-		"return s.disk.LimitToDurable(s.LastIndex())", "return s.CommitIndex()",
+		"return s.disk.Durability().LimitToSettled(s.LastIndex())", "return s.CommitIndex()",
 		"integration", "TestSyncSeesWhatAFollowerCommitted",
 	},
 	{
@@ -71,13 +71,48 @@ var unlikely = []namedMutant{
 	},
 	{
 		"refused notice ignored", "quorum/wire/serve.go",
-		"case c.form == withoutReply && (failed != nil || appended == nil || !appended.Success):", "case false:",
+		"case form == withoutReply && (failed != nil || appended == nil || !appended.Success):", "case false:",
 		"quorum/wire", "TestRefusedNoticeEndsConnection",
 	},
 	{
 		"word beyond the leader's disk", "quorum/wire/word.go",
 		"index := t.cfg.LimitToDurable(last.PrevLogEntry)", "index := last.PrevLogEntry",
 		"quorum/wire", "TestWord",
+	},
+	{
+		"copies of a former term counted", "quorum/wire/acks.go",
+		"if req.Term > a.term {", "if a.last == nil {",
+		"quorum/wire", "TestDurableAcks",
+	},
+	{
+		"copies of servers without a vote counted", "quorum/wire/acks.go",
+		"case s.Suffrage != raft.Voter:", "case s.ID == self && s.Suffrage != raft.Voter:",
+		"quorum/wire", "TestDurableAcks",
+	},
+	{
+		"leader's queued copy counted as durable", "quorum/wire/acks.go",
+		"own := cfg.LimitToDurable(r.LastIndex())", "own := r.LastIndex()",
+		"quorum", "TestAnyMajorityOfDisksCommits",
+	},
+	{
+		"follower acknowledges before its disk", "quorum/wire/durablereplies.go",
+		"return index == 0 || rc.cfg.LimitToSettled(index) == index", "return true",
+		"quorum", "TestAnyMajorityOfDisksCommits",
+	},
+	{
+		"word taken for a commit of a majority", "quorum/wire/durablereplies.go",
+		"majority = in.majority", "_ = in",
+		"quorum", "TestAnyMajorityOfDisksCommits",
+	},
+	{
+		"snapshot above the durable log", "quorum/fsm.go",
+		"if !s.fsm.awaitDurable(of.Index) {", "if false {",
+		"quorum", "TestSnapshotWaitsForTheLog",
+	},
+	{
+		"read index of the leader's disk alone", "quorum/status.go",
+		"return s.disk.Durability().LimitToSettled(s.LastIndex())", "return s.disk.Durability().LimitToDurable(s.LastIndex())",
+		"quorum", "TestAnyMajorityOfDisksCommits",
 	},
 	{
 		"touch batch forgotten when it is sent", "sessiontracker/touchmap.go",

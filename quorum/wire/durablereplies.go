@@ -1,0 +1,179 @@
+package wire
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"rollcall/internal/fifo"
+)
+
+const (
+	// waitingMarksPerTimeout is how often a follower reports that the entries of a request are not settled yet, in the time
+	// for which its leader waits for a reply.
+	waitingMarksPerTimeout = 4
+	// maxPendingReplies limits the replies of one connection that wait. It is above the number of requests that a
+	// leader has in flight (maxInFlightBytes). Above it the connection takes no more requests.
+	maxPendingReplies = 1 << 17
+)
+
+// An acknowledgement makes a copy count. So it waits until the entries are settled: they are on this member's disk, or it
+// knows that they are committed, and a further copy cannot commit anything (disk.Durability). raft has accepted the
+// entries before that, so the connection takes the next requests meanwhile, and with them the commits by which a member
+// whose disk hangs learns that it need not wait for it.
+
+// replyQueue has the replies of a connection that wait until entries are settled, and those after them. The zero value is
+// ready.
+type replyQueue struct {
+	mu      sync.Mutex
+	pending fifo.Queue[pendingReply]
+	running bool // sendPending runs, and it alone writes
+	stopped bool
+	over    chan struct{} // closed by stop; nil until sendPending has run
+}
+
+// pendingReply is a reply to a request.
+type pendingReply struct {
+	index uint64 // up to which entries must be settled first; 0: the reply waits for none
+	form  requestForm
+	resp  any
+	err   error
+}
+
+// reply sends the reply to a request, in order. A reply that accepts entries waits until they are settled. reply itself does not
+// wait.
+func (rc *receiver) reply(in *inConn, command, resp any, err error) error {
+	p := pendingReply{form: in.form, resp: resp, err: err}
+	if req := acceptedAppend(command, resp); req != nil && len(req.Entries) > 0 {
+		p.index = continueAfter(req).PrevLogEntry
+	}
+	q := &in.replies
+	q.mu.Lock()
+	if !q.running && rc.isSettled(p.index) {
+		q.mu.Unlock()
+		return in.write(p.form, p.resp, p.err)
+	}
+	defer q.mu.Unlock()
+	switch {
+	case q.stopped:
+		return nil // the connection is closed
+	case q.pending.Len() >= maxPendingReplies:
+		return fmt.Errorf("quorum: %d replies wait until their entries are settled", maxPendingReplies)
+	}
+	q.pending.Push(p)
+	if !q.running {
+		q.running = true
+		if q.over == nil {
+			q.over = make(chan struct{})
+		}
+		rc.wg.Go(func() { rc.sendPending(in) })
+	}
+	return nil
+}
+
+// sendPending sends the pending replies of a connection, each when its entries are settled. It ends when there are no
+// more, or when the connection is closed.
+func (rc *receiver) sendPending(in *inConn) {
+	q := &in.replies
+	for p, ok := q.first(); ok; p, ok = q.next() {
+		err := rc.awaitSettled(in, p)
+		if err == nil {
+			err = in.write(p.form, p.resp, p.err)
+		}
+		if err != nil {
+			_ = in.Close() // its reader ends, too
+			return
+		}
+	}
+}
+
+// awaitSettled waits until the entries of a reply are settled. Meanwhile it sends waiting marks. It returns an error if the
+// connection ends first.
+func (rc *receiver) awaitSettled(in *inConn, p pendingReply) error {
+	var mark *time.Timer
+	for {
+		settled := rc.settled.nextFired()
+		if rc.isSettled(p.index) {
+			return nil
+		}
+		if mark == nil {
+			mark = time.NewTimer(rc.waitingMark)
+			defer mark.Stop()
+		}
+		select {
+		case <-settled:
+		case <-mark.C:
+			mark.Reset(rc.waitingMark)
+			if err := in.writeWaitingMark(p.form); err != nil {
+				return err
+			}
+		case <-in.replies.over:
+			return raft.ErrTransportShutdown
+		}
+	}
+}
+
+func (rc *receiver) isSettled(index uint64) bool {
+	return index == 0 || rc.cfg.LimitToSettled(index) == index
+}
+
+// writeWaitingMark tells the leader that the entries of a request are not settled yet. Only frames have such a mark.
+func (c *inConn) writeWaitingMark(form requestForm) error {
+	if form != inFrames {
+		return nil
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(stallTimeout)) // Flush returns the error of a broken connection
+	_ = c.w.WriteByte(waitingMark)
+	return c.w.Flush()
+}
+
+// first returns the first pending reply, and false if there is none: then sendPending must end.
+func (q *replyQueue) first() (p pendingReply, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.pending.Len() == 0 || q.stopped {
+		q.running = false
+		return p, false
+	}
+	return *q.pending.At(0), true
+}
+
+// next removes the first pending reply, which was sent, and returns what first does.
+func (q *replyQueue) next() (p pendingReply, ok bool) {
+	q.mu.Lock()
+	q.pending.Pop()
+	q.mu.Unlock()
+	return q.first()
+}
+
+// stop ends the waiting of all replies, because the connection is closed.
+func (q *replyQueue) stop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.stopped && q.over != nil {
+		close(q.over)
+	}
+	q.stopped = true
+}
+
+// noteCommitted records the commit in a request that raft has accepted: up to the majority index, and up to
+// the commit index of a request in MessagePack, the leader's entries are on the disks of a majority. The ones here are the
+// leader's, up to the last one of the request.
+func (rc *receiver) noteCommitted(in *inConn, req *raft.AppendEntriesRequest) {
+	majority := req.LeaderCommitIndex
+	if in.form != inMessagePack {
+		majority = in.majority
+	}
+	rc.cfg.NoteCommitted(min(majority, continueAfter(req).PrevLogEntry))
+	rc.settled.fire()
+}
+
+// checkMajority checks the majority index of a frame.
+func checkMajority(req *raft.AppendEntriesRequest, majority uint64) error {
+	if majority > req.LeaderCommitIndex {
+		return fmt.Errorf("%w: majority index %d: must be at most the commit index, %d", errNotRaftRequest, majority, req.LeaderCommitIndex)
+	}
+	return nil
+}
