@@ -56,7 +56,7 @@ type Settings struct {
 	SnapCount         uint64      // log entries between snapshots; default 100,000
 	// HeartbeatTimeout is the time without a heartbeat after which a member stands for election; required.
 	HeartbeatTimeout time.Duration
-	// If an operation of the log store, or apply, takes longer than StoreStallLimit, this member stops leading and
+	// If an operation for which raft waits, or apply, takes longer than StoreStallLimit, this member stops leading and
 	// closes its clients' connections; required.
 	StoreStallLimit time.Duration
 	Slow            SlowThresholds

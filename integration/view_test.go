@@ -403,7 +403,7 @@ func TestViewFilters(t *testing.T) {
 	})
 }
 
-// A member whose disk hangs says so, instead of waiting for its disk.
+// A member whose disk hangs serves on, and says so, instead of waiting for its disk.
 func TestViewOfStalledMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := startViewed(t)
@@ -421,8 +421,8 @@ func TestViewOfStalledMember(t *testing.T) {
 			row = a.Items[slices.IndexFunc(a.Items, func(s api.Member) bool { return s.MemberID == stalled })]
 			return row.StallReason != ""
 		})
-		if row.Role != "" || row.Zxid != "0x0" || row.Lag == nil || *row.Lag == 0 {
-			t.Errorf("%+v, want no role, no zxid, and a lag", row)
+		if row.Role != "follower" || row.Zxid == "0x0" || row.Lag == nil || *row.Lag != 0 || !strings.Contains(row.StallReason, "its disk hangs") {
+			t.Errorf("%+v, want a follower that serves, whose disk hangs", row)
 		}
 		v.Disk(stalled).Release()
 	})

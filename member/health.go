@@ -23,4 +23,5 @@ type health struct {
 	lastDispute     atomic.Pointer[dispute]
 	lastClaim       atomic.Pointer[claim]
 	disputeReported chan struct{} // wakes disputeLoop; one place
+	diskAway        atomic.Bool   // see diskAwayLoop
 }

@@ -443,6 +443,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.eventQueue.deliverLoop(inner, m.cfg.OnEvent, m.log) })
 	g.Go(func() error { return m.signalWhenServing(inner) })
 	g.Go(func() error { return m.health.stallLoop(inner) })
+	g.Go(func() error { return m.health.diskAwayLoop(inner) })
 	g.Go(func() error { return m.health.damageLoop(inner) })
 	g.Go(func() error { return m.health.disputeLoop(inner) })
 	g.Go(func() error { return m.drain.yieldLoop(inner) })
@@ -578,7 +579,7 @@ func (m *Member) State() *znode.State { return m.state }
 // while its disk or apply hangs, while its state is damaged or disputed, or while there is no leader.
 func (m *Member) Role() string {
 	switch {
-	case m.node.StallError() != nil || m.node.Record().DamageReason() != "" || m.health.disputeReason() != "":
+	case m.node.StallError() != nil || m.health.diskAway.Load() || m.node.Record().DamageReason() != "" || m.health.disputeReason() != "":
 		return ""
 	case m.terms.currentLeader.Load() != nil && m.cfg.isStandalone():
 		return "standalone"

@@ -71,9 +71,7 @@ func (s source) Health() admin.Health {
 		ReadsData: n.Status().IsReadingData(), Joining: s.m.isCatchingUp(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0,
 		InsecurePorts: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull(),
 	}
-	if err := n.StallError(); err != nil {
-		health.Stalled = err.Error()
-	}
+	health.Stalled = s.m.health.stallReason()
 	return health
 }
 

@@ -113,14 +113,16 @@ func (v viewer) memberStatus() *proto.MemberStatus {
 		s.NotServing = text
 	}
 	s.MemoryLimit, s.MemoryUsed, _ = m.cfg.Memory.Usage()
-	if err := m.node.StallError(); err != nil {
-		s.Stalled = err.Error()
+	if s.Stalled = m.health.stallReason(); s.Stalled != "" {
 		return s
 	}
 	m.state.RLock()
 	s.Zxid, s.Watches = m.state.Zxid(), uint32(m.state.Watches().WatchCount())
 	s.DataQuota, s.DataUsed = int64(m.state.Term().DataQuota), m.state.DataUsed()
 	m.state.RUnlock()
+	if s.Stalled = m.health.diskProblem(); s.Stalled != "" { // reading the directories may hang, too
+		return s
+	}
 	data, log, err := m.node.DiskUsage()
 	index, at, serr := m.node.Snapshots().NewestSnapshot()
 	var ferr error

@@ -19,6 +19,8 @@ const (
 	Claimed
 	// Unlisted: the member is not in the list of servers.
 	Unlisted
+	// DiskAway: the member's disk hangs for long.
+	DiskAway
 	// CutOff: others may have a leader that this member does not reach. Only this obstacle lets clients of the
 	// read-only mode in.
 	CutOff
