@@ -54,7 +54,7 @@ type Settings struct {
 	Rules             znode.Rules // for the terms that this member leads
 	CommandWhitelist  []string    // four-letter words served, "*" for all; srvr always is
 	SnapCount         uint64      // log entries between snapshots; default 100,000
-	// HeartbeatTimeout is the time without a heartbeat after which a member stands for election; required.
+	// HeartbeatTimeout sets the silence after which a member gives up its leader (quorum.Config); required.
 	HeartbeatTimeout time.Duration
 	// If an operation for which raft waits, or apply, takes longer than StoreStallLimit, this member stops leading and
 	// closes its clients' connections; required.

@@ -9,9 +9,11 @@ import (
 const (
 	// DefaultInitLimit and DefaultSyncLimit, in ticks, are in ZooKeeper's sample configuration.
 	DefaultInitLimit, DefaultSyncLimit = 10, 5
-	// DefaultHeartbeatTimeout lets a leader or a network pause for 200 ms, because a leader sends heartbeats after a tenth
-	// to a fifth of it. A leader that hangs is replaced within a second.
+	// DefaultHeartbeatTimeout lets a leader or a network pause for 400 ms (quorum.PauseTolerance). A leader that hangs is
+	// replaced within a second.
 	DefaultHeartbeatTimeout = 300 * time.Millisecond
+	// MaxFailover is the longest failover that a configuration may have.
+	MaxFailover = maxFailover * time.Millisecond
 	// DefaultStallLimit is far longer than a slow disk needs. A leader that exceeds it is replaced before its clients
 	// look for another server.
 	DefaultStallLimit = 3 * time.Second

@@ -44,7 +44,7 @@ const (
 	maxUnread        = 1 << 30
 	maxClientMemory  = 1 << 40
 	maxHandshake     = 60 * 60 * 1000
-	minFailover      = 100 // ms: heartbeats of a leader come up to 20 ms apart then, and a busy process is not much faster
+	minFailover      = 100 // ms: heartbeats of a leader come up to 33 ms apart then, and a busy process is not much faster
 	maxFailover      = 60_000
 	minStall         = 100 // a disk that is only busy takes as long
 	maxStall         = 60 * 60 * 1000
@@ -132,9 +132,9 @@ var mainKeys = []key{
 	{
 		name: "failover", kind: failoverTime(func(d *rawConfig) *time.Duration { return &d.config.HeartbeatTimeout }), def: "normal",
 		riskOf: riskOfFailover,
-		doc: "Own: ms that the leader may be silent before another member stands for election; fast: 150, normal: 300," +
-			" wan: 1000. Set the same on all members ([sessions.md](sessions.md#a-leader-that-is-silent)). `normal` " +
-			"suffices for links of up to 50 ms each way",
+		doc: "Own: ms by which a member judges that its leader is silent; fast: 150, normal: 300, wan: 1000. A leader may pause " +
+			"for 4/3 of it, and for up to twice as long where pauses are usual. Set the same on all members " +
+			"([sessions.md](sessions.md#a-leader-that-is-silent)). `normal` suffices for links of up to 50 ms each way",
 	},
 	{
 		name: "minSessionTimeout", kind: sessionTimeout(func(d *rawConfig) *time.Duration { return &d.config.MinTimeout }),

@@ -3,6 +3,7 @@ package member
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"rollcall/internal/stages"
 	"rollcall/operator/view"
 	"rollcall/proto"
+	"rollcall/quorum"
 	"rollcall/zk/jute"
 )
 
@@ -138,15 +140,35 @@ func (s *slowRequests) logOne(one *stages.Slow) {
 		"stage_took", largest.Took.Round(time.Millisecond), "skipped", skipped)
 }
 
-// logPause logs that the process did not run, unless that was shorter than the threshold of all classes of requests. Requests
-// that came meanwhile waited in their sockets, where no time is recorded, so this line may be their only trace.
+// logPause logs that the process did not run, unless that was shorter than the threshold of all classes of requests and costs
+// no leader its place. Requests that came meanwhile waited in their sockets, where no time is recorded, so this line may be
+// their only trace.
 func (s *slowRequests) logPause(took time.Duration) {
-	if took < min(s.recorder.Threshold(stages.Reads), s.recorder.Threshold(stages.Writes), s.recorder.Threshold(stages.Sessions)) {
+	advice := failoverAdvice(took, s.m.cfg.HeartbeatTimeout)
+	if s.m.cfg.isStandalone() {
+		advice = nil
+	}
+	if took < min(s.recorder.Threshold(stages.Reads), s.recorder.Threshold(stages.Writes), s.recorder.Threshold(stages.Sessions)) && advice == nil {
 		return
 	}
 	if skipped, due := s.pauses.AllowLine(time.Now()); due {
-		s.m.log.Warn("the process did not run", "took", took.Round(time.Millisecond), "skipped", skipped)
+		s.m.log.Warn("the process did not run", append([]any{"took", took.Round(time.Millisecond), "skipped", skipped}, advice...)...)
 	}
+}
+
+// failoverStep is the precision of the failover that a log line advises.
+const failoverStep = 50 * time.Millisecond
+
+// failoverAdvice returns attributes of a log line that name the key to change, and its value, if a leader may lose its place by
+// a pause of its process. It returns nil if it keeps its place, or if no value that is allowed is enough. A failover as long as
+// the pause tolerates a third more than the pause.
+func failoverAdvice(took, failover time.Duration) []any {
+	enough := (took + failoverStep - 1).Truncate(failoverStep)
+	if took <= quorum.PauseTolerance(failover) || enough > config.MaxFailover {
+		return nil
+	}
+	return []any{"advice", fmt.Sprintf("a leader can lose its place by such a pause; give the process more of the machine, or set failover=%d on all members",
+		enough.Milliseconds())}
 }
 
 func (s *slowRequests) nativeMetrics() []metrics.Native {

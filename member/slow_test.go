@@ -526,7 +526,7 @@ func TestPauseIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines logtest.Buffer
 		s := startSlow(t, false, func(cfg *member.Config) {
-			cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+			cfg.Logger, cfg.HeartbeatTimeout = slog.New(slog.NewTextHandler(&lines, nil)), slowLength/2
 		})
 		for _, pause := range []time.Duration{80 * time.Millisecond, slowLength} {
 			s.Pause(s.home)
@@ -540,6 +540,9 @@ func TestPauseIsLogged(t *testing.T) {
 		}
 		_, fields, _ := strings.Cut(got[0], " level=WARN ")
 		var member, took int
+		if !strings.Contains(fields, "set failover=") {
+			t.Errorf("the line %q does not name the key to change", fields)
+		}
 		_, err := fmt.Sscanf(fields, "msg=\"the process did not run\" member=%d took=%dms skipped=0", &member, &took)
 		if off := (time.Duration(took)*time.Millisecond - slowLength).Abs(); err != nil || member != int(s.home) || off > 20*time.Millisecond {
 			t.Errorf("member %d was paused for %v; the line is %q, %v", s.home, slowLength, got[0], err)

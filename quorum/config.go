@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/monotonic"
 	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
@@ -54,9 +55,11 @@ type Config struct {
 	// replied that it has no data. Otherwise all members of Peers must reply that.
 	FoundByMajority bool
 
-	// HeartbeatTimeout is the time without a leader's heartbeat after which another member stands for election.
-	// raft draws each wait from once to twice that time. All members should have the same.
+	// HeartbeatTimeout sets the time without a leader's heartbeat after which another member stands for election: 5/3 of it,
+	// and up to three times as long on a machine that pauses. All members should have the same.
 	HeartbeatTimeout time.Duration
+	// Monotonic is the clock by which this member notices pauses of its process. Default: monotonic.System.
+	Monotonic monotonic.Clock
 	// StallLimit is the time that one operation of a store or the state machine may take before this member gives
 	// up leadership; see Node.StallError.
 	StallLimit time.Duration
@@ -107,7 +110,7 @@ func (cfg *Config) runsAlone() bool { return cfg.SendHello == nil }
 func (n *Node) raftConfig() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = n.status.selfPeer().ServerID()
-	election := n.electionTimeout
+	election := leaseTimeout(n.electionTimeout) // silenceWatch changes it, except the lease
 	if n.cfg.runsAlone() {
 		election = singleMemberElection
 	}
@@ -122,6 +125,6 @@ func (n *Node) raftConfig() *raft.Config {
 	conf.ShutdownOnRemove = false
 	conf.NoLegacyTelemetry = true
 	conf.NotifyCh = n.leadershipChanges
-	conf.Logger = newRaftLogger(n.logger)
+	conf.Logger = newRaftLogger(n.logger, n.silenceWatch.awaitBacklog)
 	return conf
 }

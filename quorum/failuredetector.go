@@ -60,6 +60,7 @@ type failureDetector struct {
 	serverList          *serverList
 	electionTimeout     time.Duration
 	mayStand            func() error        // as in wire.Config
+	awaitBacklog        func() bool         // as in wire.Config
 	mayAcceptLeadership func() error        // as in wire.Config
 	leaderDied          func(member uint32) // see Config.LeaderDied
 	logger              *slog.Logger
@@ -209,6 +210,7 @@ func (d *failureDetector) awaitTurnToStand(ctx context.Context, r *raft.Raft, l 
 // isStillNecessary reports whether this member may stand, and should. It waits until raft has stored the vote that it may
 // be giving.
 func (d *failureDetector) isStillNecessary(r *raft.Raft, l connectionLoss) bool {
+	d.awaitBacklog() // another leader's request may wait to be read
 	if err := d.transport.AwaitMainLoop(d.electionTimeout); err != nil {
 		return false
 	}

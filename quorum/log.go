@@ -15,7 +15,7 @@ var debugOnly = []string{
 	"failed to heartbeat to",
 	"failed to appendEntries to",
 	"failed to make requestVote RPC",
-	"failed to contact",
+	lostContactMessage,
 	"failed to pipeline appendEntries",
 	"failed to start pipeline replication to",
 	"failed to get log",       // a follower lacks entries that the log no longer has: it gets a snapshot
@@ -53,6 +53,13 @@ var debugOnly = []string{
 	"snapshot restore progress",
 }
 
+// lostContactMessage is raft's message when its leader checks the lease and has not heard a voter within it. raft looks at the
+// voters one after the other, and writes the message before it looks at the next. Right after a pause of this process the
+// replies of all may lie unread, so the message waits until they are read, and the voters after the first count as heard. A
+// lease is longer than most pauses; for a longer one, this is the only place in which raft's main loop can be held. A leader
+// with two voters, or whose first voter alone would have made the majority, steps down all the same.
+const lostContactMessage = "failed to contact"
+
 // electionStartMessage is raft's message when it has not heard from a leader in time. It is a warning only if
 // there was a leader: when an ensemble starts, there was none.
 const electionStartMessage = "heartbeat timeout reached, starting election"
@@ -71,12 +78,19 @@ func namesLastLeader(args []any) bool {
 // must act. The embedded logger implements the methods that raft does not call.
 type raftLogger struct {
 	hclog.Logger
-	logger *slog.Logger
+	logger       *slog.Logger
+	awaitBacklog func() bool // see lostContactMessage; nil: raft does not run
 }
 
-func newRaftLogger(l *slog.Logger) hclog.Logger { return &raftLogger{hclog.NewNullLogger(), l} }
+// newRaftLogger returns a logger of messages of raft. awaitBacklog is that of silenceWatch, or nil if raft does not run.
+func newRaftLogger(l *slog.Logger, awaitBacklog func() bool) hclog.Logger {
+	return &raftLogger{hclog.NewNullLogger(), l, awaitBacklog}
+}
 
 func (r *raftLogger) Log(level hclog.Level, msg string, args ...any) {
+	if msg == lostContactMessage && r.awaitBacklog != nil {
+		r.awaitBacklog()
+	}
 	to := slog.LevelDebug
 	switch level {
 	case hclog.Info:
@@ -109,6 +123,6 @@ func (r *raftLogger) Warn(msg string, args ...any)  { r.Log(hclog.Warn, msg, arg
 func (r *raftLogger) Error(msg string, args ...any) { r.Log(hclog.Error, msg, args...) }
 
 func (r *raftLogger) With(args ...any) hclog.Logger {
-	return &raftLogger{r.Logger, r.logger.With(args...)}
+	return &raftLogger{r.Logger, r.logger.With(args...), r.awaitBacklog}
 }
 func (r *raftLogger) Named(string) hclog.Logger { return r }

@@ -12,7 +12,7 @@ import (
 func TestRaftLog(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	l := newRaftLogger(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	l := newRaftLogger(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), nil)
 	tests := []struct {
 		log  func()
 		want string
@@ -34,5 +34,22 @@ func TestRaftLog(t *testing.T) {
 		if !strings.Contains(out.String(), tt.want) {
 			t.Errorf("logged %q, want %q", out.String(), tt.want)
 		}
+	}
+}
+
+// The message about a voter that was not heard waits until a pause of this process is over, and no other message does.
+func TestLostContactAwaitsReplies(t *testing.T) {
+	t.Parallel()
+	waits := 0
+	l := newRaftLogger(slog.New(slog.DiscardHandler), func() bool { waits++; return true })
+	l.Warn("failed to contact quorum of nodes, stepping down")
+	l.Info("election won")
+	if waits != 0 {
+		t.Fatalf("%d messages waited that are about no voter", waits)
+	}
+	l.Warn("failed to contact", "server-id", "2") // raft's level depends on how long ago it was
+	l.With("id", 1).Debug("failed to contact", "server-id", "3")
+	if waits != 2 {
+		t.Errorf("%d messages waited, want 2", waits)
 	}
 }

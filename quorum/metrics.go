@@ -53,9 +53,9 @@ func (m *Metrics) Reset() {
 	m.candidacies.Store(0)
 }
 
-// maxSilence is the number of election timeouts after which a follower has noticed that its leader is silent: raft draws its
-// timer from once to twice the timeout, and looks when it fires.
-const maxSilence = 4
+// maxSilence is the number of heartbeat timeouts after which a follower has noticed that its leader is silent: raft's own timer
+// fires within twice longestSilence, and silenceWatch before.
+const maxSilence = 12
 
 // observeElections counts raft's elections. raft calls its observer in the goroutines that hold them, so the
 // observer only counts.

@@ -30,6 +30,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/monotonic"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 )
@@ -71,6 +72,7 @@ type Node struct {
 	reachability      *Reachability
 	transfer          *Transfer
 	failureDetector   *failureDetector
+	silenceWatch      *silenceWatch
 	leaderCauses      *wire.LeaderCauses
 	snapshotter       *Snapshotter
 	proposer          *proposer
@@ -103,6 +105,9 @@ func Open(cfg Config) (*Node, error) {
 	if cfg.AddressBook == nil {
 		cfg.AddressBook = wire.NewAddressBook(cfg.MemberID, cfg.Peers)
 	}
+	if cfg.Monotonic == nil {
+		cfg.Monotonic = monotonic.System{}
+	}
 	logger := cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "quorum")
 	n := &Node{
 		cfg:               cfg,
@@ -130,7 +135,7 @@ func (n *Node) openData() (err error) {
 		Stores:     n.cfg.Stores,
 		StallLimit: n.cfg.StallLimit, SlowSync: n.cfg.SlowSync, RaftRunning: running, EndMember: n.failure.endMember,
 		QueuedWritten: func() { n.transport.NotifyDurable(n.proposer.membersAwaitingCommit()) },
-		Stages:        n.cfg.Stages, Logger: n.logger, RaftLogger: newRaftLogger(n.logger),
+		Stages:        n.cfg.Stages, Logger: n.logger, RaftLogger: newRaftLogger(n.logger, nil),
 	})
 	if err != nil {
 		return err
@@ -160,14 +165,18 @@ func (n *Node) openData() (err error) {
 		runEnded: n.runEnded,
 	}
 	n.leaderCauses = wire.NewLeaderCauses(n.cfg.MemberID)
+	n.silenceWatch = &silenceWatch{
+		heartbeat: n.cfg.HeartbeatTimeout, clock: n.cfg.Monotonic, status: n.status,
+		tolerance: newPauseTolerance(n.cfg.HeartbeatTimeout), logger: n.logger,
+	}
 	n.failureDetector = &failureDetector{
 		status: n.status, leaderCauses: n.leaderCauses, serverList: n.serverList, electionTimeout: n.electionTimeout, mayStand: n.mayStand,
 		mayAcceptLeadership: n.transfer.mayAcceptLeadership,
-		leaderDied:          n.cfg.LeaderDied, logger: n.logger, connectionLosses: make(chan connectionLoss, 1),
+		awaitBacklog:        n.silenceWatch.awaitBacklog, leaderDied: n.cfg.LeaderDied, logger: n.logger, connectionLosses: make(chan connectionLoss, 1),
 		shorterCandidate: make(chan struct{}, 1),
 	}
 	n.transport = n.newTransport() // Run starts and closes it
-	n.transfer.transport, n.failureDetector.transport = n.transport, n.transport
+	n.transfer.transport, n.failureDetector.transport, n.silenceWatch.transport = n.transport, n.transport, n.transport
 	n.hellos = newHellos(&n.cfg, n.disk.HasData, n.logger)
 	n.reachability = &Reachability{
 		status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos,
@@ -217,6 +226,7 @@ func (n *Node) newTransport() *wire.Transport {
 		LocalServer:         n.status.selfPeer(),
 		LeaderCauses:        n.leaderCauses,
 		MayStand:            n.mayStand,
+		AwaitBacklog:        n.silenceWatch.awaitBacklog,
 		MayAcceptLeadership: n.transfer.mayAcceptLeadership,
 		ConnectionLost:      n.failureDetector.queueLossIfLeader,
 		ShorterCandidate:    n.failureDetector.noteShorterCandidate,

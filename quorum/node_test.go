@@ -236,6 +236,7 @@ func TestHandOverToNobody(t *testing.T) {
 // A leader takes entries between two tries for at least as long as the first one took.
 func TestPauseAfterTransfer(t *testing.T) {
 	const election = time.Second
+	longest := 2 * leaseTimeout(election) // raft gives up by then
 	transfer := &Transfer{electionTimeout: election}
 	for _, row := range []struct {
 		took     time.Duration
@@ -247,9 +248,9 @@ func TestPauseAfterTransfer(t *testing.T) {
 		{0, 1, true, election / 5},
 		{election / 2, 0, true, election / 2}, // it was a connection that timed out
 		{election / 2, 3, true, election * 8 / 10},
-		{0, 100, true, 2 * election},
-		{3 * election, 0, true, 2 * election},
-		{0, 0, false, 2 * election},
+		{0, 100, true, longest},
+		{4 * election, 0, true, longest},
+		{0, 0, false, longest},
 	} {
 		if got := transfer.pauseAfter(row.took, row.before, row.rejected); got != row.want {
 			t.Errorf("after %v, with %d tries before, rejected %t: %v, want %v", row.took, row.before, row.rejected, got, row.want)
@@ -532,16 +533,17 @@ func TestRefusingLeaderStops(t *testing.T) {
 		e.start(1)
 		e.propose("a", 1)
 		n := e.members[1].node
+		election := leaseTimeout(n.electionTimeout) // raft's
 		n.proposer.endIfTransferStuck(raft.ErrLeadershipTransferInProgress)
-		time.Sleep(3 * n.electionTimeout)
+		time.Sleep(3 * election)
 		n.proposer.endIfTransferStuck(nil) // it took one meanwhile
 		n.proposer.endIfTransferStuck(raft.ErrLeadershipTransferInProgress)
-		time.Sleep(n.electionTimeout)
+		time.Sleep(election)
 		n.proposer.endIfTransferStuck(raft.ErrLeadershipTransferInProgress)
 		if err := n.failure.endError(); err != nil {
 			t.Fatalf("ended after one election timeout: %v", err)
 		}
-		time.Sleep(n.electionTimeout + time.Millisecond)
+		time.Sleep(election + time.Millisecond)
 		n.proposer.endIfTransferStuck(raft.ErrLeadershipTransferInProgress)
 		if err := e.ended(1); !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
 			t.Errorf("Run: %v", err)

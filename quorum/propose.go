@@ -150,7 +150,7 @@ func (q *proposer) checkAndAddPending(r *raft.Raft, p *Proposal, data []byte) er
 
 // endIfTransferStuck ends a leader that rejects every entry because of a transfer that never ends. raft does not
 // end a transfer if leadership was lost meanwhile, and when it leads again it takes no entries for ever. A leader
-// proposes a TermStart again and again then, so rejections that are further apart than two election timeouts
+// proposes a TermStart again and again then, so rejections that are further apart than two of raft's election timeouts
 // belong to several transfers.
 func (q *proposer) endIfTransferStuck(err error) {
 	q.mu.Lock()
@@ -160,9 +160,9 @@ func (q *proposer) endIfTransferStuck(err error) {
 	switch {
 	case !errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		q.rejectedSince = time.Time{}
-	case q.rejectedSince.IsZero() || time.Since(last) > 2*q.electionTimeout:
+	case q.rejectedSince.IsZero() || time.Since(last) > 2*leaseTimeout(q.electionTimeout):
 		q.rejectedSince = time.Now()
-	case time.Since(q.rejectedSince) > 2*q.electionTimeout:
+	case time.Since(q.rejectedSince) > 2*leaseTimeout(q.electionTimeout):
 		q.endMember(fmt.Errorf("quorum: this leader has taken no entries for %v; start this member again: %w",
 			time.Since(q.rejectedSince).Round(time.Millisecond), err))
 	}

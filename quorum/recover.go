@@ -41,7 +41,7 @@ func Recover(rec RecoverConfig) (err error) {
 	if self, _ := findPeer(rec.Peers, rec.MemberID); self.Observer {
 		return fmt.Errorf("quorum: member %d has no vote in the new server list, and would be alone in it", rec.MemberID)
 	}
-	logger := newRaftLogger(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)))
+	logger := newRaftLogger(cmp.Or(rec.Logger, slog.New(slog.DiscardHandler)), nil)
 	data, err := disk.OpenStopped(disk.Config{
 		DataDir: rec.DataDir, LogDir: rec.LogDir, Stores: rec.Stores,
 		SegmentBytes: rec.SegmentBytes, RaftLogger: logger,
@@ -60,7 +60,7 @@ func Recover(rec RecoverConfig) (err error) {
 // the id of its ensemble. The list is nil if there is none. It changes nothing.
 func ReadServerList(dir, logDir string) (list []byte, ensemble wire.EnsembleID, err error) {
 	data, err := disk.OpenStopped(disk.Config{
-		DataDir: dir, LogDir: logDir, RaftLogger: newRaftLogger(slog.New(slog.DiscardHandler)),
+		DataDir: dir, LogDir: logDir, RaftLogger: newRaftLogger(slog.New(slog.DiscardHandler), nil),
 	})
 	if err != nil {
 		return nil, ensemble, err

@@ -29,7 +29,7 @@ const replayBatchSize = 64
 // stopped, and one with a damaged state, because other members have a better state.
 func Replay(r ReplayConfig) (e disk.DataEnd, err error) {
 	defer func() { err = disk.WithAdvice(err, true) }()
-	logger := newRaftLogger(cmp.Or(r.Logger, slog.New(slog.DiscardHandler)))
+	logger := newRaftLogger(cmp.Or(r.Logger, slog.New(slog.DiscardHandler)), nil)
 	data, err := disk.OpenStopped(disk.Config{
 		DataDir: r.DataDir, LogDir: r.LogDir, SegmentBytes: r.SegmentBytes,
 		RaftLogger: logger,

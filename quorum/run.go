@@ -55,8 +55,9 @@ func (n *Node) run(ctx context.Context) error {
 	close(n.raftStarted)
 
 	var loops sync.WaitGroup
+	settings := &raftSettings{raft: r}
 	loops.Go(func() {
-		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, r, n.disk,
+		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, settings, n.disk,
 			n.failure.endMember)
 	})
 	if n.status.isOnlyVoter() { // no other voter to wait for
@@ -66,6 +67,7 @@ func (n *Node) run(ctx context.Context) error {
 		loops.Go(func() { start.announceWhileUnknown(ctx, r) })
 		loops.Go(func() { n.newMembership(r).run(ctx) })
 		loops.Go(func() { n.failureDetector.run(ctx, r) })
+		loops.Go(func() { n.silenceWatch.run(ctx, settings) })
 	}
 	select {
 	case <-ctx.Done():

@@ -63,7 +63,7 @@ func Seed(p SeedConfig) error {
 	logger := cmp.Or(p.Logger, slog.New(slog.DiscardHandler))
 	return disk.Seed(disk.Config{
 		MemberID: p.MemberID, ServerList: wire.CanonicalLines(p.Peers), DataDir: p.DataDir, LogDir: p.LogDir,
-		Stores: p.Stores, SegmentBytes: p.SegmentBytes, Logger: logger, RaftLogger: newRaftLogger(logger),
+		Stores: p.Stores, SegmentBytes: p.SegmentBytes, Logger: logger, RaftLogger: newRaftLogger(logger, nil),
 	}, p.Command, p.writeStores)
 }
 

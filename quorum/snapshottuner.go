@@ -80,7 +80,7 @@ func (m *snapshotTuner) update(entries, bytes, sinceSnapshot int64, elapsed time
 }
 
 // run keeps raft's settings up to date until ctx ends.
-func (m *snapshotTuner) run(ctx context.Context, r *raft.Raft, d *disk.Data, fail func(error)) {
+func (m *snapshotTuner) run(ctx context.Context, settings *raftSettings, d *disk.Data, fail func(error)) {
 	ticker := time.NewTicker(tuneInterval)
 	defer ticker.Stop()
 	for {
@@ -89,14 +89,10 @@ func (m *snapshotTuner) run(ctx context.Context, r *raft.Raft, d *disk.Data, fai
 			return
 		case <-ticker.C:
 		}
-		rc := r.ReloadableConfig()
 		entries, bytes, sinceSnapshot := d.AppendTotals()
 		threshold, trailing := m.update(entries, bytes, sinceSnapshot, tuneInterval)
-		if rc.SnapshotThreshold == threshold && rc.TrailingLogs == trailing {
-			continue
-		}
-		rc.SnapshotThreshold, rc.TrailingLogs = threshold, trailing
-		if err := r.ReloadConfig(rc); err != nil {
+		err := settings.change(func(c *raft.ReloadableConfig) { c.SnapshotThreshold, c.TrailingLogs = threshold, trailing })
+		if err != nil {
 			fail(err) // cannot happen: only counts have changed
 			return
 		}

@@ -16,7 +16,7 @@ import (
 const (
 	// transferPoll is the interval at which a transfer checks whether leadership has been lost.
 	transferPoll = 5 * time.Millisecond
-	// transferTimeout limits a transfer to one member, in election timeouts. raft gives up by then. It takes no
+	// transferTimeout limits a transfer to one member, in election timeouts of raft (leaseTimeout). raft gives up by then. It takes no
 	// entries meanwhile, so it gets as much time for them before the next transfer.
 	transferTimeout = 2
 	// transferTriesPerElection is the number of times in one election timeout that ToAny searches for a transfer
@@ -90,7 +90,7 @@ func (t *Transfer) ToAny(ctx context.Context) error {
 // member that rejected leadership, before or now, is tried half as often each time. A rejection can also be a lost
 // connection, of which this member learns late: the pause is at least as long as the try.
 func (t *Transfer) pauseAfter(took time.Duration, triedBefore int, rejected bool) time.Duration {
-	longest := transferTimeout * t.electionTimeout
+	longest := transferTimeout * leaseTimeout(t.electionTimeout)
 	if !rejected {
 		return longest
 	}
@@ -155,7 +155,7 @@ func (r *leadershipRejection) Error() string {
 }
 
 func (t *Transfer) tryOnce(ctx context.Context, r *raft.Raft, to wire.Peer) error {
-	ctx, cancel := context.WithTimeout(ctx, transferTimeout*t.electionTimeout) // raft gives up by then
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout*leaseTimeout(t.electionTimeout)) // raft gives up by then
 	defer cancel()
 	t.inProgress.Add(1) // raft may be waiting for a request that is held
 	defer t.inProgress.Add(-1)

@@ -436,6 +436,7 @@ func (rc *receiver) handleRequest(r *raft.Raft, from raft.ServerID, command any)
 		replaceCandidateByVoter(r, &req.RPCHeader)
 		defer rc.reportShorter(r.LastIndex(), req)
 	case *raft.RequestPreVoteRequest:
+		rc.cfg.AwaitBacklog() // the leader's heartbeats may wait to be read
 		replaceCandidateByVoter(r, &req.RPCHeader)
 	case *raft.TimeoutNowRequest:
 		if err := cmp.Or(checkFromLeader(r, from), rc.cfg.MayStand(), rc.cfg.MayAcceptLeadership()); err != nil {

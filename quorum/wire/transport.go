@@ -32,6 +32,7 @@ var (
 	errSnapshotReplaced   = errors.New("quorum: another snapshot is received instead")
 	errSnapshotSize       = errors.New("quorum: snapshot of impossible size")
 	errNotReached         = errors.New("quorum: the member was not reached while this one led")
+	errLeaderHeard        = errors.New("quorum: the leader was heard after a pause of this process")
 	errAddressChanged     = errors.New("quorum: the member has another address by now")
 )
 
@@ -73,6 +74,9 @@ type Config struct {
 
 	// returns an error if this member has no vote, is stalled or damaged
 	MayStand func() error
+	// AwaitBacklog waits after a pause of this process until what had come before has been read, for a few steps of its clock, and
+	// reports whether there was a pause. It returns at once if there was none. nil: there are no pauses
+	AwaitBacklog func() bool
 	// returns nil if this member accepts a leadership transfer, or the reason against it
 	MayAcceptLeadership func() error
 	MayLead             func() error                      // returns the reason to send nothing as a leader, or nil
@@ -118,6 +122,9 @@ type Transport struct {
 // Start.
 func New(cfg Config) *Transport {
 	cfg.LeaderCauses = cmp.Or(cfg.LeaderCauses, NewLeaderCauses(cfg.LocalServer.ID))
+	if cfg.AwaitBacklog == nil {
+		cfg.AwaitBacklog = func() bool { return false }
+	}
 	t := &Transport{cfg: cfg, closed: make(chan struct{})}
 	t.receiver = &receiver{
 		cfg: &t.cfg, peerConns: newPeerConns(cfg.Logger), raftRequests: make(chan raft.RPC),
@@ -304,14 +311,25 @@ func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raf
 	return logEnd{term: req.Term}.checkTerm(resp.Term) // raft adopts the term of a reply
 }
 
-// RequestPreVote implements raft.WithPreVote.
+// RequestPreVote implements raft.WithPreVote. After a pause of this process it first hears what had come: a leader's heartbeats
+// may have waited in a socket, and then this member is no candidate any more.
 func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse,
 ) error {
+	if t.cfg.AwaitBacklog() && !isStillCandidate(t) {
+		return errLeaderHeard
+	}
 	if err := t.sendCandidacy(to, requestPreVote, req, resp); err != nil {
 		return err
 	}
 	return logEnd{term: req.Term}.checkTerm(resp.Term)
+}
+
+// isStillCandidate reports whether raft is a candidate when its main loop has handled the requests that were read before.
+func isStillCandidate(t *Transport) bool {
+	err := t.AwaitMainLoop(t.cfg.ElectionTimeout)
+	r := t.cfg.Raft()
+	return err == nil && r != nil && r.State() == raft.Candidate
 }
 
 // sendCandidacy sends a candidate's request, if this member may be one. raft sends it once per election. An

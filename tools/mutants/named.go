@@ -20,6 +20,26 @@ var unlikely = []namedMutant{
 		"quorum", "TestOneOfTwoDoesNotStand",
 	},
 	{
+		"a pause of one's own counts as silence of the leader", "quorum/silencewatch.go",
+		"w.tolerance.notePause(now, took-w.step())\n\treturn w.step()", "w.tolerance.notePause(now, took-w.step())\n\treturn took",
+		"integration", "TestAllPauseTogether",
+	},
+	{
+		"a leader's lease leaves no time for pauses", "quorum/timeouts.go",
+		"return heartbeat + heartbeat*2/3", "return heartbeat",
+		"integration", "TestLeaderPausesForAMoment",
+	},
+	{
+		"a paused leader judges before it reads", "quorum/log.go",
+		"if msg == lostContactMessage && r.awaitSettled != nil {", "if r.awaitSettled == nil {",
+		"integration", "TestLongerPausesAreLearned",
+	},
+	{
+		"a change of the leader teaches patience", "quorum/silencewatch.go",
+		"if term == w.term {", "if term >= w.term {",
+		"integration", "TestReplacementsTeachNoPatience",
+	},
+	{
 		"outbox not cleared by a snapshot", "follower/observer.go",
 		"f.outbox.forgetThrough(cursor)", "_ = cursor",
 		"integration", "TestSnapshotInstalledUnderClients",
