@@ -84,7 +84,7 @@ case ${1:-short} in
     part virtual gotest -p 1 $virtual
     ROLLCALL_SCHEDULES=3 part raced-schedules gotest -race -run "$random" ./integration
     part clients gotest -p 1 -parallel 3 $waiting
-    part processes gotest -p 1 $processes ./integration/console ./integration/hostile
+    part processes gotest -p 1 $processes ./integration/console ./integration/hostile ./integration/starved
     part lint ci/lint.sh all
     part builds ci/builds.sh
     part fuzz ci/fuzz.sh
