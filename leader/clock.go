@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"rollcall/internal/lockwatch"
 )
 
 const (
@@ -161,4 +163,9 @@ func (c *clocks) logFaults() {
 		c.log.Info("this member's clock is trusted again")
 	}
 	c.faultLogged = why != ""
+}
+
+// Locks returns the lock of the clock.
+func (c *Clock) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{{Name: "leader.Clock.mu", Locker: &c.mu}}
 }

@@ -36,6 +36,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/internal/monotonic"
 	"rollcall/internal/stages"
 	"rollcall/proto"
@@ -212,4 +213,17 @@ func signal(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
+}
+
+// Locks returns the locks of the leader and of its links.
+func (l *Leader) Locks() []lockwatch.Lock {
+	all := []lockwatch.Lock{
+		{Name: "leader.intake.mu", Locker: &l.intake.mu}, {Name: "leader.expiry.mu", Locker: &l.expiry.mu},
+		{Name: "leader.proofs.mu", Locker: &l.proofs.mu}, {Name: "leader.comparison.mu", Locker: &l.pinger.compared.mu},
+		{Name: "leader.clocks.mu", Locker: &l.clocks.mu}, {Name: "leader.expiryReporter.mu", Locker: &l.expiryReporter.mu},
+	}
+	for _, m := range l.membership.presentLinks() {
+		all = append(all, lockwatch.Lock{Name: "leader.link.mu", Locker: &m.mu})
+	}
+	return append(all, l.cfg.Sessions.Locks()...)
 }

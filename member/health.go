@@ -17,6 +17,7 @@ type health struct {
 	terms         *terms
 	removalWatch  *removalWatch
 	applyProgress *applyProgress
+	hangError     func() error // see Member.hangError
 	log           *slog.Logger
 
 	damageReports   chan string // the reason; one place

@@ -39,6 +39,7 @@ import (
 	"rollcall/internal/admission"
 	"rollcall/internal/earlyclose"
 	"rollcall/internal/keystore"
+	"rollcall/internal/lockwatch"
 	"rollcall/internal/monotonic"
 	"rollcall/leader"
 	"rollcall/operator/admin"
@@ -214,6 +215,7 @@ type Member struct {
 	eventQueue        *eventQueue
 	drain             *drain
 	health            *health
+	lockWatch         *lockwatch.Watch
 	backups           *backups
 	rebalancer        rebalancer
 
@@ -241,6 +243,7 @@ func New(cfg Config) (*Member, error) {
 		incarnation: incarnation{number: randomUint64(), startTime: time.Now(), ready: make(chan struct{})},
 		eventQueue:  newEventQueue(),
 	}
+	m.lockWatch = lockwatch.New(cfg.StoreStallLimit, m.locks)
 	m.applyProgress.quotaWarnings = quotaWarnings{events: m.eventQueue, self: cfg.ID}
 	m.log = slog.New(shutdownHandler{cfg.Logger.Handler(), &m.incarnation.stopping}).With("member", cfg.ID)
 	m.credentialLimiter = admission.NewCredentialLimiter(m.log)
@@ -322,7 +325,7 @@ func (m *Member) assembleLogParts() {
 	}
 	m.health = &health{
 		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removalWatch: m.removalWatch,
-		applyProgress: &m.applyProgress, log: m.log,
+		applyProgress: &m.applyProgress, hangError: m.hangError, log: m.log,
 		damageReports: make(chan string, 1), disputeReported: make(chan struct{}, 1),
 	}
 	m.drain = &drain{
@@ -444,6 +447,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.signalWhenServing(inner) })
 	g.Go(func() error { return m.health.stallLoop(inner) })
 	g.Go(func() error { return m.health.diskAwayLoop(inner) })
+	g.Go(func() error { return m.lockWatch.Run(inner) })
 	g.Go(func() error { return m.health.damageLoop(inner) })
 	g.Go(func() error { return m.health.disputeLoop(inner) })
 	g.Go(func() error { return m.drain.yieldLoop(inner) })
@@ -579,7 +583,7 @@ func (m *Member) State() *znode.State { return m.state }
 // while its disk or apply hangs, while its state is damaged or disputed, or while there is no leader.
 func (m *Member) Role() string {
 	switch {
-	case m.node.StallError() != nil || m.health.diskAway.Load() || m.node.Record().DamageReason() != "" || m.health.disputeReason() != "":
+	case m.hangError() != nil || m.health.diskAway.Load() || m.node.Record().DamageReason() != "" || m.health.disputeReason() != "":
 		return ""
 	case m.terms.currentLeader.Load() != nil && m.cfg.isStandalone():
 		return "standalone"

@@ -53,5 +53,5 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 func (h *health) mayServeReadOnly() bool {
 	return h.node.Status().LeaderID() == 0 && h.applyProgress.announced.Load() && !h.node.IsJoining() &&
 		h.removalWatch.removedVersion() == 0 && !h.server.Draining() &&
-		h.node.StallError() == nil && h.node.Record().DamageReason() == "" && h.disputeReason() == ""
+		h.hangError() == nil && h.node.Record().DamageReason() == "" && h.disputeReason() == ""
 }

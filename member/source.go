@@ -62,7 +62,11 @@ func (s source) Stats() admin.Stats {
 	return figures
 }
 
+// Health takes no lock that is watched while one of them is held without end.
 func (s source) Health() admin.Health {
+	if err := s.m.lockWatch.Err(); err != nil {
+		return admin.Health{Stalled: err.Error()}
+	}
 	n := s.m.node
 	health := admin.Health{
 		Role: s.m.Role(), Damage: n.Record().DamageReason(), Divergence: s.m.health.disputeReason(),

@@ -114,7 +114,7 @@ func (t *terms) startLeading(ctx context.Context) func() {
 func (t *terms) leadLoop(ctx context.Context) {
 	logged := false
 	for ctx.Err() == nil && t.m.node.Status().IsLeader() {
-		if t.m.node.StallError() == nil && t.m.node.Record().DamageReason() == "" {
+		if t.m.hangError() == nil && t.m.node.Record().DamageReason() == "" {
 			switch err := t.runTerm(ctx); {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, errNotFounded) && logged:

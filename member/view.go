@@ -96,6 +96,9 @@ func rowLimit(limit uint32) int { return int(min(limit, view.MaxRows)) }
 // the tree's lock nor reads the disk.
 func (v viewer) memberStatus() *proto.MemberStatus {
 	m := v.m
+	if err := m.lockWatch.Err(); err != nil { // what follows takes locks
+		return &proto.MemberStatus{Member: m.cfg.ID, Stalled: err.Error(), NotServing: err.Error(), Version: m.cfg.Version}
+	}
 	st := m.server.Stats()
 	s := &proto.MemberStatus{
 		Member: m.cfg.ID, Disk: uint64(m.node.DiskID()), Role: m.Role(), ClientAddress: m.cfg.clientAddress(),

@@ -25,11 +25,13 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/internal/monotonic"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
@@ -334,4 +336,16 @@ func (n *Node) IsJoining() bool {
 		return !n.status.hasCaughtUp()
 	}
 	return n.HasData() && !n.status.isConfigured()
+}
+
+// Locks returns the locks of the log's parts.
+func (n *Node) Locks() []lockwatch.Lock {
+	all := slices.Concat(n.transport.Locks(), n.disk.Locks(), []lockwatch.Lock{
+		{Name: "quorum.proposer.mu", Locker: &n.proposer.mu}, {Name: "quorum.hellos.mu", Locker: &n.hellos.mu},
+		{Name: "quorum.recentPeers.mu", Locker: &n.reachability.recentPeers.mu},
+	})
+	if cache := n.status.logCache; n.started.Load() && cache != nil {
+		all = append(all, lockwatch.Lock{Name: "quorum.logCache.mu", Locker: lockwatch.Reading(&cache.mu)})
+	}
+	return all
 }

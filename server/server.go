@@ -37,10 +37,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"rollcall/internal/admission"
+	"rollcall/internal/lockwatch"
 	"rollcall/internal/stages"
 	"rollcall/operator/audit"
 	"rollcall/server/stream"
@@ -388,4 +390,12 @@ func (s *Server) FlushApplied() {
 // Every client has to connect again.
 func (s *Server) StateRestored() {
 	s.conns.dropMatching(stateRestored, func(*conn) bool { return true })
+}
+
+// Locks returns the locks that all connections share.
+func (s *Server) Locks() []lockwatch.Lock {
+	return slices.Concat(s.streamConfig.Budget.Locks(), s.longReadTurn.Locks(), s.setWatchesTurn.Locks(), []lockwatch.Lock{
+		{Name: "server.connectionTable.mu", Locker: &s.conns.mu}, {Name: "server.unflushed.mu", Locker: &s.unflushed.mu},
+		{Name: "server.missedSweep.mu", Locker: &s.missedSweep.mu},
+	})
 }

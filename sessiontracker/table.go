@@ -22,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/zk/jute"
 )
 
@@ -372,3 +373,11 @@ func (t *GlobalTable) TableTime(now time.Time) time.Duration {
 
 // lateAllowance is the delay of a step that loses no time: a quarter tick.
 func (t *GlobalTable) lateAllowance() time.Duration { return t.step / 2 }
+
+// Locks returns the locks of the shards.
+func (t *GlobalTable) Locks() (all []lockwatch.Lock) {
+	for i := range t.shards {
+		all = append(all, lockwatch.Lock{Name: "sessiontracker.shard.mu", Locker: &t.shards[i].mu})
+	}
+	return all
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/zk/jute"
 )
 
@@ -177,4 +178,9 @@ func (m *TouchMap) AckThrough(number uint64) []TouchBatch {
 	}
 	m.unackedBatches = slices.Delete(m.unackedBatches, 0, n)
 	return acked
+}
+
+// Locks returns the lock of the map.
+func (m *TouchMap) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{{Name: "sessiontracker.TouchMap.mu", Locker: &m.mu}}
 }

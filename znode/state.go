@@ -37,6 +37,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 )
@@ -316,3 +317,10 @@ func (noHooks) TxnDropped(*proto.Txn)                  {}
 func (noHooks) QuotaExceeded(ExceededQuota)            {}
 func (noHooks) EntryFinished(uint64)                   {}
 func (noHooks) SnapshotRestored()                      {}
+
+// Locks returns the tree's lock, for readers, and that of the watches.
+func (s *State) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{
+		{Name: "znode.State.mu", Locker: lockwatch.Reading(&s.mu)}, {Name: "znode.Watches.mu", Locker: &s.watches.mu},
+	}
+}

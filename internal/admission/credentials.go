@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/internal/metrics"
 )
 
@@ -280,4 +281,9 @@ func (t *CredentialLimiter) NativeMetrics() []metrics.Native {
 				return map[string]uint64{"waited": waited, "rejected": rejected}
 			}),
 	}
+}
+
+// Locks returns the lock of the limiter.
+func (t *CredentialLimiter) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{{Name: "admission.CredentialLimiter.mu", Locker: &t.mu}}
 }

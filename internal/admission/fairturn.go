@@ -6,6 +6,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"rollcall/internal/lockwatch"
 )
 
 // maxInterrupted is the number of turns that may be interrupted at the same time. Each of them keeps the memory of its
@@ -191,4 +193,9 @@ func (h *turnHeap) Pop() any {
 	(*h)[last] = nil
 	*h = (*h)[:last]
 	return t
+}
+
+// Locks returns the lock of the turn.
+func (f *FairTurn) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{{Name: "admission.FairTurn.mu", Locker: &f.mu}}
 }

@@ -21,6 +21,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"rollcall/internal/lockwatch"
 )
 
 const (
@@ -349,4 +351,9 @@ func (r *Recorder) longestApplied(index uint64, from, to Time) (longest uint64) 
 		}
 	}
 	return longest
+}
+
+// Locks returns the locks of the recorder.
+func (r *Recorder) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{{Name: "stages.Recorder.mu", Locker: &r.mu}, {Name: "stages.keptRequests.mu", Locker: &r.kept.mu}}
 }

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"rollcall/internal/durable"
+	"rollcall/internal/lockwatch"
 	"rollcall/internal/metrics"
 	"rollcall/proto"
 	"rollcall/zk/jute"
@@ -411,4 +412,12 @@ func (l *Log) NativeMetrics() []metrics.Native {
 				return map[string]uint64{"written": written, "lost": dropped, "rejected": l.RejectedChanges()}
 			}),
 	}
+}
+
+// Locks returns the lock of the log; none if there is no log.
+func (l *Log) Locks() []lockwatch.Lock {
+	if l == nil {
+		return nil
+	}
+	return []lockwatch.Lock{{Name: "audit.Log.mu", Locker: &l.mu}}
 }

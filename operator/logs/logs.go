@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/operator/api"
 )
 
@@ -149,3 +150,11 @@ func LevelName(level slog.Level) string { return strings.ToLower(level.String())
 
 // utcMillis returns the time of a record in the form of package api.
 func utcMillis(at time.Time) time.Time { return at.UTC().Truncate(time.Millisecond) }
+
+// Locks returns the locks of the log. One of them is held while a line is written.
+func (l *Log) Locks() []lockwatch.Lock {
+	if l == nil {
+		return nil
+	}
+	return []lockwatch.Lock{{Name: "logs.Log.mu", Locker: &l.mu}, {Name: "logs.lineRing.mu", Locker: &l.recent.mu}}
+}

@@ -36,6 +36,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"rollcall/internal/admission"
+	"rollcall/internal/lockwatch"
 	"rollcall/internal/metrics"
 	"rollcall/internal/stages"
 )
@@ -335,4 +336,13 @@ func hasData(s Stores) (bool, error) {
 	}
 	newest, err := s.newestSnapshot()
 	return last > 0 || newest != nil, err
+}
+
+// Locks returns the lock of the queue of the log, and that by which other operations that hang are noticed. Those of the files
+// are held during such operations.
+func (d *Data) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{
+		{Name: "disk.logQueue.mu", Locker: &d.logQueue.mu}, {Name: "disk.operations.mu", Locker: &d.operations.mu},
+		{Name: "disk.startReadCounter.mu", Locker: &d.startReads.mu},
+	}
 }

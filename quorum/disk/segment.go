@@ -180,6 +180,8 @@ func readSegmentHeader(file *os.File, name string) (h segmentHeader, err error) 
 		err = fmt.Errorf("%w: its header is that of %s", ErrDamaged, h.name())
 	case h.size != info.Size():
 		err = fmt.Errorf("%w: it is %d bytes long, and was made with %d", ErrDamaged, info.Size(), h.size)
+	default:
+		err = h.check()
 	}
 	return h, err
 }
@@ -234,7 +236,7 @@ func (s *segment) readRecord(b []byte, batch int) (record, error) {
 	case !ok:
 		return r, fmt.Errorf("%w: the record at byte %d does not match its checksum", ErrDamaged, s.end)
 	case r.before != s.last, r.batch != batch,
-		r.kind == entryRecord && (r.index == 0 || next != 0 && r.index != next),
+		r.kind == entryRecord && (r.index == 0 || r.index > maxLogIndex || next != 0 && r.index != next),
 		r.kind == frontRecord && (next == 0 || r.index > next),
 		r.kind != entryRecord && r.kind != frontRecord:
 		return r, fmt.Errorf("%w: the record at byte %d does not follow the one before it", ErrDamaged, s.end)

@@ -91,6 +91,9 @@ func (l *segmentLog) open() (err error) {
 	if err := l.scanSealed(); err != nil {
 		return err
 	}
+	if err := l.checkFront(); err != nil {
+		return err
+	}
 	if err := l.settle(); err != nil {
 		return err
 	}

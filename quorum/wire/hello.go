@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
 )
@@ -601,4 +602,17 @@ func (l *Listener) logRejection(conn net.Conn, err error) {
 	if isDue {
 		l.logger.Warn("refused connection", "remote", conn.RemoteAddr().String(), "err", err)
 	}
+}
+
+// Locks returns the locks that all connections with this hello share.
+func (h Hello) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{
+		{Name: "wire.AddressBook.mu", Locker: &h.addressBook.mu}, {Name: "wire.HandshakeLimiter.mu", Locker: &h.handshakeLimiter.mu},
+		{Name: "wire.processTable.mu", Locker: &h.knownProcesses.mu}, {Name: "wire.Corruptions.mu", Locker: &h.corruptions.mu},
+	}
+}
+
+// Locks returns the lock of the listener.
+func (l *Listener) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{{Name: "wire.Listener.mu", Locker: &l.mu}}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/internal/stages"
 	"rollcall/quorum/disk"
 )
@@ -361,4 +362,14 @@ func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raf
 		t.cfg.LeadershipDeclined(id, err)
 	}
 	return err
+}
+
+// Locks returns the locks of the transport, without those of pipelines.
+func (t *Transport) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{
+		{Name: "wire.serverReplies.mu", Locker: &t.serverReplies.mu}, {Name: "wire.broadcast.mu", Locker: &t.commitBroadcast.mu},
+		{Name: "wire.peerConns.mu", Locker: &t.receiver.peerConns.mu}, {Name: "wire.lastLeader.mu", Locker: &t.receiver.lastLeader.mu},
+		{Name: "wire.snapshotReceipts.mu", Locker: &t.receiver.snapshotReceipts.mu},
+		{Name: "wire.LeaderCauses.mu", Locker: &t.cfg.LeaderCauses.mu},
+	}
 }

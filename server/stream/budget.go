@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"rollcall/internal/lockwatch"
 )
 
 const (
@@ -256,4 +258,9 @@ func (b *Budget) logDrops(now time.Time) {
 	b.log.Warn("connections closed: clients left too much unread, sent too much at once or set too many watches", "closed",
 		b.unreportedDrops, "limit", b.limit)
 	b.unreportedDrops, b.lastReport = 0, now
+}
+
+// Locks returns the lock of the budget.
+func (b *Budget) Locks() []lockwatch.Lock {
+	return []lockwatch.Lock{{Name: "stream.Budget.mu", Locker: &b.mu}}
 }
