@@ -59,7 +59,7 @@ func (r *request) handleWrite() bool {
 // because a multi that cannot takes a zxid too.
 func (r *request) handleMulti() bool {
 	c := r.c
-	if jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {
+	if jute.HasMoreMultiOps(r.body, c.srv.cfg.Limits.MaxMultiOps) {
 		c.srv.cfg.Audit.AddRejected(c.session.id, r.ids, r.op, jute.MarshallingError)
 		c.stream.Drop(multiTooLong)
 		return false
@@ -70,7 +70,7 @@ func (r *request) handleMulti() bool {
 // handleMultiRead serves a multiRead, unless it is too long: apply waits meanwhile.
 func (r *request) handleMultiRead() bool {
 	c := r.c
-	if jute.CountMultiOps(r.body) > c.srv.cfg.Limits.MaxMultiOps {
+	if jute.HasMoreMultiOps(r.body, c.srv.cfg.Limits.MaxMultiOps) {
 		c.stream.Drop(multiTooLong)
 		return false
 	}

@@ -19,7 +19,7 @@ func (p *healthProbes) routes() []endpoint {
 	return []endpoint{
 		{
 			method: "GET", path: "/livez", access: openAccess, isProbe: true,
-			help:  "200; 503 with the reason if its disk or apply hangs, or its state is damaged",
+			help:  "200; 503 with the reason if its disk, apply or a lock hangs, or its state is damaged",
 			serve: p.serveLivez,
 		},
 		{
