@@ -370,6 +370,7 @@ func (t *Transport) Locks() []lockwatch.Lock {
 		{Name: "wire.serverReplies.mu", Locker: &t.serverReplies.mu}, {Name: "wire.broadcast.mu", Locker: &t.commitBroadcast.mu},
 		{Name: "wire.peerConns.mu", Locker: &t.receiver.peerConns.mu}, {Name: "wire.lastLeader.mu", Locker: &t.receiver.lastLeader.mu},
 		{Name: "wire.snapshotReceipts.mu", Locker: &t.receiver.snapshotReceipts.mu},
+		{Name: "wire.broadcast.mu", Locker: &t.receiver.settled.mu}, {Name: "wire.durableAcks.mu", Locker: &t.durableAcks.mu},
 		{Name: "wire.LeaderCauses.mu", Locker: &t.cfg.LeaderCauses.mu},
 	}
 }
