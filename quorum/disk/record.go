@@ -31,9 +31,9 @@ type record struct {
 	logType         raft.LogType
 	size            int // of the payload, in bytes
 	index, term     uint64
-	appendedAt      int64 // nanoseconds since 1970; 0: not known
-	batch           int   // where the batch begins in the file
-	payloadChecksum uint32
+	appendedAt      int64  // nanoseconds since 1970; 0: not known
+	batch           int    // where the batch begins in the file
+	payloadChecksum uint32 // of the payload with its padding, as the file has it
 	before          uint32 // checksum of the record before, or of the segment's header
 	checksum        uint32
 }
@@ -67,9 +67,10 @@ func (r *record) appendTo(b []byte, seed uint32, l *raft.Log) []byte {
 		}
 		b = append(b, l.Data...)
 	}
-	r.payloadChecksum = crc32.Checksum(b[at+recordHeaderSize:], castagnoliTable)
 	b = append(b, make([]byte, at+r.length()-len(b))...)
 	h := b[at:]
+	maskPayload(h[recordHeaderSize:], seed)
+	r.payloadChecksum = crc32.Checksum(h[recordHeaderSize:], castagnoliTable)
 	h[0], h[1], h[2] = r.kind, r.flags, byte(r.logType)
 	binary.BigEndian.PutUint32(h[4:], uint32(r.size))
 	binary.BigEndian.PutUint64(h[8:], r.index)
@@ -102,22 +103,30 @@ func parseRecord(b []byte, seed uint32) (r record, ok bool) {
 	return r, true
 }
 
-// payload returns the payload of the record at the start of b, and reports whether its checksum is right.
-func (r record) payload(b []byte) ([]byte, bool) {
-	if len(b) < r.length() {
-		return nil, false
+// maskPayload changes a payload with its padding into what the file has, and back. A payload may have sectors of zeros, and a
+// sector of zeros in the file must mean that it was lost (see checkTorn). The file has the payload's words of 8 bytes, each
+// with the same mask. The mask is never zero, so a sector in the file is zeros only if each word of it is the mask. That
+// depends on the log's id, which nobody who writes data knows.
+func maskPayload(b []byte, seed uint32) {
+	mask := uint64(seed)<<32 | uint64(^seed)
+	for ; len(b) > 0; b = b[recordAlignment:] {
+		binary.BigEndian.PutUint64(b, binary.BigEndian.Uint64(b)^mask)
 	}
-	p := b[recordHeaderSize:][:r.size:r.size]
-	return p, crc32.Checksum(p, castagnoliTable) == r.payloadChecksum
 }
 
-// decodeEntry reads the entry at the start of b into l, whose data then lie in b.
+// isWhole reports whether the payload of the record at the start of b, with its padding, has the right checksum.
+func (r record) isWhole(b []byte) bool {
+	return len(b) >= r.length() && crc32.Checksum(b[recordHeaderSize:r.length()], castagnoliTable) == r.payloadChecksum
+}
+
+// decodeEntry reads the entry at the start of b into l. It changes b, in which the data of l then lie.
 func decodeEntry(b []byte, seed uint32, index uint64, l *raft.Log) error {
 	r, ok := parseRecord(b, seed)
-	payload, whole := r.payload(b)
-	if !ok || !whole || r.kind != entryRecord || r.index != index {
+	if !ok || !r.isWhole(b) || r.kind != entryRecord || r.index != index {
 		return fmt.Errorf("%w: entry %d does not match its checksum", ErrDamaged, index)
 	}
+	maskPayload(b[recordHeaderSize:r.length()], seed)
+	payload := b[recordHeaderSize:][:r.size:r.size]
 	*l = raft.Log{Index: r.index, Term: r.term, Type: r.logType, Data: payload}
 	if r.flags&withExtensions != 0 {
 		if len(payload) < 4 || uint32(len(payload)-4) < binary.BigEndian.Uint32(payload) {

@@ -15,7 +15,7 @@ import (
 
 // The header of a segment: see docs/dev/log.md.
 const (
-	segmentMagic      = "RCLOG01\n"
+	segmentMagic      = "RCLOG02\n"
 	segmentHeaderSize = 56
 	segmentSuffix     = ".log"
 	removedSuffix     = ".removed" // of a segment that is being removed
@@ -228,12 +228,9 @@ func (s *segment) scanLast(b []byte) (torn bool, err error) {
 // readRecord returns the record at the end, of the batch that begins at an offset. It must follow the last one.
 func (s *segment) readRecord(b []byte, batch int) (record, error) {
 	r, ok := parseRecord(b[s.end:], s.checksum)
-	if ok {
-		_, ok = r.payload(b[s.end:])
-	}
 	next := s.next()
 	switch {
-	case !ok:
+	case !ok || !r.isWhole(b[s.end:]):
 		return r, fmt.Errorf("%w: the record at byte %d does not match its checksum", ErrDamaged, s.end)
 	case r.before != s.last, r.batch != batch,
 		r.kind == entryRecord && (r.index == 0 || r.index > maxLogIndex || next != 0 && r.index != next),

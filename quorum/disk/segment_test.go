@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -72,5 +73,46 @@ func TestReadRecordOutOfPlace(t *testing.T) {
 		if _, err := s.readRecord(r.appendTo(header, h.checksum, testLog(5, 40)), segmentHeaderSize); tt.fits != (err == nil) || err != nil && !errors.Is(err, ErrDamaged) {
 			t.Errorf("a record %s: %v", tt.name, err)
 		}
+	}
+}
+
+// A wrong bit in the last batch is not taken for a sector that a loss of power took, although its entries have sectors of zeros.
+// A lost sector is, wherever it is.
+func TestWrongBitIsNotTorn(t *testing.T) {
+	h := segmentHeader{logID: 7, number: 1, base: 5, front: 5, size: 8 << 10}
+	header := h.encode()
+	b, before, batch := header, h.checksum, segmentHeaderSize
+	for i, size := range []int{100, 1000, 0, 601, 1400} {
+		e := &raft.Log{Index: 5 + uint64(i), Term: 1, Data: make([]byte, size)}
+		r := recordOf(e)
+		r.batch, r.before = batch, before
+		if i == 0 || i == 4 {
+			r.flags |= lastOfBatch
+		}
+		b = r.appendTo(b, h.checksum, e)
+		if before = r.checksum; i == 0 {
+			batch = len(b)
+		}
+	}
+	end := len(b)
+	b = append(b, make([]byte, int(h.size)-end)...)
+	scan := func(b []byte) (torn bool, err error) { return newSegment(h, "segment", nil).scanLast(b) }
+	if torn, err := scan(b); torn || err != nil {
+		t.Fatal(torn, err)
+	}
+	for bit := 8 * batch; bit < 8*end; bit++ {
+		b[bit/8] ^= 1 << (bit % 8)
+		if torn, err := scan(b); torn || !errors.Is(err, ErrDamaged) {
+			t.Errorf("bit %d of the file is wrong: torn %t, %v", bit, torn, err)
+		}
+		b[bit/8] ^= 1 << (bit % 8)
+	}
+	for at := batch; at < end; {
+		next := min((at/sectorSize+1)*sectorSize, end)
+		lost := zeroAt(at, next)(bytes.Clone(b))
+		if torn, err := scan(lost); !torn || err != nil {
+			t.Errorf("the sector from byte %d is lost: torn %t, %v", at, torn, err)
+		}
+		at = next
 	}
 }

@@ -24,7 +24,9 @@ func (s *segment) tornTail(b []byte, end int) (torn bool, err error) {
 	return true, nil
 }
 
-// checkTorn returns an error unless the first record that does not check, of the batch at offset end, lacks a sector.
+// checkTorn returns an error unless the first record that does not check, of the batch at offset end, lacks a sector. No part of a
+// record that was written is zeros from an edge of a sector, or from its own start, to the next edge or its end: that of a
+// header has its kind or its checksum, and for a payload see maskPayload.
 func (s *segment) checkTorn(b []byte, end int) error {
 	at := end
 	for {
@@ -35,8 +37,8 @@ func (s *segment) checkTorn(b []byte, end int) error {
 		if r.batch != end || at+r.length() > len(b) {
 			break
 		}
-		if _, whole := r.payload(b[at:]); !whole {
-			return requireLostSector(b, at+recordHeaderSize, at+recordHeaderSize+r.size)
+		if !r.isWhole(b[at:]) {
+			return requireLostSector(b, at+recordHeaderSize, at+r.length())
 		}
 		if r.flags&lastOfBatch != 0 {
 			break
