@@ -166,6 +166,7 @@ func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	if !s.fsm.awaitDurable(of.Index) {
 		return errors.Join(errStateMachineFailed, sink.Cancel())
 	}
+	of.NoteTaken()
 	n, err := s.WriteTo(disk.NewPacedWriter(sink, &s.fsm.noPauses, s.startedAt))
 	if err != nil {
 		return errors.Join(err, sink.Cancel())

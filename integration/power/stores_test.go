@@ -315,6 +315,8 @@ var keeperClasses = []string{
 	"data/rollcall",
 	"data/rollcall/identity.json.tmp",
 	"data/rollcall/log",
+	againstCopies,
+	"data/rollcall/log.durable.tmp",
 	"data/rollcall/log/#-#.log",
 	"data/rollcall/log/#-#.log.tmp",
 	"data/rollcall/log/durable.tmp",

@@ -22,6 +22,7 @@ var classes = []string{
 	"rollcall/identity.json.tmp",
 	"rollcall/log",
 	"rollcall/log, before a segment is shortened",
+	"rollcall/log.durable.tmp",
 	"rollcall/log/durable",
 	"rollcall/log/durable.tmp",
 	"rollcall/log/segment, before it has its name",
@@ -61,6 +62,9 @@ func syncsOf(changes []change) map[string][]int {
 			}
 		case sync:
 			class := figures.ReplaceAllString(c.name, "#")
+			if path.Base(class) == path.Base(againstCopies) {
+				continue // only a member that starts again has it
+			}
 			switch {
 			case strings.HasSuffix(c.name, ".log"), strings.HasSuffix(c.name, ".log.tmp"):
 				class = path.Join(path.Dir(c.name), "segment, "+cmp.Or(written[id], "later"))

@@ -27,8 +27,9 @@ var kinds = []struct {
 	{"lock", base("lock"), false, "", []end{right}, "rrrrrrr"}, // its content does not matter
 	{"number of the member", base("myid"), false, "", both, "fff-rbb"},
 	{"term and votes", base("raft.db"), false, "", both, "----r-f"},
-	{"mark of raft.db", base("raft.durable"), false, "raft.db", both, "fffff-r"},
-	{"mark of the segments", base("durable"), false, ".", both, "fffff-r"},
+	{"mark of raft.db", base("raft.durable"), false, "raft.db", []end{refused}, "fffff-f"},
+	{"mark of the segments", base("durable"), false, ".", []end{refused}, "fffff-f"},
+	{"mark of the log in the data directory", base("log.durable"), false, ".", []end{refused}, "fffffff"},
 	{"segment", suffix(".log"), false, ".", both, "---ffff"},
 	{"last segment", suffix(".log"), true, ".", both, "---ffff"},
 	{"snapshot", base("state.bin"), false, ".", both, "-------"}, // the older one is not needed

@@ -131,8 +131,8 @@ func (m boltMark) checkAgainst(now boltMark) error {
 // boltMarkName is the file with the mark, next to raft.db.
 const boltMarkName = "raft.durable"
 
-// openOrCreateBolt opens a BoltDB, or makes it.
-func openOrCreateBolt(path string) (store *boltFile, err error) {
+// openOrCreateBolt opens a BoltDB, or makes it. If whole is set, its mark must be there.
+func openOrCreateBolt(path string, whole bool) (store *boltFile, err error) {
 	err = openCatchingDamage(path, func() error {
 		if err := createBoltIfMissing(path); err != nil {
 			return err
@@ -142,7 +142,7 @@ func openOrCreateBolt(path string) (store *boltFile, err error) {
 		if err != nil {
 			return err
 		}
-		if store.markFile, err = store.openAndCheckMark(now); err != nil {
+		if store.markFile, err = store.openAndCheckMark(now, whole); err != nil {
 			return err
 		}
 		if err = store.openStore(); err != nil {
@@ -220,10 +220,10 @@ func valuesChecksum(values map[string][]byte) uint32 {
 }
 
 // openAndCheckMark opens the mark, or makes one, and compares it with the file as it is now.
-func (f *boltFile) openAndCheckMark(now boltMark) (*os.File, error) {
+func (f *boltFile) openAndCheckMark(now boltMark, whole bool) (*os.File, error) {
 	path := filepath.Join(filepath.Dir(f.path), boltMarkName)
 	var was boltMark
-	file, err := openMark(path, boltMarkSize, logName, func(b []byte) (err error) {
+	file, err := openMark(path, boltMarkSize, whole, func(b []byte) (err error) {
 		was, err = decodeBoltMark(b)
 		return err
 	})

@@ -22,7 +22,7 @@ type boltDir struct {
 
 func (d *boltDir) open() *logFiles {
 	d.t.Helper()
-	log, err := openLog(d.dir, testSegment, hclog.NewNullLogger())
+	log, err := openLog(d.dir, d.dir, testSegment, logOpening{}, hclog.NewNullLogger())
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestDamagedBolt(t *testing.T) {
 			d := &boltDir{t: t, dir: filepath.Join(t.TempDir(), "copy"), term: whole.term}
 			take(t, whole.dir, d.dir)
 			tt.do(d)
-			log, err := openLog(d.dir, testSegment, hclog.NewNullLogger())
+			log, err := openLog(d.dir, d.dir, testSegment, logOpening{}, hclog.NewNullLogger())
 			if err == nil {
 				log.Close()
 			}
@@ -179,7 +179,7 @@ func TestOtherMembersVotes(t *testing.T) {
 	if err == nil {
 		d.Close()
 	}
-	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "belongs to member 2") {
-		t.Errorf("Open: %v, want ErrDamaged and whose it is", err)
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), logName+": damaged: it belongs to another log") {
+		t.Errorf("Open: %v, want ErrDamaged, and that it is of another log", err)
 	}
 }

@@ -57,7 +57,7 @@ func TestBoltBranchBits(t *testing.T) {
 				refused++
 			} else {
 				remake(t, d, b)
-				log, err := openLog(d.dir, testSegment, hclog.NewNullLogger())
+				log, err := openLog(d.dir, d.dir, testSegment, logOpening{}, hclog.NewNullLogger())
 				if err == nil {
 					opened++
 					log.Close()

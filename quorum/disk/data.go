@@ -157,7 +157,7 @@ func (d *Data) openStoppedDirectories(cfg Config) (err error) {
 		return err
 	}
 	d.serverList = d.directories[0].identity.Servers
-	d.unguarded, d.storesCloser, err = openStores(d.directories, cfg)
+	d.unguarded, d.storesCloser, err = openStores(d.directories, cfg, false)
 	return err
 }
 
@@ -293,8 +293,9 @@ func (f *writeMetrics) addWrite(took time.Duration) (slow bool) {
 	return slow
 }
 
-// openStores opens the stores in a member's directories. It uses only SegmentBytes and RaftLogger of cfg.
-func openStores(locked []*directory, cfg Config) (s Stores, closer io.Closer, err error) {
+// openStores opens the stores in a member's directories. starts reports whether a member starts with them. openStores uses only
+// SegmentBytes and RaftLogger of cfg.
+func openStores(locked []*directory, cfg Config, starts bool) (s Stores, closer io.Closer, err error) {
 	dir, logDir := locked[0].dir, locked[len(locked)-1].dir
 	if err := removeIncompleteSnapshots(dir); err != nil {
 		return s, nil, fmt.Errorf("quorum: clean data directory: %w", err)
@@ -303,10 +304,15 @@ func openStores(locked []*directory, cfg Config) (s Stores, closer io.Closer, er
 	if err != nil {
 		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
 	}
-	log, err := openLog(logDir, cfg.SegmentBytes, cfg.RaftLogger)
+	how := logOpening{whole: locked[0].identity.LogCreated, starts: starts}
+	if how.known, err = snaps.knownEnds(); err != nil {
+		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
+	}
+	log, err := openLog(logDir, dir, cfg.SegmentBytes, how, cfg.RaftLogger)
 	if err != nil {
 		return s, nil, err
 	}
+	snaps.logEnd, snaps.onStored = log.segments.durableEnd, log.segments.noteSnapshot
 	return Stores{Log: log, Stable: log, Snapshots: snaps}, log, nil
 }
 

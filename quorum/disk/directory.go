@@ -36,8 +36,8 @@ const (
 	tmpSuffix    = ".tmp"
 
 	// directoryFormat is the only format of directories that this version knows. In format 1 the log was in raft.db, or in
-	// the directory wal.
-	directoryFormat = 2
+	// the directory wal. In format 2 nothing outside of the log knew it.
+	directoryFormat = 3
 	// maxIdentity limits the identity file, in bytes: 255 servers with names of 253 bytes fit.
 	maxIdentity = 128 << 10
 
@@ -267,10 +267,10 @@ func readIdentity(dir string) (id identity, err error) {
 	case id.Format > directoryFormat:
 		return identity{}, newerVersionError(fmt.Errorf("%s: %w: format %d, this version knows up to %d", path,
 			ErrNewerFormat, id.Format, directoryFormat))
-	case id.Format == 1:
-		return identity{}, explainedError{fmt.Errorf("quorum: data directory %s %w (%s has format 1), and this version cannot read "+
+	case id.Format == 1 || id.Format == 2:
+		return identity{}, explainedError{fmt.Errorf("quorum: data directory %s %w (%s has format %d), and this version cannot read "+
 			"its log. The way out: have the earlier build write a backup (rollcall backup save), move the data directory and the "+
-			"log directory away, and restore the backup into empty ones (rollcall backup restore)", dir, errEarlierFormat, path)}
+			"log directory away, and restore the backup into empty ones (rollcall backup restore)", dir, errEarlierFormat, path, id.Format)}
 	case id.Format < 1 || id.Member == 0 || len(id.Servers) == 0:
 		return identity{}, damaged("incomplete")
 	}
@@ -355,7 +355,7 @@ func openDirectoriesAndStores(cfg Config) (locked []*directory, s Stores, closer
 			return locked, s, nil, err
 		}
 	}
-	s, closer, err = openStores(locked, cfg)
+	s, closer, err = openStores(locked, cfg, true)
 	if err != nil {
 		return locked, s, nil, err
 	}

@@ -61,7 +61,7 @@ func TestDirectoryIdentity(t *testing.T) {
 			write(t, dir+"/identity.json", ``)
 		}},
 		{name: "identity without member", want: ErrDamaged, spoil: func(t *testing.T, dir, _ string, _ *Config) {
-			write(t, dir+"/identity.json", `{"format": 2}`)
+			write(t, dir+"/identity.json", `{"format": 3}`)
 		}},
 		{name: "a log beside its subdirectory", fresh: true, want: ErrDamaged, say: []string{"raft.db", "subdirectory rollcall"}, spoil: func(t *testing.T, _, top string, _ *Config) {
 			write(t, top+"/raft.db", "")
@@ -79,8 +79,8 @@ func TestDirectoryIdentity(t *testing.T) {
 			}
 			write(t, dir+"/identity.json", strings.Repeat(" ", maxIdentity)+string(identity))
 		}},
-		{name: "newer", want: ErrNewerFormat, say: []string{"identity.json", "format 3", "start the newer version"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
-			write(t, dir+"/identity.json", `{"format": 3, "something": "else"}`)
+		{name: "newer", want: ErrNewerFormat, say: []string{"identity.json", "format 4", "start the newer version"}, spoil: func(t *testing.T, dir, _ string, _ *Config) {
+			write(t, dir+"/identity.json", `{"format": 4, "something": "else"}`)
 		}},
 		{name: "other member", want: ErrOtherMember, say: []string{"identity.json", "member 1", "member 2", "The way out"}, spoil: func(_ *testing.T, _, top string, c *Config) {
 			*c = directoryConfig(top, 2)

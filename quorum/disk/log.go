@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
@@ -20,22 +21,65 @@ type logFiles struct {
 	raft.StableStore
 	segments *segmentLog
 	bolt     *boltFile
+	outside  logMark // the mark in the data directory: see knownEnd
 }
 
-func (f *logFiles) Close() error { return errors.Join(f.segments.Close(), f.bolt.Close()) }
-
 // openLog opens the log in dir, with the term and the votes. New segments have at most size bytes, by default 16 MiB. A
-// damaged file gives an error.
-func openLog(dir string, size int, hl hclog.Logger) (*logFiles, error) {
-	bolt, err := openOrCreateBolt(filepath.Join(dir, logName))
-	if err != nil {
-		return nil, err
+// damaged file gives an error, and so does a log that is not the one of which raft.db, the mark in dataDir, or how.known have
+// the end.
+func openLog(dir, dataDir string, size int, how logOpening, hl hclog.Logger) (f *logFiles, err error) {
+	f = &logFiles{}
+	if f.outside, err = openLogMark(filepath.Join(dataDir, outsideMarkName), how.whole); err != nil {
+		return nil, fmt.Errorf("quorum: log: %w", err)
 	}
-	l, err := openSegmentLog(filepath.Join(dir, logDirName), int64(cmp.Or(size, maxSegmentBytes)), hl)
-	if err != nil {
-		return nil, errors.Join(err, bolt.Close())
+	if err = f.open(dir, size, how, hl); err == nil && how.starts {
+		err = f.noteStart()
 	}
-	return &logFiles{LogStore: l, StableStore: bolt, segments: l, bolt: bolt}, nil
+	if err != nil {
+		return nil, errors.Join(err, f.closeFiles())
+	}
+	return f, nil
+}
+
+func (f *logFiles) open(dir string, size int, how logOpening, hl hclog.Logger) (err error) {
+	path := filepath.Join(dir, logName)
+	if f.bolt, err = openOrCreateBolt(path, how.whole); err != nil {
+		return err
+	}
+	f.StableStore = f.bolt
+	known := slices.Clone(how.known)
+	if how.newest, err = newestSnapshotIn(filepath.Join(filepath.Dir(f.outside.path), snapshotsDir)); err != nil {
+		return fmt.Errorf("quorum: list snapshots: %w", err)
+	}
+	if f.outside.file != nil {
+		known = append(known, knownEnd{f.outside.logEnd, f.outside.path})
+	}
+	if how.known, err = f.bolt.addKnown(known, how.whole); err != nil {
+		return fmt.Errorf("quorum: log %s: %w", path, err)
+	}
+	if f.segments, err = openSegmentLog(filepath.Join(dir, logDirName), int64(cmp.Or(size, maxSegmentBytes)), how, hl); err != nil {
+		return err
+	}
+	f.LogStore = f.segments
+	f.segments.onBegin = func(end logEnd) error { return f.outside.record(end, false) }
+	return nil
+}
+
+// Close records the end of the log in the data directory, and closes the files.
+func (f *logFiles) Close() error {
+	return errors.Join(f.outside.record(f.segments.durableEnd(), false), f.closeFiles())
+}
+
+// closeFiles closes those of the files that are open.
+func (f *logFiles) closeFiles() error {
+	err := f.outside.Close()
+	if f.segments != nil {
+		err = errors.Join(err, f.segments.Close())
+	}
+	if f.bolt != nil {
+		err = errors.Join(err, f.bolt.Close())
+	}
+	return err
 }
 
 // LogReader is a read-only log.
@@ -53,10 +97,11 @@ func OpenLogReader(dir string) (LogReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := readIdentity(dir); err != nil {
+	id, err := readIdentity(dir)
+	if err != nil {
 		return nil, err
 	}
-	return openLog(dir, 0, hclog.NewNullLogger())
+	return openLog(dir, dir, 0, logOpening{whole: id.LogCreated}, hclog.NewNullLogger())
 }
 
 // boltOptions returns bbolt's options. The list of free pages is not written: opening rebuilds it from the used pages.

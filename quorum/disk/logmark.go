@@ -8,33 +8,38 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 )
 
 const (
 	logMarkName  = "durable"
-	logMarkMagic = "RCMARK2\n"
-	// logMarkSize is the size of a mark in bytes: the magic, the log's id, a segment, an index and a checksum. It is far
-	// below a sector, so after a crash either the old mark or the new one is there.
-	logMarkSize = len(logMarkMagic) + 8 + 8 + 8 + checksumSize
+	logMarkMagic = "RCMARK3\n"
+	// logMarkSize is the size of a mark in bytes: the magic, the log's id, a start, a segment, two indexes and a checksum.
+	// It is far below a sector, so after a crash either the old mark or the new one is there.
+	logMarkSize = len(logMarkMagic) + 5*8 + checksumSize
 )
 
 // logMark has the last durable index of the log's last segment, in a file outside of that segment. Without the mark, a
 // lost end would look like the end of a log. It may lag behind the log and is never ahead of it: see docs/dev/log.md.
 type logMark struct {
+	path string
 	file *os.File // nil: there is no file yet
 	logEnd
 }
 
-// logEnd is the end of a log.
+// logEnd is the end of a log. What a log has reached it never falls back from: starts and segments are counted, and in a
+// segment the index only grows.
 type logEnd struct {
-	logID, segment uint64
-	index          uint64 // the last one in that segment; 0: the log has none, and began anew in it
+	logID   uint64
+	start   uint64 // number of the last start with this log
+	segment uint64
+	index   uint64 // the last one in that segment; 0: the log has none, and began anew in it
+	// snapshot is the highest index of a snapshot that was stored by then. The log may have been emptied for it.
+	snapshot uint64
 }
 
 func (e logEnd) encode() []byte {
 	b := []byte(logMarkMagic)
-	for _, v := range []uint64{e.logID, e.segment, e.index} {
+	for _, v := range []uint64{e.logID, e.start, e.segment, e.index, e.snapshot} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoliTable))
@@ -48,53 +53,59 @@ func decodeLogEnd(b []byte) (e logEnd, err error) {
 	if binary.BigEndian.Uint32(b[at:]) != crc32.Checksum(b[:at], castagnoliTable) {
 		return e, fmt.Errorf("%w: the checksum is wrong", ErrDamaged)
 	}
-	for i, v := range []*uint64{&e.logID, &e.segment, &e.index} {
+	for i, v := range []*uint64{&e.logID, &e.start, &e.segment, &e.index, &e.snapshot} {
 		*v = binary.BigEndian.Uint64(b[len(logMarkMagic)+8*i:])
 	}
 	return e, nil
 }
 
-// openLogMark opens the mark in dir, if there is one.
-func openLogMark(dir string) (m logMark, err error) {
-	path := filepath.Join(dir, logMarkName)
-	m.file, err = openMark(path, logMarkSize, "the log's end", func(b []byte) (err error) {
+// check returns an error unless the log that now ends there had reached e. source is the file that says so.
+func (e logEnd) check(now logEnd, source string) error {
+	switch {
+	case e.logID != now.logID:
+		return fmt.Errorf("%w: it is not the log of which %s has the end", ErrDamaged, source)
+	case e.start > now.start:
+		return fmt.Errorf("%w: it is an older copy, of start %d of this member, and %s is of start %d", ErrDamaged, now.start,
+			source, e.start)
+	case e.segment > now.segment:
+		return fmt.Errorf("%w: segment %d is gone, and the log was durable up to its entry %d (%s says so)", ErrDamaged, e.segment,
+			e.index, source)
+	case e.segment == now.segment && e.index > now.index:
+		return fmt.Errorf("%w: segment %d ends with entry %d, and was durable up to entry %d (%s says so)", ErrDamaged, now.segment,
+			now.index, e.index, source)
+	}
+	return nil
+}
+
+// checkSnapshot returns an error if the data once had a snapshot, and now go to a lower index.
+func (e logEnd) checkSnapshot(data uint64, source string) error {
+	if e.snapshot <= data {
+		return nil
+	}
+	return fmt.Errorf("%w: the snapshot of index %d is gone, and the data go to index %d (%s knows it)", ErrDamaged, e.snapshot, data,
+		source)
+}
+
+// openLogMark opens a mark of the log, if there is one. If required is set, a missing mark is damage.
+func openLogMark(path string, required bool) (m logMark, err error) {
+	m.path = path
+	m.file, err = openMark(path, logMarkSize, required, func(b []byte) (err error) {
 		m.logEnd, err = decodeLogEnd(b)
 		return err
 	})
 	return m, err
 }
 
-// check returns an error if the log now ends before the mark.
-func (m *logMark) check(now logEnd) error {
-	switch {
-	case m.file == nil:
-		return nil
-	case m.logID != now.logID:
-		return fmt.Errorf("%w: %s is the mark of another log", ErrDamaged, logMarkName)
-	case m.segment > now.segment:
-		return fmt.Errorf("%w: segment %d is gone, and the log was durable up to its entry %d", ErrDamaged, m.segment, m.index)
-	case m.segment == now.segment && m.index > now.index:
-		return fmt.Errorf("%w: segment %d ends with entry %d, and was durable up to entry %d", ErrDamaged, now.segment,
-			now.index, m.index)
-	}
-	return nil
-}
-
-// create makes the mark in dir if there is none.
-func (m *logMark) create(dir string, now logEnd) (err error) {
-	if m.file != nil {
-		return nil
-	}
-	path := filepath.Join(dir, logMarkName)
-	if err := replaceFile(path, now.encode()); err != nil {
+// record records that the log is durable up to an end. It makes the file, durably, if there is none. If sync is set, the mark
+// is durable, too, when record returns.
+func (m *logMark) record(now logEnd, sync bool) (err error) {
+	if m.file == nil {
+		if err := replaceFile(m.path, now.encode()); err != nil {
+			return err
+		}
+		m.file, err = os.OpenFile(m.path, os.O_RDWR, 0)
 		return err
 	}
-	m.file, err = os.OpenFile(path, os.O_RDWR, 0)
-	return err
-}
-
-// record records that the log is durable up to an end. If sync is set, the mark is durable, too, when record returns.
-func (m *logMark) record(now logEnd, sync bool) error {
 	if _, err := m.file.WriteAt(now.encode(), 0); err != nil || !sync {
 		return err
 	}
@@ -108,13 +119,15 @@ func (m *logMark) Close() error {
 	return m.file.Close()
 }
 
-// openMark opens a mark of size bytes, and decodes it. It returns nil if there is none. compared is what is compared with
-// the mark.
-func openMark(path string, size int, compared string, decode func([]byte) error) (*os.File, error) {
+// openMark opens a mark of size bytes, and decodes it. If there is none, it returns nil, or an error if the mark is required.
+func openMark(path string, size int, required bool, decode func([]byte) error) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && required:
+		return nil, fmt.Errorf("%s is %w: it is gone", path, ErrDamaged)
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
-	} else if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	b, err := io.ReadAll(io.LimitReader(file, int64(size)+1))
@@ -122,9 +135,7 @@ func openMark(path string, size int, compared string, decode func([]byte) error)
 		err = decode(b)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w; if that is the only damaged file, remove it: the member then starts without comparing "+
-			"%s with it", path, err, compared)
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), file.Close())
 	}
 	return file, nil
 }

@@ -25,7 +25,7 @@ type benchLog struct {
 func openBenchLog(b *testing.B) *benchLog {
 	b.Helper()
 	dir := b.TempDir()
-	files, err := openLog(dir, 0, hclog.NewNullLogger())
+	files, err := openLog(dir, dir, 0, logOpening{}, hclog.NewNullLogger())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func BenchmarkOpenLog(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		files, err := openLog(l.dir, 0, hclog.NewNullLogger())
+		files, err := openLog(l.dir, l.dir, 0, logOpening{}, hclog.NewNullLogger())
 		if err == nil {
 			err = files.Close()
 		}

@@ -31,8 +31,9 @@ func (c SnapshotContents) CheckMetadata(index, term uint64) error {
 
 // RepairLog corrects the log after a crash during the installation of a snapshot: it may end before the snapshot, or
 // contradict it. The snapshot replaces that log, so RepairLog deletes the whole log, after verify, which belongs to
-// the state machine, has read the whole snapshot. A gap between log and snapshot is damage. RepairLog must be called
-// before raft runs.
+// the state machine, has read the whole snapshot. A gap between log and snapshot is damage. So is a log that ends before a
+// snapshot that was taken, or contradicts it: that log had reached the snapshot's index, and committed entries never leave a
+// log unless a received snapshot replaces them. RepairLog must be called before raft runs.
 func (d *Data) RepairLog(verify func(io.Reader) (SnapshotContents, error)) error {
 	s := d.unguarded
 	newest, err := s.newestSnapshot()
@@ -47,7 +48,7 @@ func (d *Data) RepairLog(verify func(io.Reader) (SnapshotContents, error)) error
 	if err != nil {
 		return err
 	}
-	drop := false
+	drop, taken, text := false, s.isTaken(snap.ID), fmt.Sprintf("from %d to %d", first, last)
 	switch {
 	case first == 0:
 		return nil
@@ -63,8 +64,12 @@ func (d *Data) RepairLog(verify func(io.Reader) (SnapshotContents, error)) error
 		}
 		drop = at.Term != snap.Term
 	}
-	if !drop {
+	switch {
+	case !drop:
 		return nil
+	case taken:
+		return fmt.Errorf("quorum: data is %w: %s, %s, is not that of which snapshot %s was taken; %s", ErrDamaged, d.logLocation(),
+			text, snap.ID, putBackAdvice)
 	}
 	err = newestSnapshotError(s)
 	if err == nil {
@@ -73,8 +78,8 @@ func (d *Data) RepairLog(verify func(io.Reader) (SnapshotContents, error)) error
 	if errors.Is(err, ErrNewerFormat) {
 		return newerVersionError(fmt.Errorf("snapshot %s: %w", snap.ID, err))
 	} else if err != nil {
-		return fmt.Errorf("quorum: %s, from %d to %d, does not fit snapshot %s, which cannot take its place: %w",
-			d.logLocation(), first, last, snap.ID, err)
+		return fmt.Errorf("quorum: %s, %s, does not fit snapshot %s, which cannot take its place: %w", d.logLocation(), text,
+			snap.ID, err)
 	}
 	if err := s.Log.DeleteRange(first, last); err != nil {
 		return fmt.Errorf("quorum: drop log before snapshot: %w", err)

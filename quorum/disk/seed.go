@@ -55,7 +55,7 @@ func seedDirectories(locked []*directory, cfg Config, fill func(*Data) error) er
 	}
 	d := &Data{}
 	err := func() (err error) {
-		if d.unguarded, d.storesCloser, err = openStores(locked, cfg); err != nil {
+		if d.unguarded, d.storesCloser, err = openStores(locked, cfg, true); err != nil {
 			return err
 		}
 		if err := checkOrBindMember(d.unguarded.Stable, locked[len(locked)-1].dir, cfg.MemberID); err != nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
@@ -33,7 +34,12 @@ type segmentLog struct {
 	dir     string
 	maxSize int64 // of a new segment, in bytes
 	mark    logMark
-	remover *remover
+	start   uint64 // see logEnd
+	// snapshot is the highest index of a stored snapshot: see logEnd.
+	snapshot atomic.Uint64
+	remover  *remover
+	// onBegin is called when a segment has begun, with the end of the log. Default: nothing.
+	onBegin func(logEnd) error
 
 	writing sync.Mutex // held while a method writes
 	failed  error      // the first error of a write, which ends all writing; guarded by writing
@@ -44,9 +50,17 @@ type segmentLog struct {
 	closed   bool
 }
 
+// logOpening says how a log is opened.
+type logOpening struct {
+	whole  bool       // the directory was complete: what is missing was lost
+	starts bool       // a member starts with it: see logEnd
+	known  []knownEnd // what is known of the log outside of it
+	newest uint64     // the highest index of a snapshot
+}
+
 // openSegmentLog opens the log in dir, and makes it if dir does not exist or is empty. New segments have at most maxSize
 // bytes.
-func openSegmentLog(dir string, maxSize int64, logger hclog.Logger) (l *segmentLog, err error) {
+func openSegmentLog(dir string, maxSize int64, how logOpening, logger hclog.Logger) (l *segmentLog, err error) {
 	if err := os.Mkdir(dir, dirMode); err == nil {
 		if err := durable.SyncDirectory(filepath.Dir(dir)); err != nil {
 			return nil, fmt.Errorf("quorum: open log: %w", err)
@@ -55,23 +69,25 @@ func openSegmentLog(dir string, maxSize int64, logger hclog.Logger) (l *segmentL
 		return nil, fmt.Errorf("quorum: open log: %w", err)
 	}
 	l = &segmentLog{dir: dir, maxSize: maxSize, remover: newRemover(dir, logger)}
-	if err := l.open(); err != nil {
+	if err := l.open(how); err != nil {
 		return nil, errors.Join(fmt.Errorf("quorum: log %s: %w", dir, err), l.Close())
 	}
 	return l, nil
 }
 
-func (l *segmentLog) open() (err error) {
+func (l *segmentLog) open(how logOpening) (err error) {
 	paths, err := segmentPaths(l.dir)
 	if err != nil {
 		return err
 	}
-	if l.mark, err = openLogMark(l.dir); err != nil {
+	if l.mark, err = openLogMark(filepath.Join(l.dir, logMarkName), how.whole); err != nil {
 		return err
 	}
 	if len(paths) == 0 {
 		return l.createFirst()
 	}
+	l.start = l.mark.start
+	l.snapshot.Store(how.newest)
 	for _, path := range paths {
 		s, err := openSegment(path)
 		if err != nil {
@@ -93,6 +109,19 @@ func (l *segmentLog) open() (err error) {
 	}
 	if err := l.checkFront(); err != nil {
 		return err
+	}
+	for _, k := range how.known {
+		if err := k.check(l.end(), k.source); err != nil {
+			return fmt.Errorf("%w; %s", err, putBackAdvice)
+		}
+	}
+	for _, k := range append(how.known, knownEnd{l.mark.logEnd, l.mark.path}) {
+		if err := k.checkSnapshot(max(how.newest, l.end().index), k.source); err != nil {
+			return err
+		}
+	}
+	if how.starts {
+		l.start++
 	}
 	if err := l.settle(); err != nil {
 		return err
@@ -122,8 +151,8 @@ func (l *segmentLog) createFirst() error {
 	if err != nil {
 		return err
 	}
-	l.segments = []*segment{s}
-	return l.mark.create(l.dir, l.end())
+	l.segments, l.start = []*segment{s}, 1
+	return l.mark.record(l.end(), true)
 }
 
 // dropUnneeded takes the segments that are not needed out of the list, and returns them. It looks at headers, and at the
@@ -158,8 +187,8 @@ func (l *segmentLog) scanLast() (torn bool, err error) {
 	if err == nil {
 		torn, err = last.scanLast(b)
 	}
-	if err == nil {
-		err = l.mark.check(l.end())
+	if err == nil && l.mark.file != nil {
+		err = l.mark.check(l.end(), l.mark.path)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", last.path, err)
@@ -198,18 +227,28 @@ func (l *segmentLog) settle() error {
 	if err := errors.Join(syncData(last.file), durable.SyncDirectory(l.dir)); err != nil {
 		return err
 	}
-	if err := l.mark.create(l.dir, l.end()); err != nil {
-		return err
-	}
 	return l.mark.record(l.end(), true)
 }
 
 func (l *segmentLog) last() *segment { return l.segments[len(l.segments)-1] }
 
-// end returns the end of the log, for the mark.
+// end returns the end of the log, for a mark. All of it is durable. The caller holds writing or mu.
 func (l *segmentLog) end() logEnd {
 	s := l.last()
-	return logEnd{logID: s.logID, segment: s.number, index: max(s.next(), 1) - 1}
+	return logEnd{logID: s.logID, start: l.start, segment: s.number, index: max(s.next(), 1) - 1, snapshot: l.snapshot.Load()}
+}
+
+// noteSnapshot notes that a snapshot was stored.
+func (l *segmentLog) noteSnapshot(index uint64) {
+	for was := l.snapshot.Load(); was < index && !l.snapshot.CompareAndSwap(was, index); was = l.snapshot.Load() {
+	}
+}
+
+// durableEnd is end for other callers.
+func (l *segmentLog) durableEnd() logEnd {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.end()
 }
 
 // headerAfterLast returns the header of a segment that follows the last entry. An empty log begins anew in it.
@@ -235,6 +274,9 @@ func (l *segmentLog) begin(h segmentHeader) error {
 	l.mu.Lock()
 	l.segments = append(l.segments, s)
 	l.mu.Unlock()
+	if l.onBegin != nil {
+		return l.onBegin(l.end())
+	}
 	return nil
 }
 

@@ -86,7 +86,7 @@ type modelRun struct {
 
 func (r *modelRun) open() {
 	var err error
-	if r.log, err = openSegmentLog(r.dir, modelSegment, hclog.NewNullLogger()); err != nil {
+	if r.log, err = openSegmentLog(r.dir, modelSegment, logOpening{}, hclog.NewNullLogger()); err != nil {
 		r.Fatal(err)
 	}
 }

@@ -16,6 +16,13 @@ type Sink struct {
 	closed bool
 }
 
+// NoteTaken says that this member has taken the snapshot of its own state, and has not received it.
+func (k *Sink) NoteTaken() {
+	if files, ok := k.SnapshotSink.(*fileSink); ok {
+		files.meta.Taken = true
+	}
+}
+
 func (k *Sink) Write(p []byte) (int, error) {
 	n, err := k.SnapshotSink.Write(p)
 	runtime.Gosched()

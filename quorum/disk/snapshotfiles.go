@@ -44,12 +44,17 @@ const (
 type snapshotFiles struct {
 	dir    string
 	logger hclog.Logger
+	// of the log beside them; nil: there is none
+	logEnd   func() logEnd
+	onStored func(index uint64)
 }
 
 // snapshotMeta is the first line of meta.json.
 type snapshotMeta struct {
 	raft.SnapshotMeta
-	CRC []byte // of the state: CRC-64 with the ECMA polynomial
+	CRC   []byte // of the state: CRC-64 with the ECMA polynomial
+	Taken bool   // of this member's own state, so its log had reached the index; otherwise it was received or imported
+	Log   []byte // the end of the log when the snapshot was stored: see knownEnd
 }
 
 var crc64Table = crc64.MakeTable(crc64.ECMA)
@@ -308,6 +313,13 @@ func (k *fileSink) Close() error {
 // publish writes the metadata, and renames the directory.
 func (k *fileSink) publish() error {
 	k.meta.CRC = k.checksum.Sum(nil)
+	if k.store.logEnd != nil {
+		end := k.store.logEnd()
+		if durable := max(end.index, end.snapshot); k.meta.Taken && durable < k.meta.Index {
+			return fmt.Errorf("quorum: the snapshot goes to index %d, and the data on the disk to %d", k.meta.Index, durable)
+		}
+		k.meta.Log = end.encode()
+	}
 	line, err := json.Marshal(&k.meta)
 	if err != nil {
 		return err
@@ -319,7 +331,11 @@ func (k *fileSink) publish() error {
 	if err := os.Rename(k.tmpDir, filepath.Join(k.store.dir, k.meta.ID)); err != nil {
 		return err
 	}
-	return durable.SyncDirectory(k.store.dir)
+	err = durable.SyncDirectory(k.store.dir)
+	if err == nil && k.store.onStored != nil {
+		k.store.onStored(k.meta.Index)
+	}
+	return err
 }
 
 func (k *fileSink) Cancel() error {

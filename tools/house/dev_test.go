@@ -238,7 +238,7 @@ func (c *code) has(name string) bool {
 var (
 	testName = regexp.MustCompile(`^([a-z]\w*(?:/\w+)*)\.(Test\w+)$`)                         // integration/kills.TestUpgrade
 	fileName = regexp.MustCompile(`^[\w.-]+(/[\w.-]+)*\.(go|md|sh|proto)$|^[a-z]\w*(/\w+)+$`) // znode/apply.go, or the directory quorum/disk
-	dataName = regexp.MustCompile(`\.(db|cfg)$`)                                              // of a member, or of its operator
+	dataName = regexp.MustCompile(`\.(db|cfg|durable|json)$`)                                 // of a member, or of its operator
 	dotted   = regexp.MustCompile(`^[A-Za-z]\w*(\.[A-Za-z]\w*){1,2}$`)                        // Leader.ask, leader.Leader.ask
 	plain    = regexp.MustCompile(`^[A-Za-z]\w*$`)                                            // closeConnsLoop, syncLimit
 )

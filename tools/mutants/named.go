@@ -70,6 +70,36 @@ var unlikely = []namedMutant{
 		"integration", "TestSyncSeesWhatAFollowerCommitted",
 	},
 	{
+		"log of an earlier start believed", "quorum/disk/logmark.go",
+		"	case e.start > now.start:\n", "	case e.start > now.start && false:\n",
+		"quorum/disk", "TestPartsOfTwoDays",
+	},
+	{
+		"log of another member believed", "quorum/disk/logmark.go",
+		"	case e.logID != now.logID:\n", "	case e.logID != now.logID && false:\n",
+		"quorum/disk", "TestLogOfAnotherDay",
+	},
+	{
+		"earlier raft.db believed", "quorum/disk/known.go",
+		"		case k.start > end.start:\n", "		case k.start > end.start && false:\n",
+		"quorum/disk", "TestPartsOfTwoDays",
+	},
+	{
+		"log makes way for its own snapshot", "quorum/disk/repair.go",
+		"	case taken:\n", "	case taken && false:\n",
+		"quorum/disk", "TestLogBeforeSnapshot",
+	},
+	{
+		"lost snapshot not missed", "quorum/disk/logmark.go",
+		"	if e.snapshot <= data {\n", "	if e.snapshot <= data || true {\n",
+		"quorum/disk", "TestSnapshotIsGone",
+	},
+	{
+		"data not masked", "quorum/disk/record.go",
+		"uint64(seed)<<32 | uint64(^seed)", "0 * uint64(seed)",
+		"quorum/disk", "TestWrongBitIsNotTorn",
+	},
+	{
 		"batch after a damaged one unseen", "quorum/disk/torn.go",
 		"ok && r.batch > end {", "ok && r.batch > end && false {",
 		"quorum/disk", "TestDamagedSegments",
