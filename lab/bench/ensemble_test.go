@@ -183,18 +183,18 @@ func (f *fakeEnsemble) read(c *fakeConn, op jute.Op, path string, watch bool) ([
 	if watch {
 		f.watchers[path] = append(f.watchers[path], c)
 	}
-	stat := jute.Stat{Version: n.version, EphemeralOwner: n.owner, DataLength: int32(len(n.data))}
-	switch op {
-	case jute.OpGetData:
-		return jute.GetDataResponse{Data: n.data, Stat: stat}.Append(nil), jute.OK
-	case jute.OpExists:
-		return jute.ExistsResponse{Stat: stat}.Append(nil), jute.OK
-	}
 	var children [][]byte
 	for other := range f.nodes {
 		if name, below := strings.CutPrefix(other, path+"/"); below && !strings.Contains(name, "/") {
 			children = append(children, []byte(name))
 		}
+	}
+	stat := jute.Stat{Version: n.version, EphemeralOwner: n.owner, DataLength: int32(len(n.data)), NumChildren: int32(len(children))}
+	switch op {
+	case jute.OpGetData:
+		return jute.GetDataResponse{Data: n.data, Stat: stat}.Append(nil), jute.OK
+	case jute.OpExists:
+		return jute.ExistsResponse{Stat: stat}.Append(nil), jute.OK
 	}
 	if op == jute.OpGetChildren {
 		return jute.GetChildrenResponse{Children: children}.Append(nil), jute.OK
@@ -333,6 +333,7 @@ func TestCases(t *testing.T) {
 		// A node is created, read and deleted.
 		{"firstreads", 666, 0, map[jute.Op]int64{jute.OpCreate2: 733, jute.OpExists: 733, jute.OpDelete: 733}, 0, figures("stale first reads", 0.0, "there after 20 ms", 0.0)},
 		{"expiry:silent=5", 15, 100 * ms, map[jute.Op]int64{jute.OpCreate2: 15, jute.OpExists: 15}, 0, figures("early", 0.0, "earliest by", 0.0, "first to last", 0.0, "first to last at most", 0.0)},
+		{"storm:conns=5,storms=2,each=1,storm=close", 2, ms, map[jute.Op]int64{jute.OpCreate2: 10, jute.OpCloseSession: 11}, 0, figures("storm took", 1.0)},
 		{"failover", 4000, ms, map[jute.Op]int64{jute.OpGetData: 2200, jute.OpSetData: 2200}, 100, figures("sessions lost", 0.0, "acknowledged writes lost", 0.0, "longest gap of writes", 1.0, "longest gap of reads, fake:1", 1.0)},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
@@ -365,6 +366,32 @@ func TestCases(t *testing.T) {
 					t.Errorf("it said first %q and last %q", first, last)
 				}
 			})
+		})
+	}
+}
+
+// Sessions that fall silent at once end between two polls, or three. The writes that are under way meanwhile count, and those before do not.
+func TestStormOfSilentSessions(t *testing.T) {
+	for text, creates := range map[string]int{"storm:conns=5,storms=2,each=3": 30, "storm:conns=5,storms=2,each=0,storm=vanish": 2} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeEnsemble{delay: time.Millisecond, expiryDelay: 100 * time.Millisecond}
+			base := quickParams()
+			base.Timeout = 4 * time.Second
+			r, _ := f.runCase(t, text, base)
+			const poll = 6 // ms: stormPoll, and the reply
+			took := map[string]float64{}
+			for _, e := range r.Extra {
+				took[e.Name] = e.Value
+			}
+			if n := took["storm took"]; n < poll || n > 2*poll || took["before it p50"] < 1 || r.PerSecond <= 0 {
+				t.Errorf("%s: %v, and %v writes per second; want one poll of %d ms, or two", text, took, r.PerSecond, poll)
+			}
+			if r.Ops < 2*poll || r.Ops > 2*2*poll || r.Latency.P50 != 1000 || len(r.Errors) > 0 {
+				t.Errorf("%s: %+v, want the writes of two storms, 1 ms each", text, r)
+			}
+			if got := f.requests[jute.OpCreate2]; got != creates {
+				t.Errorf("%s: %d nodes were created, want %d", text, got, creates)
+			}
 		})
 	}
 }

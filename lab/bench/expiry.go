@@ -58,33 +58,46 @@ func (r *caseRun) silenceSessions(o *deletionObserver, n int) (gone []<-chan tim
 	if err != nil {
 		return nil, nil, err
 	}
+	err = r.sendLastRequests(clients, o.parent.path, func(i int) {
+		_, timeout := clients[i].Session()
+		due[i] = time.Now().Add(timeout)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	abandonAll(clients)
+	return gone, due, nil
+}
+
+// sendLastRequests lets all clients send a request in one burst, after a random pause, and waits for the replies. It calls sending before
+// it sends each.
+func (r *caseRun) sendLastRequests(clients []*client.Client, path string, sending func(i int)) error {
 	// The work before this takes about the same time in each storm. Without a random pause, every burst could
 	// meet the edge of a tick. Servers grant at least two ticks, so the pause varies by at least one tick.
 	_, timeout := clients[0].Session()
 	if err := sleepUntil(r.ctx, time.Now().Add(rand.N(timeout/2))); err != nil {
-		return nil, nil, err
+		return err
 	}
-	answers := make(chan error, r.params.SilentSessions)
+	answers := make(chan error, len(clients))
 	done := func(_ client.Stat, _ bool, err error) { answers <- err }
 	for i, c := range clients {
-		_, timeout := c.Session()
-		due[i] = time.Now().Add(timeout)
-		if err := c.Pipeline().Exists(r.ctx, o.parent.path, done); err != nil {
-			return nil, nil, err
+		sending(i)
+		if err := c.Pipeline().Exists(r.ctx, path, done); err != nil {
+			return err
 		}
 	}
 	for range clients {
+		var err error
 		select {
 		case err = <-answers:
 		case <-r.ctx.Done():
 			err = r.ctx.Err()
 		}
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
-	abandonAll(clients)
-	return gone, due, nil
+	return nil
 }
 
 // expiryResults sums up all storms.

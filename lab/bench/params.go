@@ -28,8 +28,9 @@ type Params struct {
 	EphemeralsPerSession int           // ephemeral nodes per session
 	Watchers             int
 	SilentSessions       int
-	ResumeRounds         int    // times that all sessions come back
+	ResumeRounds         int    // storms of the cases resume and storm
 	MemberRole           string // the role of the members to connect to; "": any
+	Storm                string // what happens to the sessions of a storm
 	Hook                 string // a shell command
 	KeepNodes            bool   // do not delete the nodes
 }
@@ -39,7 +40,7 @@ func Defaults() Params {
 	return Params{
 		Window: 64, Size: 100, Nodes: 1000, Reads: 90, Children: 100, Ops: 10,
 		Duration: 10 * time.Second, Warmup: 2 * time.Second, Timeout: 10 * time.Second,
-		EphemeralsPerSession: 10, Watchers: 1000, SilentSessions: 100, ResumeRounds: 10,
+		EphemeralsPerSession: 10, Watchers: 1000, SilentSessions: 100, ResumeRounds: 10, Storm: stormExpires,
 	}
 }
 
@@ -76,6 +77,10 @@ func benchCases() []benchCase {
 			(*caseRun).runFirstReads,
 		},
 		{"expiry", 0, "session", "--silent sessions fall silent at once, 3 times: how late, how far apart they expire", (*caseRun).runExpiry},
+		{
+			"storm", 5000, "write", "--conns sessions end or come back at once (--storm), --storms times, while one client of each member writes",
+			(*caseRun).runStorm,
+		},
 		{
 			"failover", 4, "request", "--conns writers and readers per member while --hook runs: gaps, sessions, writes lost",
 			(*caseRun).runFailover,
@@ -126,19 +131,19 @@ const (
 
 var (
 	loadCases  = []string{"get", "set", "create", "mix", "children", "multi"}
-	otherCases = []string{"sessions", "sync", "resume", "ephemerals", "watches", "firstreads", "expiry", "failover"}
+	otherCases = []string{"sessions", "sync", "resume", "ephemerals", "watches", "firstreads", "expiry", "storm", "failover"}
 	allCases   = slices.Concat(loadCases, otherCases)
 	// those end after so many storms
 	timedCases = slices.DeleteFunc(slices.Clone(allCases),
-		func(name string) bool { return name == "expiry" || name == "resume" })
+		func(name string) bool { return name == "expiry" || name == "resume" || name == "storm" })
 )
 
 // ParamFlags lists all parameters.
 func ParamFlags() []ParamFlag {
 	return []ParamFlag{
 		{
-			"conns", "`number` of connections (default 8; sessions 32, sync 1, resume 1000, ephemerals 16, failover 4 of each kind " +
-				"on each member, firstreads 1 on each member)", slices.Concat(loadCases, []string{"sessions", "sync", "resume", "ephemerals", "firstreads", "failover"}),
+			"conns", "`number` of connections (default 8; sessions 32, sync 1, resume 1000, storm 5000, ephemerals 16, failover 4 of each kind " +
+				"on each member, firstreads 1 on each member)", slices.Concat(loadCases, []string{"sessions", "sync", "resume", "ephemerals", "firstreads", "storm", "failover"}),
 			intSetter("connections", 1, maxConns, func(p *Params) *int { return &p.Conns }),
 		},
 		{
@@ -190,8 +195,8 @@ func ParamFlags() []ParamFlag {
 		},
 		{
 			"each", "`number` of ephemeral nodes of each session (default 10)",
-			[]string{"ephemerals"},
-			intSetter("nodes", 1, maxOps, func(p *Params) *int { return &p.EphemeralsPerSession }),
+			[]string{"ephemerals", "storm"},
+			intSetter("nodes", 0, maxOps, func(p *Params) *int { return &p.EphemeralsPerSession }),
 		},
 		{
 			"watchers", "`number` of sessions that watch (default 1000)",
@@ -205,8 +210,12 @@ func ParamFlags() []ParamFlag {
 		},
 		{
 			"storms", "`number` of times that all sessions come back (default 10)",
-			[]string{"resume"},
+			[]string{"resume", "storm"},
 			intSetter("storms", 1, maxStorms, func(p *Params) *int { return &p.ResumeRounds }),
+		},
+		{
+			"storm", "`what` happens to the sessions of a storm: expire (they fall silent, and their connections stay open; default), " +
+				"vanish (their connections end, and they expire later), close or reconnect", []string{"storm"}, setStorm,
 		},
 		{"member", "the `role` leader, follower or observer: connect only to members of this role, which the reply to " +
 			"srvr has", slices.Concat(loadCases, []string{"sync", "expiry"}), setMemberRole},
@@ -256,6 +265,16 @@ func setRate(p *Params, value string) error {
 		return fmt.Errorf("%v requests per second; must be 0.01 to %d", rate, maxRate)
 	}
 	p.Rate = rate
+	return nil
+}
+
+func setStorm(p *Params, value string) error {
+	switch value {
+	case stormExpires, stormVanishes, stormCloses, stormResumes:
+	default:
+		return fmt.Errorf("%q is no storm; must be %s, %s, %s or %s", value, stormExpires, stormVanishes, stormCloses, stormResumes)
+	}
+	p.Storm = value
 	return nil
 }
 
@@ -331,6 +350,9 @@ func (p *Params) checkLimits() error {
 		return fmt.Errorf("bench: window %d: %d bytes in flight on each connection; must be at most %d", p.Window, bytes,
 			maxInFlightBytes)
 	}
+	if p.Case == "ephemerals" && p.EphemeralsPerSession == 0 {
+		return errors.New("bench: ephemerals needs sessions with at least 1 node")
+	}
 	if p.Case == "failover" && p.Hook == "" {
 		return errors.New("bench: failover needs --hook, a command that breaks something")
 	}
@@ -355,6 +377,8 @@ func (p *Params) connectionCount(servers int) int {
 		return 2 * p.Conns * servers
 	case "firstreads":
 		return p.Conns * servers
+	case "storm":
+		return p.Conns + servers
 	}
 	return p.Conns
 }
@@ -400,6 +424,8 @@ func (p *Params) String() string {
 			s += " on " + p.MemberRole
 		}
 		return s
+	case "storm":
+		return fmt.Sprintf("storm %d that %s, %d each, %d times", p.Conns, p.Storm, p.EphemeralsPerSession, p.ResumeRounds)
 	case "failover":
 		return fmt.Sprintf("failover %d per member", p.Conns)
 	case "mix":

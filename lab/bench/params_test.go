@@ -31,6 +31,8 @@ func TestParseCase(t *testing.T) {
 		"firstreads":                   "firstreads 1 at once",
 		"expiry":                       "expiry 100",
 		"expiry:member=leader":         "expiry 100 on leader",
+		"storm":                        "storm 5000 that expire, 10 each, 10 times",
+		"storm:storm=close,each=0,storms=3,conns=2": "storm 2 that close, 0 each, 3 times",
 	} {
 		p, err := ParseCase(text, base)
 		if err != nil || p.String() != want {
@@ -57,6 +59,8 @@ func TestParseCaseErrors(t *testing.T) {
 		"expiry:duration=1s":             "expiry does not take duration",
 		"resume:duration=1s":             "resume does not take duration",
 		"resume:storms=0":                "0 storms; must be 1 to 10000",
+		"storm:storm=rain":               `"rain" is no storm; must be expire, vanish, close or reconnect`,
+		"ephemerals:each=0":              "ephemerals needs sessions with at least 1 node",
 		"get:conns":                      `conns: "" is not a whole number`,
 		"get:conns=0":                    "conns: 0 connections; must be 1 to 100000",
 		"get:conns=-1":                   "must be",
@@ -123,7 +127,7 @@ func TestFilesLimit(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for text, want := range map[string]int{
-		"get:conns=3": 3, "sessions:hold=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2, "resume:conns=9": 9, "firstreads:conns=2": 6,
+		"get:conns=3": 3, "sessions:hold=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2, "resume:conns=9": 9, "firstreads:conns=2": 6, "storm:conns=5": 8,
 	} {
 		if p, err = ParseCase(text, Defaults()); err != nil || p.connectionCount(3) != want {
 			t.Errorf("%s: %d connections, %v", text, p.connectionCount(3), err)

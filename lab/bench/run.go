@@ -160,7 +160,7 @@ func (r *caseRun) openSession(ctx context.Context, cfg sessionConfig) (*client.C
 	defer stop()
 	cfg.Timeout, cfg.InOrder = r.params.Timeout, true
 	cfg.GiveUpAfter = client.NeverGiveUp // the servers alone decide which sessions expire
-	if dial := r.target.Dial; dial != nil {
+	if dial := r.target.Dial; dial != nil && cfg.DialConn == nil {
 		cfg.DialConn = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
 	}
 	return client.Dial(ctx, strings.Join(cfg.servers, ","), cfg.Config)
