@@ -420,3 +420,58 @@ func TestMassExpiryIsPaced(t *testing.T) {
 		e.end()
 	})
 }
+
+// When 5,000 sessions expire at once, at most 32 are ahead of a write that comes meanwhile: those in the entry that is under way. Entries that
+// take 2 ms end all of them within 0.7 s.
+func TestWriteMeetsFewExpiries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const sessions, took, mostAhead, mostTime = 5_000, 2 * time.Millisecond, 32, 700 * time.Millisecond
+		var due []sessiontracker.TrackedSession
+		for id := range jute.SessionID(sessions) {
+			due = append(due, session(id+10, 3))
+		}
+		e := newEnsemble(t, due...)
+		e.log.delay = took
+		e.run()
+		stream, _, hangUp := e.forward(0)
+		e.at(8*time.Second - 5*time.Millisecond)
+		var sent []time.Time
+		for seq := uint64(1); e.counters.Expired.Load() < sessions && seq <= 5_000; seq++ {
+			stream.in <- writes(2, 100, seq)
+			sent = append(sent, time.Now())
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		hangUp()
+		e.log.mu.Lock()
+		defer e.log.mu.Unlock()
+		var ends []time.Time // of each expiry, when its entry was proposed
+		met := 0             // writes that have met expiries
+		for i, entry := range e.log.proposed {
+			for _, txn := range entry.Txns {
+				if txn.Op == int32(jute.OpExpire) {
+					ends = append(ends, e.log.begun[i])
+					continue
+				}
+				ahead := 0 // expiries that are not done when the write comes, and come before it in the log
+				for _, begun := range slices.Backward(ends) {
+					if !begun.Add(took).After(sent[txn.Seq-1]) {
+						break
+					}
+					ahead++
+				}
+				if ahead > mostAhead {
+					t.Fatalf("%d expiries are ahead of write %d, want %d at most", ahead, txn.Seq, mostAhead)
+				}
+				met += min(ahead, 1)
+			}
+		}
+		if len(ends) != sessions || met < 100 {
+			t.Fatalf("%d sessions expired, and %d writes met some of them", len(ends), met)
+		}
+		if span := ends[sessions-1].Sub(ends[0]); span > mostTime {
+			t.Errorf("the sessions ended within %v, want %v at most", span, mostTime)
+		}
+		e.end()
+	})
+}

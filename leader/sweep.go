@@ -14,8 +14,13 @@ import (
 
 const (
 	// maxExpiries limits the sessions that expire with one entry. Each costs every member as much as a few
-	// writes, in addition to its ephemeral nodes.
-	maxExpiries = 128
+	// writes, in addition to its ephemeral nodes, and a connection that is closed. A write that comes meanwhile waits for no more
+	// than the entry that is under way: the pause after it is the writes' own (removals).
+	//
+	// It was measured with 5,000 sessions that expired at once, each with a node and an open connection, beside one writer on each of
+	// three members, on two processors, in two rounds by turns. With 128, p99 of the writes was 15 and 87 ms, and the sessions ended
+	// within 0.43 and 0.54 s. With 64 it was 11 and 99 ms, and 0.54 and 0.65 s. With 32 it was 9 and 19 ms, and 0.63 and 0.62 s.
+	maxExpiries = 32
 
 	// sweepNodes is the number of nodes of ended sessions that a sweep removes. An entry has at most one sweep.
 	// This is half of what an entry may remove, so that sessions that end with their nodes fit in too.
