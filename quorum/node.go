@@ -53,6 +53,8 @@ const (
 	maxUnreadLeadershipChanges = 1024
 	// stopTimeout limits the time that raft takes to stop: a goroutine that hangs in a disk never ends.
 	stopTimeout = 10 * time.Second
+	// emptyTimeout limits the time in which the state machine fails what it has not applied. It does not wait for anything then.
+	emptyTimeout = 20 * time.Millisecond
 )
 
 // Node is one member's raft. Unless its comment says otherwise, a method may be called at any time after Open, by

@@ -129,6 +129,7 @@ func (n *Node) handOverAndDrain() {
 // only with the process.
 func (n *Node) stopRaft(r *raft.Raft) error {
 	n.fsm.noPauses.Store(true)
+	n.emptyStateMachine()
 	future := r.Shutdown()
 	done := make(chan error, 1)
 	go func() {
@@ -145,6 +146,15 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 	case <-timer.C:
 		return ErrNotEnded
 	}
+}
+
+// emptyStateMachine lets raft's FSM goroutine fail what it has not applied, instead of waiting for the disk: raft never completes
+// the entries that wait for that goroutine when it ends.
+func (n *Node) emptyStateMachine() {
+	n.disk.Durability().EndWaits()
+	ctx, cancel := context.WithTimeout(context.Background(), emptyTimeout)
+	defer cancel()
+	n.proposer.waitForPending(ctx)
 }
 
 func (n *Node) newRaft(conf *raft.Config, log raft.LogStore) (r *raft.Raft, err error) {

@@ -23,8 +23,11 @@ func (d Durability) NoteCommitted(index uint64) { d.queue.NoteCommitted(index) }
 func (d Durability) LimitToSettled(index uint64) uint64 { return d.queue.LimitToSettled(index) }
 
 // AwaitSettled waits until all entries up to index are settled, and reports whether they are. They may not be if the disk
-// has failed, which ends the member.
+// has failed, which ends the member, or after EndWaits.
 func (d Durability) AwaitSettled(index uint64) bool { return d.queue.AwaitSettled(index) }
+
+// EndWaits makes AwaitSettled return at once from now on, because the member stops.
+func (d Durability) EndWaits() { d.queue.endWaits() }
 
 // Delay returns the present delay of this member's disk.
 func (d Durability) Delay() QueueDelay { return d.queue.delay() }

@@ -49,6 +49,7 @@ type logQueue struct {
 	writeBegun    time.Time    // of the first entries of the queue; set while it is not empty
 	writing       bool         // writeLoop runs
 	failed        bool         // a write has failed, and nothing more is written
+	stopping      bool         // see Durability.EndWaits
 }
 
 // queuedCall is a call of StoreLogs whose entries are queued.
@@ -246,10 +247,18 @@ func (q *logQueue) NoteCommitted(index uint64) {
 func (q *logQueue) AwaitSettled(index uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.failed && q.settledIndex() < index {
+	for !q.failed && !q.stopping && q.settledIndex() < index {
 		q.changed.Wait()
 	}
 	return q.settledIndex() >= index
+}
+
+// endWaits implements Durability.EndWaits.
+func (q *logQueue) endWaits() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stopping = true
+	q.changed.Broadcast()
 }
 
 // LimitToSettled implements Durability.LimitToSettled.

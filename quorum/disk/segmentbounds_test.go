@@ -30,7 +30,7 @@ func TestImpossibleHeaders(t *testing.T) {
 		if err := errors.Join(os.WriteFile(path, tt.header.encode(), fileMode), os.Truncate(path, tt.header.size)); err != nil {
 			t.Fatal(err)
 		}
-		l, err := openSegmentLog(dir, maxSegmentBytes, hclog.NewNullLogger())
+		l, err := openSegmentLog(dir, maxSegmentBytes, logOpening{}, hclog.NewNullLogger())
 		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -44,7 +44,7 @@ func TestImpossibleHeaders(t *testing.T) {
 // process panic.
 func TestFrontBeforeTheLog(t *testing.T) {
 	dir := t.TempDir()
-	l, err := openSegmentLog(dir, maxSegmentBytes, hclog.NewNullLogger())
+	l, err := openSegmentLog(dir, maxSegmentBytes, logOpening{}, hclog.NewNullLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestFrontBeforeTheLog(t *testing.T) {
 	if err := errors.Join(stored, front, l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	l, err = openSegmentLog(dir, maxSegmentBytes, hclog.NewNullLogger())
+	l, err = openSegmentLog(dir, maxSegmentBytes, logOpening{}, hclog.NewNullLogger())
 	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "begins with entry 5, and its segments with entry 100") {
 		t.Errorf("%v", err)
 	}

@@ -14,6 +14,9 @@ const (
 	// waitingMarksPerTimeout is how often a follower reports that the entries of a request are not settled yet, in the time
 	// for which its leader waits for a reply.
 	waitingMarksPerTimeout = 4
+	// briefWait is the time for which a connection waits for the disk itself, before it takes the next request. A sync takes
+	// less as a rule, and handing the reply over costs more than that is worth.
+	briefWait = slowAck
 	// maxPendingReplies limits the replies of one connection that wait. It is above the number of requests that a
 	// leader has in flight (maxInFlightBytes). Above it the connection takes no more requests.
 	maxPendingReplies = 1 << 17
@@ -42,19 +45,18 @@ type pendingReply struct {
 	err   error
 }
 
-// reply sends the reply to a request, in order. A reply that accepts entries waits until they are settled. reply itself does not
-// wait.
+// reply sends the reply to a request, in order. A reply that accepts entries waits until they are settled. reply itself waits
+// for briefWait at most.
 func (rc *receiver) reply(in *inConn, command, resp any, err error) error {
 	p := pendingReply{form: in.form, resp: resp, err: err}
 	if req := acceptedAppend(command, resp); req != nil && len(req.Entries) > 0 {
 		p.index = continueAfter(req).PrevLogEntry
 	}
 	q := &in.replies
-	q.mu.Lock()
-	if !q.running && rc.isSettled(p.index) {
-		q.mu.Unlock()
+	if !q.isRunning() && rc.awaitBriefly(in, p.index) { // only this goroutine makes it run
 		return in.write(p.form, p.resp, p.err)
 	}
+	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.stopped:
@@ -71,6 +73,33 @@ func (rc *receiver) reply(in *inConn, command, resp any, err error) error {
 		rc.wg.Go(func() { rc.sendPending(in) })
 	}
 	return nil
+}
+
+// awaitBriefly reports whether the entries of a reply are settled within briefWait. It does not wait if the disk was late
+// before, and has written nothing since.
+func (rc *receiver) awaitBriefly(in *inConn, index uint64) bool {
+	if rc.isSettled(index) {
+		return true
+	}
+	var timer *time.Timer
+	for !rc.diskIsLate.Load() {
+		settled := rc.settled.nextFired()
+		if rc.isSettled(index) {
+			return true
+		}
+		if timer == nil {
+			timer = time.NewTimer(briefWait)
+			defer timer.Stop()
+		}
+		select {
+		case <-settled:
+		case <-timer.C:
+			rc.diskIsLate.Store(true)
+		case <-rc.closed:
+			return false
+		}
+	}
+	return false
 }
 
 // sendPending sends the pending replies of a connection, each when its entries are settled. It ends when there are no
@@ -127,6 +156,12 @@ func (c *inConn) writeWaitingMark(form requestForm) error {
 	_ = c.SetWriteDeadline(time.Now().Add(stallTimeout)) // Flush returns the error of a broken connection
 	_ = c.w.WriteByte(waitingMark)
 	return c.w.Flush()
+}
+
+func (q *replyQueue) isRunning() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running
 }
 
 // first returns the first pending reply, and false if there is none: then sendPending must end.

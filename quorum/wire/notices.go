@@ -7,6 +7,7 @@ import "slices"
 // does not lead, or its configuration has more voters, no follower is to hear of it.
 func (t *Transport) NotifyDurable(first []uint32) {
 	r := t.cfg.Raft()
+	t.receiver.diskIsLate.Store(false)
 	t.receiver.settled.fire()
 	t.receiver.recordCommit(r)
 	if r != nil && countVoters(r.GetConfiguration().Configuration()) <= maxWordVoters {

@@ -319,6 +319,7 @@ type receiver struct {
 	lastInstalled    atomic.Uint64 // index of the last snapshot passed to raft
 	logTurn          chan struct{} // with one place: see awaitLogTurn
 	settled          broadcast     // fires when more entries are settled
+	diskIsLate       atomic.Bool   // the disk has written nothing since a connection waited for it for long
 	waitingMark      time.Duration // between two waiting marks
 	closed           chan struct{} // by Transport.Close
 	wg               sync.WaitGroup

@@ -94,9 +94,12 @@ func (k *toldCommits) knows(index uint64) bool {
 func (k *toldCommits) signalLateAck() {
 	k.mu.Lock()
 	k.awaitsAck = false
-	k.acksLate = k.acksLate || !k.knows(k.awaitedIndex)
+	isLate := !k.knows(k.awaitedIndex)
+	k.acksLate = k.acksLate || isLate
 	k.mu.Unlock()
-	k.signalCommit()
+	if isLate {
+		k.signalCommit()
+	}
 }
 
 // stop ends the timer.
