@@ -217,7 +217,8 @@ func TestNewSessionAfterAnExpiry(t *testing.T) {
 		}
 		_ = c.Close()
 		e.Equal()
-		e.BlockLog(leader, a)
+		time.Sleep(4 * tick)  // it does not expire before
+		e.BlockLog(leader, a) // for less than the time after which the follower is cut off, and rejects clients
 		e.Wait("the session to expire", 10*tick, func() bool { return owner(e, leader, old.SessionID) == 0 })
 		refused, err := e.Dial(b)
 		if err != nil {
@@ -229,7 +230,7 @@ func TestNewSessionAfterAnExpiry(t *testing.T) {
 		if !has(e, a, "/mine") {
 			t.Fatal("the follower does not lag, so this shows nothing")
 		}
-		time.AfterFunc(tick, func() { e.UnblockLog(leader, a) })
+		time.AfterFunc(tick/4, func() { e.UnblockLog(leader, a) })
 		next, _ := e.Open(a, 10*tick)
 		r, _, err := next.Call(1, jute.OpExists, &jute.ExistsRequest{Path: []byte("/mine")})
 		if err != nil || r.Err != jute.NoNode {

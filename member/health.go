@@ -16,6 +16,7 @@ type health struct {
 	server        *server.Server
 	terms         *terms
 	removalWatch  *removalWatch
+	cutOffWatch   *cutOffWatch
 	applyProgress *applyProgress
 	hangError     func() error // see Member.hangError
 	log           *slog.Logger

@@ -323,9 +323,13 @@ func (m *Member) assembleLogParts() {
 		self: m.cfg.ID, tick: m.cfg.Tick, serverLists: m.serverLists, helloClient: m.helloClient, node: m.node,
 		server: m.server, log: m.log,
 	}
+	cutOffWatch := &cutOffWatch{
+		clock: m.cfg.Monotonic, heartbeat: m.cfg.HeartbeatTimeout, node: m.node, server: m.server,
+		isListed: func() bool { return m.removalWatch.unlistedVersion() == 0 }, log: m.log,
+	}
 	m.health = &health{
 		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removalWatch: m.removalWatch,
-		applyProgress: &m.applyProgress, hangError: m.hangError, log: m.log,
+		cutOffWatch: cutOffWatch, applyProgress: &m.applyProgress, hangError: m.hangError, log: m.log,
 		damageReports: make(chan string, 1), disputeReported: make(chan struct{}, 1),
 	}
 	m.drain = &drain{
@@ -473,6 +477,7 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 	if !m.cfg.isStandalone() {
 		g.Go(func() error { return m.removalWatch.pollWithoutLeader(inner) })
+		g.Go(func() error { return m.health.cutOffWatch.watchLoop(inner) })
 	}
 	m.serveMembers(inner, g)
 	g.Go(func() error {
@@ -593,7 +598,7 @@ func (m *Member) Role() string {
 		return ""
 	case m.server.ReadOnly() && m.health.mayServeReadOnly():
 		return api.RoleReadOnly
-	case m.node.Status().LeaderID() == 0 || m.node.Status().LeaderID() == m.cfg.ID || !m.applyProgress.announced.Load():
+	case m.health.cutOffWatch.isCutOff() || m.node.Status().LeaderID() == 0 || m.node.Status().LeaderID() == m.cfg.ID || !m.applyProgress.announced.Load():
 		return ""
 	case m.isObserver():
 		return "observer"

@@ -120,7 +120,7 @@ func TestEveryOwnMetricLeavesZero(t *testing.T) {
 			{p.refused, []string{`rollcall_vouching_cut_total{reason="refused"}`, `rollcall_sessions_resumed_total`}},
 			{p.notRenewed, []string{`rollcall_vouching_cut_total{reason="not_renewed"}`}},
 			{p.notAcknowledged, []string{`rollcall_vouching_cut_total{reason="not_acknowledged"}`}},
-			{p.cutOff, []string{`rollcall_read_only_clients`}},
+			{p.cutOff, []string{`rollcall_cut_off`, `rollcall_read_only_clients`}},
 			{p.unlinked, []string{`rollcall_vouching_cut_total{reason="unlinked"}`}},
 			{p.waiting, []string{`rollcall_queue_length{queue="proposals"}`, `rollcall_queue_bytes{queue="proposals"}`, `rollcall_queue_bytes{queue="requests"}`}},
 			{p.changeOfLeader, []string{`rollcall_write_gap_seconds_count`, `rollcall_writes_resent_total`}},
@@ -258,13 +258,13 @@ func (p *provoked) hang(do func(from, to uint32)) {
 	}
 }
 
-// notAcknowledged cuts a member off whose client goes on sending pings.
+// notAcknowledged keeps the leader's pings from a member whose client goes on sending pings.
 func (p *provoked) notAcknowledged() {
 	p.Connect(4*ownTick, p.a)
-	p.Isolate(p.a)
-	time.Sleep(8 * ownTick)
-	p.look() // no leader is known, touches wait
-	p.Rejoin(p.a)
+	p.Shut(p.a, cluster.GRPCPort, cluster.In)
+	time.Sleep(5 * ownTick)
+	p.look() // touches wait
+	p.Unshut(p.a, cluster.GRPCPort, cluster.In)
 }
 
 // cutOff cuts a member off until it serves in read-only mode, and opens a session of that mode.
@@ -274,6 +274,7 @@ func (p *provoked) cutOff() {
 	c, err := p.Dial(p.a)
 	p.must(nil, err)
 	p.must(c.Handshake(jute.ConnectRequest{TimeOut: 20_000, ReadOnly: true, HasReadOnly: true}))
+	time.Sleep(ownTick) // it may not know yet that it is cut off
 	p.look()
 	p.Rejoin(p.a)
 }

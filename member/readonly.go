@@ -47,11 +47,11 @@ func (h *health) readOnlyLoop(ctx context.Context) error {
 	}
 }
 
-// mayServeReadOnly reports whether this member knows no leader, and its state is sound and recent enough for
+// mayServeReadOnly reports whether this member knows no leader or has no contact with it, and its state is sound and recent enough for
 // clients. It must have applied the announcement of this process. Before that, its state may be much older than
 // the clients', because only a leader knows which entries of its log are committed.
 func (h *health) mayServeReadOnly() bool {
-	return h.node.Status().LeaderID() == 0 && h.applyProgress.announced.Load() && !h.node.IsJoining() &&
+	return (h.node.Status().LeaderID() == 0 || h.cutOffWatch.isCutOff()) && h.applyProgress.announced.Load() && !h.node.IsJoining() &&
 		h.removalWatch.removedVersion() == 0 && !h.server.Draining() &&
 		h.hangError() == nil && h.node.Record().DamageReason() == "" && h.disputeReason() == ""
 }

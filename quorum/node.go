@@ -74,6 +74,7 @@ type Node struct {
 	serverList        *serverList
 	hellos            *hellos
 	reachability      *Reachability
+	contact           *Contact
 	transfer          *Transfer
 	failureDetector   *failureDetector
 	silenceWatch      *silenceWatch
@@ -179,12 +180,17 @@ func (n *Node) openData() (err error) {
 		awaitBacklog:        n.silenceWatch.awaitBacklog, leaderDied: n.cfg.LeaderDied, logger: n.logger, connectionLosses: make(chan connectionLoss, 1),
 		shorterCandidate: make(chan struct{}, 1),
 	}
+	n.contact = &Contact{
+		status: n.status, acknowledged: new(wire.Acknowledged), electionTimeout: n.electionTimeout,
+		refused: map[raft.ServerID]time.Time{},
+	}
 	n.transport = n.newTransport() // Run starts and closes it
 	n.transfer.transport, n.failureDetector.transport, n.silenceWatch.transport = n.transport, n.transport, n.transport
+	n.contact.transport = n.transport
 	n.hellos = newHellos(&n.cfg, n.disk.HasData, n.logger)
 	n.reachability = &Reachability{
 		status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos,
-		electionTimeout: n.electionTimeout, logger: n.logger,
+		contact: n.contact, electionTimeout: n.electionTimeout, logger: n.logger,
 	}
 	return nil
 }
@@ -229,6 +235,7 @@ func (n *Node) newTransport() *wire.Transport {
 		},
 		LocalServer:         n.status.selfPeer(),
 		LeaderCauses:        n.leaderCauses,
+		Acknowledged:        n.contact.acknowledged,
 		MayStand:            n.mayStand,
 		AwaitBacklog:        n.silenceWatch.awaitBacklog,
 		MayAcceptLeadership: n.transfer.mayAcceptLeadership,
@@ -344,7 +351,7 @@ func (n *Node) IsJoining() bool {
 func (n *Node) Locks() []lockwatch.Lock {
 	all := slices.Concat(n.transport.Locks(), n.disk.Locks(), []lockwatch.Lock{
 		{Name: "quorum.proposer.mu", Locker: &n.proposer.mu}, {Name: "quorum.hellos.mu", Locker: &n.hellos.mu},
-		{Name: "quorum.recentPeers.mu", Locker: &n.reachability.recentPeers.mu},
+		{Name: "quorum.recentPeers.mu", Locker: &n.reachability.recentPeers.mu}, {Name: "quorum.Contact.mu", Locker: &n.contact.mu},
 		{Name: "quorum.silenceWatch.mu", Locker: &n.silenceWatch.mu}, {Name: "quorum.pauseTolerance.mu", Locker: &n.silenceWatch.tolerance.mu},
 	})
 	if cache := n.status.logCache; n.started.Load() && cache != nil {

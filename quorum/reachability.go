@@ -43,10 +43,14 @@ type Reachability struct {
 	transport       *wire.Transport
 	serverList      *serverList
 	hellos          *hellos
+	contact         *Contact
 	electionTimeout time.Duration
 	logger          *slog.Logger
 	recentPeers     recentPeers
 }
+
+// Contact returns what is known about this member's connection with the leader.
+func (a *Reachability) Contact() *Contact { return a.contact }
 
 // recentPeers has the processes that have contacted this member recently: at most maxContacts of each of 255
 // members, none for longer than contactLifetime. It is safe for concurrent use.

@@ -40,6 +40,8 @@ func (c nativeMetrics) healthMetrics() []metrics.Native {
 			func(h Health) bool { return h.Joining }),
 		flag("rollcall_stalled", "1 if the disk or apply hangs, so that this member does not serve",
 			func(h Health) bool { return h.Stalled != "" }),
+		flag("rollcall_cut_off", "1 if this member has no contact with a leader, and the others may have one, so that it does not serve",
+			func(h Health) bool { return h.CutOff != "" }),
 		flag("rollcall_damaged", "1 if this member's state is damaged, so that it no longer serves",
 			func(h Health) bool { return h.Damage != "" }),
 		flag("rollcall_memory_full", "1 if this member refuses writes that add data, because it is short of memory", func(h Health) bool { return h.NoMemory }),

@@ -48,11 +48,11 @@ func TestNativeMetricsOfAStalledMember(t *testing.T) {
 func TestFlagsOfAMember(t *testing.T) {
 	for name, health := range map[string]Health{
 		"rollcall_leader_known": {HasLeader: true}, "rollcall_joining": {Joining: true},
-		"rollcall_stalled": {Stalled: "hangs"}, "rollcall_damaged": {Damage: "bits"}, "rollcall_serving": {Role: "follower"},
+		"rollcall_stalled": {Stalled: "hangs"}, "rollcall_damaged": {Damage: "bits"}, "rollcall_cut_off": {CutOff: "no leader"}, "rollcall_serving": {Role: "follower"},
 	} {
 		got := scrapedWith(t, health)
 		for _, flag := range []string{
-			"rollcall_leader_known", "rollcall_joining", "rollcall_stalled", "rollcall_damaged", "rollcall_serving", "rollcall_leading",
+			"rollcall_leader_known", "rollcall_joining", "rollcall_stalled", "rollcall_damaged", "rollcall_cut_off", "rollcall_serving", "rollcall_leading",
 		} {
 			if got.value[flag] == 1 != (flag == name) {
 				t.Errorf("of %+v, %s is %v", health, flag, got.value[flag])

@@ -119,6 +119,8 @@ type Health struct {
 	Damage  string // why it no longer serves: its state is damaged
 	// why it does not serve for now: its state differs from the leader's, and no majority decides which one is right
 	Divergence string
+	// why it does not serve for now: it has no contact with a leader, and the others may have one
+	CutOff string
 	// the version of the list that does not have this member any more, which may still vote; 0: it has
 	LeavingVersion int64
 	// as LeavingVersion, if raft's configuration does not have this member either; 0: one of them has
@@ -165,6 +167,12 @@ func (h Health) StatusText() (text string, serves bool) {
 	case h.LeavingVersion != 0:
 		return fmt.Sprintf("this member is not in the list of servers any more (since version 0x%x), and votes until "+
 			"another one can take its place: do not stop it before", uint64(h.LeavingVersion)), false
+	case h.CutOff != "" && h.Role == api.RoleReadOnly:
+		return "read-only: " + h.CutOff + "; clients that ask for a read-only server are served", false
+	case h.CutOff != "" && h.WaitingFor != "":
+		return h.CutOff + "; it waits for " + h.WaitingFor, false
+	case h.CutOff != "":
+		return h.CutOff, false
 	case h.WaitingFor != "" && !h.HasLeader:
 		return "no leader is known: this member waits for " + h.WaitingFor, false
 	case h.Joining && h.Progress != "":

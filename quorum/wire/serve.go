@@ -179,6 +179,7 @@ type inConn struct {
 	// short, because checkAndSetSender has compared the id and replaced the address.
 	frameSender raft.RPCHeader
 
+	lastSent     time.Time // when raft last replied, or else when the hello was sent. The reply may be sent later
 	requestBegun time.Time // of the current request; zero between requests
 	requestBytes int       // read since then
 
@@ -190,7 +191,7 @@ type inConn struct {
 
 func newInConn(conn net.Conn, owner *peerConns) *inConn {
 	c := &inConn{
-		Conn: conn, peerConns: owner, lastUsed: time.Now(), w: bufio.NewWriter(conn),
+		Conn: conn, peerConns: owner, lastUsed: time.Now(), lastSent: time.Now(), w: bufio.NewWriter(conn),
 		dec: codec.NewDecoderBytes(nil, new(codec.MsgpackHandle)), keptBuffer: make([]byte, 0, keptBufferSize),
 	}
 	if from, ok := conn.(*Conn); ok && from.PeerID != 0 {
@@ -257,6 +258,7 @@ func (c *inConn) readRequest() (command any, err error) {
 // endRequest records that raft has replied to the current request.
 func (c *inConn) endRequest() {
 	c.requestBegun = time.Time{}
+	c.lastSent = time.Now() // a notice has no reply, but comes on no connection with heartbeats
 	c.peerConns.releaseBytes(c)
 }
 
@@ -372,6 +374,9 @@ func (rc *receiver) serveConn(in *inConn) error {
 		}
 		if command == nil {
 			return err
+		}
+		if req, ok := command.(*raft.AppendEntriesRequest); ok && err == nil && isHeartbeat(req) {
+			rc.cfg.Acknowledged.note(in.serverID, in.lastSent)
 		}
 		var resp any
 		install, isInstall := command.(*raft.InstallSnapshotRequest)

@@ -48,6 +48,7 @@ type Config struct {
 	Logger          *slog.Logger
 
 	LeaderCauses *LeaderCauses // shared with the member; nil: the transport has its own
+	Acknowledged *Acknowledged // likewise
 
 	Raft      func() *raft.Raft          // returns nil until raft runs
 	EndMember func(error)                // ends the member
@@ -123,6 +124,7 @@ type Transport struct {
 // Start.
 func New(cfg Config) *Transport {
 	cfg.LeaderCauses = cmp.Or(cfg.LeaderCauses, NewLeaderCauses(cfg.LocalServer.ID))
+	cfg.Acknowledged = cmp.Or(cfg.Acknowledged, new(Acknowledged))
 	if cfg.AwaitBacklog == nil {
 		cfg.AwaitBacklog = func() bool { return false }
 	}
@@ -371,6 +373,6 @@ func (t *Transport) Locks() []lockwatch.Lock {
 		{Name: "wire.peerConns.mu", Locker: &t.receiver.peerConns.mu}, {Name: "wire.lastLeader.mu", Locker: &t.receiver.lastLeader.mu},
 		{Name: "wire.snapshotReceipts.mu", Locker: &t.receiver.snapshotReceipts.mu},
 		{Name: "wire.broadcast.mu", Locker: &t.receiver.settled.mu}, {Name: "wire.durableAcks.mu", Locker: &t.durableAcks.mu},
-		{Name: "wire.LeaderCauses.mu", Locker: &t.cfg.LeaderCauses.mu},
+		{Name: "wire.LeaderCauses.mu", Locker: &t.cfg.LeaderCauses.mu}, {Name: "wire.Acknowledged.mu", Locker: &t.cfg.Acknowledged.mu},
 	}
 }
