@@ -3,7 +3,7 @@
 // Subtests do not count.
 //
 // If ROLLCALL_TESTS is set, a test that was skipped is a failure, and so is a package that ran no test: a test must not be
-// lost unseen. A form that is not played (see integration/needs) is none.
+// lost unseen. A form that is not played (see integration/needs) is none, and neither is one of root's tests for another user.
 //
 // The race detector of Go 1.26 may end itself in the middle of a synctest bubble (golang/go#78156). Then nothing was found and
 // nothing passed, and gotest goes on with the tests of that package that have not passed, a few times.
@@ -184,7 +184,7 @@ func (r *report) add(e event) {
 var (
 	boring  = regexp.MustCompile(`^\s*(=== (RUN|PAUSE|CONT|NAME)|--- PASS|PASS\s*$|ok  \t|FAIL\t|FAIL\s*$|\?   \t)`)
 	noTests = regexp.MustCompile(`\[no tests to run\]$|^testing: warning: no tests to run`)
-	isForm  = regexp.MustCompile(`needs the (usual|nightly) form: `)
+	isForm  = regexp.MustCompile(`needs (the (usual|nightly) form|root): `)
 	reason  = regexp.MustCompile(`needs [^\n]+`)
 	ofFault = regexp.MustCompile(`--- FAIL|WARNING: DATA RACE|^panic: |^fatal error: `)
 )

@@ -36,11 +36,13 @@ var (
 	Debian     = Need{what: "dpkg", get: "run it on Debian", there: program("dpkg")}
 	Git        = Need{what: "git", get: apt("git"), there: program("git")}
 	Namespaces = Need{what: "network namespaces and tun devices", get: "run it as root; " + apt("iproute2"), there: all(isRoot, file("/dev/net/tun"), program("ip"))}
+	Disks      = Need{what: "network namespaces and disks of the members' own", get: apt("iproute2 nftables e2fsprogs util-linux") + ", and a kernel with loop devices", there: all(file("/dev/loop-control"), program("ip"), program("nft"), program("mkfs.ext4"), program("nsenter"))}
 	Containers = Need{what: "a container engine that runs", get: "install docker, and start it", there: runs("docker", "version")}
 )
 
-// Forms of the tests. Usual is missing in the short form, and Nightly in all but the nightly one.
+// Forms of the tests. Usual is missing in the short form, Nightly in all but the nightly one, and Root in those of other users.
 var (
+	Root    = Need{what: "root", get: "run it as root", there: isRoot, isAForm: true}
 	Usual   = Need{what: "the usual form", get: "run it without -short", there: func() bool { return !testing.Short() }, isAForm: true}
 	Nightly = Need{what: "the nightly form", get: "ROLLCALL_TESTS=nightly, as in make nightly", there: isNightly, isAForm: true}
 )

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // network is a bridge in a namespace of its own, to which the namespaces of the members and this machine are connected.
@@ -83,6 +84,27 @@ func insideNamespace(space string, argv ...string) []string {
 func (t *Processes) connectMembers(ctx context.Context) error {
 	n := t.network
 	n.id = strings.ToLower(rand.Text()[:6]) // an interface's name has at most 15 characters
+	if err := t.connectHost(ctx); err != nil {
+		return err
+	}
+	for _, m := range t.members {
+		if err := t.attachMember(ctx, m); err != nil {
+			return err
+		}
+	}
+	n.netem = n.tryNetem(ctx, t.members[0]) == nil
+	return nil
+}
+
+// takingSubnet is held from the choice of a subnet until an interface of this machine has it, so that no two ensembles of this
+// process choose the same.
+var takingSubnet sync.Mutex
+
+// connectHost makes the bridge, and gives this machine its address.
+func (t *Processes) connectHost(ctx context.Context) error {
+	takingSubnet.Lock()
+	defer takingSubnet.Unlock()
+	n := t.network
 	var err error
 	if n.subnet, err = freeSubnet(); err != nil {
 		return err
@@ -94,23 +116,14 @@ func (t *Processes) connectMembers(ctx context.Context) error {
 		return err
 	}
 	hub, host := n.hubName(), n.hostInterface()
-	if err := n.runIP(ctx,
+	return n.runIP(ctx,
 		"netns add "+hub,
 		"-n "+hub+" link add br0 type bridge",
 		"-n "+hub+" link set br0 up",
 		"link add "+host+" type veth peer name up0 netns "+hub,
 		"-n "+hub+" link set up0 master br0 up",
 		"address add "+n.addressOf(hostNumber)+"/24 dev "+host,
-		"link set "+host+" up"); err != nil {
-		return err
-	}
-	for _, m := range t.members {
-		if err := t.attachMember(ctx, m); err != nil {
-			return err
-		}
-	}
-	n.netem = n.tryNetem(ctx, t.members[0]) == nil
-	return nil
+		"link set "+host+" up")
 }
 
 // attachMember makes a member's namespace, connects it with the bridge, and gives the member its address.

@@ -32,6 +32,8 @@ type ProcessConfig struct {
 	Binary string
 	Other  string   // binary of Rollcall for Upgrade; "": members cannot be upgraded
 	Java   []string // options of Java for ZooKeeper; nil: smallServer
+	// Jars is a directory with the jars of another version of ZooKeeper and of all that it needs. "": Debian's package.
+	Jars string
 	// Beside lets another ensemble of the same journal run.
 	Beside bool
 	// Restore is a backup with whose nodes Rollcall's members begin. Its sessions have ended. "": they begin without data.
@@ -437,6 +439,18 @@ func (t *Processes) Restart(ctx context.Context, name string) error {
 		return err
 	}
 	return restartMember(ctx, t, m)
+}
+
+// RunCommand runs a command of Rollcall on a member's machine, as an administrator. It returns when the command has ended.
+func (t *Processes) RunCommand(ctx context.Context, name string, args ...string) error {
+	m, err := t.mustFind(name)
+	if err != nil {
+		return err
+	}
+	if t.token == "" {
+		return fmt.Errorf("rollcall %s: the members serve no operators", strings.Join(args, " "))
+	}
+	return operators{t}.runCommand(ctx, m, args...)
 }
 
 // Pid returns the id of a member's process; 0: it has none.

@@ -58,7 +58,7 @@ func (c *ProcessConfig) selectLauncher() (launcher, error) {
 	case Rollcall:
 		return rollcallLauncher, nil
 	case ZooKeeper:
-		return zooKeeperLauncher(c.Java)
+		return zooKeeperLauncher(c.Jars, c.Java)
 	case Floor:
 		return floorLauncher, nil
 	}
@@ -70,19 +70,14 @@ const javaDirectory = "/usr/share/java"
 // smallServer has the options of Java with which Debian's own tests start ZooKeeper.
 var smallServer = []string{"-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-Xshare:auto"}
 
-// zooKeeperLauncher starts Debian's ZooKeeper with these options of Java, or with smallServer if they are nil.
-func zooKeeperLauncher(options []string) (launcher, error) {
-	jars := []string{"zookeeper", "slf4j-simple", "snappy-java"}
-	for _, part := range []string{
-		"buffer", "codec", "common", "handler", "resolver", "transport", "transport-native-epoll",
-		"transport-native-unix-common",
-	} {
-		jars = append(jars, "netty-"+part)
+// zooKeeperLauncher starts the ZooKeeper of a directory of jars, or Debian's if it is "", with these options of Java, or with
+// smallServer if they are nil.
+func zooKeeperLauncher(directory string, options []string) (launcher, error) {
+	jars := debianJars()
+	if directory != "" {
+		jars = []string{filepath.Join(directory, "*")} // Java's own wildcard
 	}
-	for i, jar := range jars {
-		jars[i] = filepath.Join(javaDirectory, jar+".jar")
-	}
-	java, err := javaOf(jars[0])
+	java, err := javaOf(cmp.Or(directory, jars[0]))
 	if err != nil {
 		return launcher{}, err
 	}
@@ -96,13 +91,28 @@ func zooKeeperLauncher(options []string) (launcher, error) {
 	return launcher{argv: func(_ *Processes, m *member) []string { return append(slices.Clip(command), m.config) }}, nil
 }
 
+// debianJars returns the jars of Debian's ZooKeeper, which come first, and of all that it needs.
+func debianJars() []string {
+	jars := []string{"zookeeper", "slf4j-simple", "snappy-java"}
+	for _, part := range []string{
+		"buffer", "codec", "common", "handler", "resolver", "transport", "transport-native-epoll",
+		"transport-native-unix-common",
+	} {
+		jars = append(jars, "netty-"+part)
+	}
+	for i, jar := range jars {
+		jars[i] = filepath.Join(javaDirectory, jar+".jar")
+	}
+	return jars
+}
+
 // CheckZooKeeper returns nil if members can run Debian's ZooKeeper, and otherwise what is missing, in words for the user.
 func CheckZooKeeper() error {
-	_, err := zooKeeperLauncher(nil)
+	_, err := zooKeeperLauncher("", nil)
 	return err
 }
 
-// javaOf returns the path of Java, if a jar is there, too.
+// javaOf returns the path of Java, if a jar, or a directory of jars, is there, too.
 func javaOf(jar string) (string, error) {
 	if _, err := os.Stat(jar); err != nil {
 		return "", fmt.Errorf("%w: members of ZooKeeper need Debian's package: apt-get install zookeeper", err)
