@@ -42,6 +42,7 @@ small="./integration/needs ./integration/cluster"
 recipes="./integration/recipes ./integration/recipes/schedules"
 virtual="./integration ./integration/cases ./integration/model ./lab/checker $recipes"
 waiting="./integration/clients ./integration/drills"
+trouble=./integration/trouble # several ensembles beside each other: its tests wait even more of their time
 processes="./integration/kills ./integration/moves ./integration/trials ./integration/power ./integration/differential ./integration/proxy ./integration/recipes/others ./integration/deploy"
 
 # costs are long tests of what requests and files cost, and of random logs. They run in one goroutine: there can be no race.
@@ -74,6 +75,7 @@ case ${1:-short} in
   rest)
     beside beside-rest
     part clients gotest -p 1 -parallel 3 $waiting
+    part trouble gotest -parallel 6 $trouble
     part processes gotest -p 1 $processes
     ;;
   nightly | soak)
@@ -84,6 +86,7 @@ case ${1:-short} in
     part virtual gotest -p 1 $virtual
     ROLLCALL_SCHEDULES=3 part raced-schedules gotest -race -run "$random" ./integration
     part clients gotest -p 1 -parallel 3 $waiting
+    part trouble gotest -parallel 6 $trouble
     part processes gotest -p 1 $processes ./integration/console ./integration/hostile ./integration/starved
     part lint ci/lint.sh all
     part builds ci/builds.sh

@@ -86,18 +86,21 @@ func withoutOthers(s *scene, name string) (faults []target.Fault) {
 // minorityTime is how long two members are down.
 const minorityTime = 5 * time.Second
 
-// A disk that pauses: for diskPause in each second, for diskPauses seconds.
+// diskPause is how long a disk pauses in each second, at least: freezing it first writes what it has not written yet.
 const diskPause = 50 * time.Millisecond
 
 func pausingDisk(who func(*scene) string) func(*scene) string {
 	return func(s *scene) string {
 		name, pauses := who(s), needs.Amount(10, 10, 60)
-		begin := time.Now()
+		begin, longest := time.Now(), time.Duration(0)
 		for i := range pauses {
 			sleep(s.t.Context(), time.Until(begin.Add(time.Duration(i)*time.Second)))
+			paused := time.Now()
 			s.breakFor(diskPause, frozen(s, name)...)
+			longest = max(longest, time.Since(paused))
 		}
-		s.notePercentiles(begin)
+		s.notePercentiles(name, begin)
+		s.note += fmt.Sprintf("; longest pause: %v at most", longest.Round(time.Millisecond))
 		return name
 	}
 }

@@ -2,6 +2,7 @@ package trouble
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -99,14 +100,14 @@ func (s *scene) others(name string) []string {
 	return slices.DeleteFunc(append([]string{s.leader}, s.followers...), func(other string) bool { return other == name })
 }
 
-// notePercentiles notes how long the writes of each client took since a time.
-func (s *scene) notePercentiles(since time.Time) {
-	var all []string
-	for _, name := range append([]string{s.leader}, s.followers...) {
-		w := s.writers[name]
-		all = append(all, fmt.Sprintf("%s of member %s", w.percentile(0.99, since, time.Now()).Round(100*time.Microsecond), name))
+// notePercentiles notes how long the writes of the clients took since a time.
+func (s *scene) notePercentiles(name string, since time.Time) {
+	now := time.Now()
+	own, others := s.writers[name].percentile(0.99, since, now), time.Duration(0)
+	for _, other := range s.others(name) {
+		others = max(others, s.writers[other].percentile(0.99, since, now))
 	}
-	s.note = "p99 of writes: " + strings.Join(all, ", ") + "; member " + s.leader + " led"
+	s.note = fmt.Sprintf("p99 of writes: %v, others %v", own.Round(time.Millisecond), others.Round(time.Millisecond))
 }
 
 // remove removes a member as operators do.
@@ -119,12 +120,21 @@ func (s *scene) remove(name string) error {
 
 // reconfigure has a client remove a member of ZooKeeper.
 func (s *scene) reconfigure(name string) error {
-	c, err := client.Dial(s.t.Context(), s.p.Members()[0].Clients, client.Config{})
+	var servers []string
+	for _, m := range s.p.Members() {
+		if m.Name != name {
+			servers = append(servers, m.Clients)
+		}
+	}
+	c, err := client.Dial(s.t.Context(), strings.Join(servers, ","), client.Config{})
 	if err != nil {
 		return err
 	}
 	defer c.Abandon()
 	_, _, err = c.Ensemble().Reconfigure(s.t.Context(), client.Reconfiguration{Leaving: []string{name}, Version: -1})
+	if errors.Is(err, client.ErrConnectionLost) { // ZooKeeper replies to nobody when it removes its leader
+		return nil
+	}
 	return err
 }
 

@@ -139,6 +139,11 @@ var catalogue = []*Drill{
 		run: breaks((*stage).awaitLeader, 1.5, target.Fault{Kind: target.Disk, Mode: "stall"}, "disk stall at member %s, the leader"),
 	},
 	{
+		Name: "follower-disk-stall", Title: "A follower's disk stands still",
+		Does: "Makes a follower's writes to disk hang for one and a half session timeouts.", Needs: []target.Fault{{Kind: target.Disk, Mode: "stall"}}, lasts: 1.7,
+		run: breaks((*stage).pickFollower, 1.5, target.Fault{Kind: target.Disk, Mode: "stall"}, "disk stall at member %s"),
+	},
+	{
 		Name: "disk-fail", Title: "The leader's disk fails",
 		Does: "Makes the leader's writes to disk fail for one session timeout.", Needs: []target.Fault{{Kind: target.Disk, Mode: "fail"}}, lasts: 1.2,
 		run: breaks((*stage).awaitLeader, 1, target.Fault{Kind: target.Disk, Mode: "fail"}, "disk fail at member %s, the leader"),

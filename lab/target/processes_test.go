@@ -81,3 +81,24 @@ func TestInterruptedEndIsRepaired(t *testing.T) {
 		}
 	}
 }
+
+// ZooKeeper's members run Debian's jars, or those of a directory, which must be there.
+func TestJarsOfZooKeeper(t *testing.T) {
+	programs, jars := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "java"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", programs)
+	l, err := zooKeeperLauncher(jars, []string{"-Xmx1g"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := l.argv(nil, &member{config: "zoo.cfg"})
+	at := slices.Index(argv, "-cp")
+	if at < 0 || argv[at+1] != jars+"/*" || argv[1] != "-Xmx1g" || argv[len(argv)-1] != "zoo.cfg" {
+		t.Errorf("%q", argv)
+	}
+	if _, err := zooKeeperLauncher(filepath.Join(jars, "missing"), nil); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+}
