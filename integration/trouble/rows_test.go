@@ -178,7 +178,7 @@ var rows = slices.Concat(
 
 // cuts returns the rows of a member that is cut off from the others, for sessions with a timeout.
 func cuts(timeout time.Duration, nightly bool) []row {
-	title := fmt.Sprintf("cut off from the others, T = %v: ", timeout)
+	title := fmt.Sprintf("cut off from the others, T = %g s: ", timeout.Seconds())
 	return []row{
 		{name: fmt.Sprintf("cut-follower-%v", timeout), title: title + "a follower", timeout: timeout, nightly: nightly, play: permanent(followerOf, cutOff), own: given, others: unnoticed},
 		{name: fmt.Sprintf("cut-leader-%v", timeout), title: title + "the leader", timeout: timeout, nightly: nightly, play: permanent(leaderOf, cutOff), own: given, others: elected},
@@ -187,7 +187,7 @@ func cuts(timeout time.Duration, nightly bool) []row {
 
 // hangs returns the rows of a member whose disk hangs.
 func hangs(long time.Duration, nightly bool) []row {
-	title, most := fmt.Sprintf("disk hangs for %v: ", long), overtaken(long)
+	title, most := fmt.Sprintf("disk hangs for %g s: ", long.Seconds()), overtaken(long)
 	return []row{
 		{name: fmt.Sprintf("disk-follower-%v", long), title: title + "a follower's", nightly: nightly, play: passing(followerOf, long, frozen), own: most, others: unnoticed},
 		{name: fmt.Sprintf("disk-leader-%v", long), title: title + "the leader's", nightly: nightly, play: passing(leaderOf, long, frozen), own: most, others: most},
@@ -197,7 +197,7 @@ func hangs(long time.Duration, nightly bool) []row {
 // stops returns the rows of a member whose process stands still. Its clients have connections to it, and wait as long as they are
 // patient.
 func stops(long time.Duration) []row {
-	title := fmt.Sprintf("process stopped for %v: ", long)
+	title := fmt.Sprintf("process stopped for %g s: ", long.Seconds())
 	return []row{
 		{name: fmt.Sprintf("stopped-follower-%v", long), title: title + "a follower", play: passing(followerOf, long, stopped), own: long + 2*second, others: unnoticed},
 		{name: fmt.Sprintf("stopped-leader-%v", long), title: title + "the leader", play: passing(leaderOf, long, stopped), own: long + 2*second, others: elected},
