@@ -37,7 +37,7 @@ func (h *health) diskAwayLoop(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		switch d := h.node.QueueDelay(); {
+		switch d := h.node.Disk().Delay(); {
 		case h.diskAway.Load() && d.Write == 0:
 			h.diskAway.Store(false)
 			h.server.Resume(server.DiskAway)
@@ -81,7 +81,7 @@ func (h *health) stallReason() string {
 
 // diskProblem returns a problem of this member's disk that operators should know, or "". The member may serve in spite of it.
 func (h *health) diskProblem() string {
-	if d := h.node.QueueDelay(); d.Write >= h.cfg.StoreStallLimit {
+	if d := h.node.Disk().Delay(); d.Write >= h.cfg.StoreStallLimit {
 		return fmt.Sprintf("its disk hangs: the log is not written for %v", d.Write.Round(time.Millisecond))
 	}
 	return ""

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"rollcall/internal/lockwatch"
 	"rollcall/quorum"
 	"rollcall/server"
 )
@@ -26,4 +27,5 @@ type health struct {
 	lastClaim       atomic.Pointer[claim]
 	disputeReported chan struct{} // wakes disputeLoop; one place
 	diskAway        atomic.Bool   // see diskAwayLoop
+	lockWatch       *lockwatch.Watch
 }

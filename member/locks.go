@@ -31,4 +31,4 @@ func (m *Member) locks() []lockwatch.Lock {
 }
 
 // hangError returns an error while the disk, the state machine or a lock of this member hangs. It takes no lock that is watched.
-func (m *Member) hangError() error { return cmp.Or(m.lockWatch.Err(), m.node.StallError()) }
+func (m *Member) hangError() error { return cmp.Or(m.health.lockWatch.Err(), m.node.StallError()) }

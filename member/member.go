@@ -215,7 +215,6 @@ type Member struct {
 	eventQueue        *eventQueue
 	drain             *drain
 	health            *health
-	lockWatch         *lockwatch.Watch
 	backups           *backups
 	rebalancer        rebalancer
 
@@ -243,7 +242,6 @@ func New(cfg Config) (*Member, error) {
 		incarnation: incarnation{number: randomUint64(), startTime: time.Now(), ready: make(chan struct{})},
 		eventQueue:  newEventQueue(),
 	}
-	m.lockWatch = lockwatch.New(cfg.StoreStallLimit, m.locks)
 	m.applyProgress.quotaWarnings = quotaWarnings{events: m.eventQueue, self: cfg.ID}
 	m.log = slog.New(shutdownHandler{cfg.Logger.Handler(), &m.incarnation.stopping}).With("member", cfg.ID)
 	m.credentialLimiter = admission.NewCredentialLimiter(m.log)
@@ -330,6 +328,7 @@ func (m *Member) assembleLogParts() {
 	m.health = &health{
 		cfg: &m.cfg, node: m.node, server: m.server, terms: m.terms, removalWatch: m.removalWatch,
 		cutOffWatch: cutOffWatch, applyProgress: &m.applyProgress, hangError: m.hangError, log: m.log,
+		lockWatch:     lockwatch.New(m.cfg.StoreStallLimit, m.locks),
 		damageReports: make(chan string, 1), disputeReported: make(chan struct{}, 1),
 	}
 	m.drain = &drain{
@@ -451,7 +450,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.signalWhenServing(inner) })
 	g.Go(func() error { return m.health.stallLoop(inner) })
 	g.Go(func() error { return m.health.diskAwayLoop(inner) })
-	g.Go(func() error { return m.lockWatch.Run(inner) })
+	g.Go(func() error { return m.health.lockWatch.Run(inner) })
 	g.Go(func() error { return m.health.damageLoop(inner) })
 	g.Go(func() error { return m.health.disputeLoop(inner) })
 	g.Go(func() error { return m.drain.yieldLoop(inner) })

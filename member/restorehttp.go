@@ -117,7 +117,7 @@ func (o operations) maxSpoolSize() (most int64, err error) {
 	if o.m.cfg.Dir == "" {
 		return maxSpoolBytes, nil
 	}
-	free, _, err := o.m.node.DiskFree()
+	free, _, err := o.m.node.Disk().Free()
 	return min(maxSpoolBytes, free/spoolFreeShare), err
 }
 

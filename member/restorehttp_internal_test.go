@@ -21,7 +21,7 @@ func TestSpool(t *testing.T) {
 	})
 	defer stop()
 	o := operations{m: m}
-	free, _, err := m.node.DiskFree()
+	free, _, err := m.node.Disk().Free()
 	most, rerr := o.maxSpoolSize()
 	if err := errors.Join(err, rerr); err != nil || most < 1 || most > maxSpoolBytes || most > free {
 		t.Fatalf("%d bytes for a backup, of %d: %v", most, free, err)

@@ -64,7 +64,7 @@ func (s source) Stats() admin.Stats {
 
 // Health takes no lock that is watched while one of them is held without end.
 func (s source) Health() admin.Health {
-	if err := s.m.lockWatch.Err(); err != nil {
+	if err := s.m.health.lockWatch.Err(); err != nil {
 		return admin.Health{Stalled: err.Error()}
 	}
 	n := s.m.node
@@ -91,14 +91,14 @@ func (s source) Ensemble() admin.Ensemble {
 	return e
 }
 
-func (s source) DiskUsage() (data, log int64, err error) { return s.m.node.DiskUsage() }
+func (s source) DiskUsage() (data, log int64, err error) { return s.m.node.Disk().Usage() }
 
 // DiskSpace implements admin.Source.
 func (s source) DiskSpace() (space admin.DiskSpace, err error) {
-	if space.Data, space.Log, err = s.m.node.DiskUsage(); err != nil {
+	if space.Data, space.Log, err = s.m.node.Disk().Usage(); err != nil {
 		return admin.DiskSpace{}, err
 	}
-	space.DataFree, space.LogFree, err = s.m.node.DiskFree()
+	space.DataFree, space.LogFree, err = s.m.node.Disk().Free()
 	return space, err
 }
 

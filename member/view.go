@@ -96,7 +96,7 @@ func rowLimit(limit uint32) int { return int(min(limit, view.MaxRows)) }
 // the tree's lock nor reads the disk.
 func (v viewer) memberStatus() *proto.MemberStatus {
 	m := v.m
-	if err := m.lockWatch.Err(); err != nil { // what follows takes locks
+	if err := m.health.lockWatch.Err(); err != nil { // what follows takes locks
 		return &proto.MemberStatus{Member: m.cfg.ID, Stalled: err.Error(), NotServing: err.Error(), Version: m.cfg.Version}
 	}
 	st := m.server.Stats()
@@ -126,10 +126,10 @@ func (v viewer) memberStatus() *proto.MemberStatus {
 	if s.Stalled = m.health.diskProblem(); s.Stalled != "" { // reading the directories may hang, too
 		return s
 	}
-	data, log, err := m.node.DiskUsage()
+	data, log, err := m.node.Disk().Usage()
 	index, at, serr := m.node.Snapshots().NewestSnapshot()
 	var ferr error
-	s.DataFree, s.LogFree, ferr = m.node.DiskFree()
+	s.DataFree, s.LogFree, ferr = m.node.Disk().Free()
 	if err := errors.Join(err, serr, ferr); err != nil {
 		m.log.Warn("the data directory cannot be read", "err", err)
 	}

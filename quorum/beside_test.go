@@ -128,11 +128,11 @@ func TestDiskAwayDisturbsNobody(t *testing.T) {
 				if err := n.StallError(); err != nil {
 					t.Errorf("it counts as stalled: %v", err)
 				}
-				if d := n.QueueDelay(); d.Write < 18*time.Second-20*time.Millisecond || lastOf(t, logs[away]) >= n.status.LastIndex() {
+				if d := n.Disk().Delay(); d.Write < 18*time.Second-20*time.Millisecond || lastOf(t, logs[away]) >= n.status.LastIndex() {
 					t.Errorf("its disk is late by %v: this test shows nothing", d.Write)
 				}
 				time.Sleep(long)
-				if d := n.QueueDelay(); d.Write != 0 || lastOf(t, logs[away]) != n.status.LastIndex() {
+				if d := n.Disk().Delay(); d.Write != 0 || lastOf(t, logs[away]) != n.status.LastIndex() {
 					t.Errorf("its disk is back, and late by %v", d.Write)
 				}
 				if e.leader(1, 2, 3) != lead || e.members[lead].node.status.Term() != term {

@@ -72,7 +72,7 @@ func TestWriteFigures(t *testing.T) {
 		if s := node.metrics.Stats(); s.Snapshots.Count == 0 {
 			t.Errorf("no snapshot is counted: %+v", s)
 		}
-		if data, log, err := node.DiskUsage(); data != 0 || log != 0 || err != nil {
+		if data, log, err := node.Disk().Usage(); data != 0 || log != 0 || err != nil {
 			t.Errorf("files of a member without: %d, %d, %v", data, log, err)
 		}
 	})

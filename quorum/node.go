@@ -215,9 +215,6 @@ func (n *Node) Close() error { return n.disk.Close() }
 // and is no candidate, so that another member takes over.
 func (n *Node) StallError() error { return n.disk.StallError() }
 
-// QueueDelay returns the delay of this member's disk behind the log. It does not stop this member from leading or serving.
-func (n *Node) QueueDelay() disk.QueueDelay { return n.disk.Durability().Delay() }
-
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Stages: n.cfg.Stages, Logger: n.logger,
@@ -291,13 +288,22 @@ func (n *Node) Snapshots() *Snapshotter { return n.snapshotter }
 // Metrics returns the metrics of this node.
 func (n *Node) Metrics() *Metrics { return n.metrics }
 
-// DiskUsage returns the bytes of this member's files: the log's, and all others. Both are 0 if the stores are not
-// files. It reads the directories, which hold only a few files.
-func (n *Node) DiskUsage() (data, log int64, err error) { return n.disk.UsedSpace() }
+// Disk returns the state of this member's disk.
+func (n *Node) Disk() DiskState { return DiskState{n.disk} }
 
-// DiskFree returns the bytes that can still be written to the disk of the data and to the disk of the log. Both
+// DiskState is the state of a member's disk.
+type DiskState struct{ data *disk.Data }
+
+// Usage returns the bytes of this member's files: the log's, and all others. Both are 0 if the stores are not
+// files. It reads the directories, which hold only a few files.
+func (d DiskState) Usage() (data, log int64, err error) { return d.data.UsedSpace() }
+
+// Free returns the bytes that can still be written to the disk of the data and to the disk of the log. Both
 // are 0 if the stores are not files. It hangs as long as the disk does.
-func (n *Node) DiskFree() (data, log int64, err error) { return n.disk.FreeSpace() }
+func (d DiskState) Free() (data, log int64, err error) { return d.data.FreeSpace() }
+
+// Delay returns the delay of the disk behind the log. It does not stop this member from leading or serving.
+func (d DiskState) Delay() disk.QueueDelay { return d.data.Durability().Delay() }
 
 // WantedServersChanged reports a new result of Config.WantedServers to the node. It does not block.
 func (n *Node) WantedServersChanged() { n.serverList.notifyChanged() }

@@ -106,7 +106,7 @@ func TestSnapshotOnDemandNeedsRoom(t *testing.T) {
 		n := e.members[1].node
 		e.wait("it to lead", n.status.IsLeader)
 		e.propose("a", 1)
-		free, _, err := n.DiskFree()
+		free, _, err := n.Disk().Free()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,14 +15,14 @@ const maxAppendBytes = 512 << 10
 // on links with a delay few small entries in each would take long.
 //
 // raft never changes a log in a term in which its server leads, so the added entries are what raft would send next.
-func (t *Transport) addLaterEntries(req *raft.AppendEntriesRequest) {
-	r, all := t.cfg.Raft(), req.Entries
+func addLaterEntries(cfg *Config, req *raft.AppendEntriesRequest) {
+	r, all := cfg.Raft(), req.Entries
 	if r == nil || len(all) < disk.MaxAppendEntries { // raft has no later ones
 		return
 	}
 	last, bytes := r.LastIndex(), entriesBytes(all)
 	for next := all[len(all)-1].Index + 1; next <= last && bytes < maxAppendBytes && len(all) < maxElements; next++ {
-		e := t.cfg.StoredEntry(next)
+		e := cfg.StoredEntry(next)
 		if e == nil {
 			break
 		}

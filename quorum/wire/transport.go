@@ -221,7 +221,7 @@ func (t *Transport) Close() error {
 func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
-	t.addLaterEntries(req)
+	addLaterEntries(&t.cfg, req)
 	req.Entries = req.Entries[:fittingCount(req.Entries)]
 	t.awaitThenTrimUncommitted(id, req)
 	err, sent := t.cfg.MayLead(), req
