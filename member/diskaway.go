@@ -25,20 +25,35 @@ func isDiskAway(d disk.QueueDelay, stallLimit time.Duration) bool {
 	return d.Write >= diskAwayLimits*stallLimit || d.Write >= stallLimit && d.Bytes >= disk.MaxQueueDelayBytes
 }
 
+// diskReturn decides when a disk that was away is back. The zero value is ready.
+type diskReturn struct{ soundChecks int } // in a row
+
+// isBack takes one check of the disk, and reports whether it is back: it has written everything or, under a load with which
+// something always waits, no check in a stall limit has found a write that had taken half of that.
+func (r *diskReturn) isBack(d disk.QueueDelay, stallLimit time.Duration) bool {
+	r.soundChecks++
+	if d.Write >= stallLimit/2 {
+		r.soundChecks = 0
+	}
+	return d.Write == 0 || r.soundChecks >= stallChecksPerLimit
+}
+
 // diskAwayLoop gives the clients and leadership to other members when this member's disk is away, and serves again when the
-// disk has written everything. The clients go first: after the hand-over this member is in no term. A member that runs
+// disk is back. The clients go first: after the hand-over this member is in no term. A member that runs
 // alone has no others: its entries are not committed meanwhile, and stallLoop acts.
 func (h *health) diskAwayLoop(ctx context.Context) error {
 	ticker := time.NewTicker(h.cfg.StoreStallLimit / stallChecksPerLimit)
 	defer ticker.Stop()
+	var comes diskReturn
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		switch d := h.node.Disk().Delay(); {
-		case h.diskAway.Load() && d.Write == 0:
+		d := h.node.Disk().Delay()
+		switch isBack := comes.isBack(d, h.cfg.StoreStallLimit); {
+		case h.diskAway.Load() && isBack:
 			h.diskAway.Store(false)
 			h.server.Resume(server.DiskAway)
 			h.log.Info("the disk has written the log: this member serves again")
