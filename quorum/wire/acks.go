@@ -46,16 +46,16 @@ func (a *durableAcks) note(id raft.ServerID, req *raft.AppendEntriesRequest) boo
 	return true
 }
 
-// majorityIndex returns the greatest index that a majority of the voters of c has acknowledged in a term, or 0. Server self
-// has the entries up to own.
-func (a *durableAcks) majorityIndex(term uint64, c raft.Configuration, self raft.ServerID, own uint64) uint64 {
+// majorityIndex returns the greatest index that a majority of the voters has acknowledged in a term, or 0. Server self has the
+// entries up to own. The configuration is read when no acknowledgement can follow: the majority of an older one does not count.
+func (a *durableAcks) majorityIndex(term uint64, latest func() raft.Configuration, self raft.ServerID, own uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if term != a.term {
 		return 0
 	}
 	var has []uint64
-	for _, s := range c.Servers {
+	for _, s := range latest().Servers {
 		switch {
 		case s.Suffrage != raft.Voter:
 		case s.ID == self:
@@ -79,7 +79,8 @@ func (a *durableAcks) noteAccepted(cfg *Config, id raft.ServerID, req *raft.Appe
 		return
 	}
 	own := cfg.LimitToDurable(r.LastIndex())
-	index := a.majorityIndex(req.Term, r.GetConfiguration().Configuration(), cfg.LocalServer.ServerID(), own)
+	latest := func() raft.Configuration { return r.GetConfiguration().Configuration() } // does not wait
+	index := a.majorityIndex(req.Term, latest, cfg.LocalServer.ServerID(), own)
 	if r.CurrentTerm() == req.Term { // read last: log and configuration were this leader's
 		cfg.NoteCommitted(index)
 	}

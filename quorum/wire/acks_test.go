@@ -55,7 +55,7 @@ func TestDurableAcks(t *testing.T) {
 				Term: one.term, PrevLogEntry: one.last - 1, PrevLogTerm: one.entry, Entries: []*raft.Log{{Index: one.last, Term: one.entry}},
 			})
 		}
-		if got := a.majorityIndex(5, tt.c, named(1), tt.own); got != tt.want {
+		if got := a.majorityIndex(5, func() raft.Configuration { return tt.c }, named(1), tt.own); got != tt.want {
 			t.Errorf("%s: a majority has %d, want %d", name, got, tt.want)
 		}
 	}
@@ -63,4 +63,16 @@ func TestDurableAcks(t *testing.T) {
 	if a.note(named(2), &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 9, PrevLogTerm: 5}) {
 		t.Error("a request without entries counts")
 	}
+}
+
+// The configuration is read when no acknowledgement can follow: otherwise copies that came later could be counted by an older one.
+func TestConfigurationIsReadAfterTheAcks(t *testing.T) {
+	a := durableAcks{term: 5}
+	a.majorityIndex(5, func() raft.Configuration {
+		if a.mu.TryLock() {
+			a.mu.Unlock()
+			t.Error("an acknowledgement can come after the configuration was read")
+		}
+		return configurationOf([]uint32{1, 2, 3}, nil)
+	}, named(1), 10)
 }
