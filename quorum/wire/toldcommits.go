@@ -23,7 +23,8 @@ type toldCommits struct {
 
 	ackTimer     *time.Timer // runs while awaitsAck; nil: not used yet
 	awaitsAck    bool        // an acknowledgement may still come in time
-	awaitedIndex uint64      // of the newest entry that is then to be acknowledged
+	awaitedIndex uint64      // of the entry that must be acknowledged when the timer fires
+	newestIndex  uint64      // of the newest entry that is to be acknowledged
 	acksLate     bool        // the follower's disk takes long: see signalLateAck
 }
 
@@ -71,16 +72,21 @@ func (k *toldCommits) needsCommit(index uint64) bool {
 	case k.commit < index || k.acksLate:
 		return true
 	}
-	k.awaitedIndex = index
-	switch {
-	case k.awaitsAck:
-	case k.ackTimer == nil:
+	k.newestIndex = index
+	if !k.awaitsAck {
+		k.awaitAck()
+	}
+	return false
+}
+
+// awaitAck gives the follower slowAck to acknowledge the newest entry that is committed. The caller holds mu.
+func (k *toldCommits) awaitAck() {
+	k.awaitsAck, k.awaitedIndex = true, k.newestIndex
+	if k.ackTimer == nil {
 		k.ackTimer = time.AfterFunc(slowAck, k.signalLateAck)
-	default:
+	} else {
 		k.ackTimer.Reset(slowAck)
 	}
-	k.awaitsAck = true
-	return false
 }
 
 // knows reports whether the follower knows that index is committed: it was told so, or it has the leader's word and the entry
@@ -90,12 +96,16 @@ func (k *toldCommits) knows(index uint64) bool {
 }
 
 // signalLateAck signals a commit of which the follower does not know by its own disk. From then on it gets all commits at
-// once, until it acknowledges entries before it was told that a majority has them.
+// once, until it acknowledges entries before it was told that a majority has them. An entry that was committed while the
+// timer ran has its own time.
 func (k *toldCommits) signalLateAck() {
 	k.mu.Lock()
 	k.awaitsAck = false
 	isLate := !k.knows(k.awaitedIndex)
 	k.acksLate = k.acksLate || isLate
+	if !isLate && !k.knows(k.newestIndex) {
+		k.awaitAck()
+	}
 	k.mu.Unlock()
 	if isLate {
 		k.signalCommit()

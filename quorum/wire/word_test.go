@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -182,6 +183,31 @@ func TestLateAckGetsTheCommit(t *testing.T) {
 		s.send(14, 14, 12)
 		if commits(14) {
 			t.Error("a notice at once, although the disk is well again")
+		}
+	})
+}
+
+// Each entry has its own time to be acknowledged, also one that is committed shortly before that of an earlier one is over.
+func TestEachAckHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var signals atomic.Int64
+		k := newToldCommits(new(raft.AppendEntriesRequest), func() { signals.Add(1) })
+		defer k.stop()
+		k.noteSent(100, 0)
+		const step = slowAck - slowAck/10
+		for index := uint64(1); index <= 20; index++ {
+			if k.needsCommit(index) {
+				t.Fatalf("a notice of %d at once", index)
+			}
+			time.Sleep(step)
+			k.noteAcked(index)
+		}
+		if k.needsCommit(21); signals.Load() != 0 {
+			t.Fatalf("%d acknowledgements are late, although each took %v", signals.Load(), step)
+		}
+		time.Sleep(2 * slowAck)
+		if synctest.Wait(); signals.Load() != 1 {
+			t.Errorf("an acknowledgement that does not come is late %d times", signals.Load())
 		}
 	})
 }
