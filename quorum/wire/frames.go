@@ -14,14 +14,15 @@ import (
 // reply to an AppendEntries in MessagePack (appendReply.Frames). From then on its leader sends frames on that
 // connection. raft's own transport does not send the field, and skips it in replies. All integers are big-endian:
 //
-//	entries  → 5 (1), position (32), number of entries (2), entries
-//	notice   → 6 (1), position (32)
+//	entries  → 5 (1), position (40), number of entries (2), entries
+//	notice   → 6 (1), position (40)
 //	position → term (8), index of the entry before (8), its term (8), commit index (8), majority index (8)
 //	entry    → index (8), term (8), type (1), nanoseconds since 1970 or 0 (8), length of data (4), length of extensions (4), data, extensions
 //	reply    → any number of waiting marks (1 each), 1 for success or 0 (1), 1 if the next attempt must not wait or 0 (1), term (8), end of the log (8), length of an error (2), its text
 //
 // The follower commits up to the commit index. Up to the majority index, which is not higher, it need not wait for its own disk:
-// those entries are on the disks of a majority. A waiting mark says that its reply waits for its disk.
+// those entries are on the disks of a majority. A waiting mark says that the reply waits until the entries of its request are
+// settled.
 //
 // A frame names no sender. Its sender is that of the last AppendEntries in MessagePack on its connection. A notice
 // has no reply: if raft rejects it, the connection ends.

@@ -96,7 +96,8 @@ type Config struct {
 //   - There is no heartbeat fast path: all requests go through raft's main loop.
 //   - A follower never learns of a commit beyond the entries that the same request proves it has, nor of one
 //     that counts a copy which is not yet on its member's disk.
-//   - A follower acknowledges entries when they are on its disk. Meanwhile it takes the next requests.
+//   - A follower acknowledges entries when they are settled: on its disk, or known to be committed. Meanwhile it takes the
+//     next requests.
 //   - A follower learns of a commit at once if its clients may wait for it, and soon otherwise.
 //   - A pipeline ends at its first failure.
 //   - A snapshot is received and verified outside the main loop, and the leader's heartbeats get replies
