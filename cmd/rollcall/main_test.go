@@ -212,7 +212,7 @@ func (w *lineWatcher) Write(b []byte) (int, error) {
 func TestServeInAnothersDirectory(t *testing.T) {
 	dir, at := inDir(t, map[string]string{"myid": "3", "zoo.cfg": "dataDir=DIR\nclientPort=2181\n"})
 	own := filepath.Join(dir, "rollcall")
-	identity := `{"format": 2, "member": 1, "servers": ["1=m1:3888"]}`
+	identity := `{"format": 3, "member": 1, "servers": ["1=m1:3888"]}`
 	if err := errors.Join(os.Mkdir(own, 0o700), os.WriteFile(filepath.Join(own, "identity.json"), []byte(identity), 0o600)); err != nil {
 		t.Fatal(err)
 	}
