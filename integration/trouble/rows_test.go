@@ -89,6 +89,14 @@ const minorityTime = 5 * time.Second
 // diskPause is how long a disk pauses in each second, at least: freezing it first writes what it has not written yet.
 const diskPause = 50 * time.Millisecond
 
+// calm is what pausingDisk is compared with: nothing is wrong for as long.
+func calm(s *scene) string {
+	name, begin := followerOf(s), time.Now()
+	sleep(s.t.Context(), time.Duration(needs.Amount(10, 10, 60))*time.Second)
+	s.notePercentiles(name, begin)
+	return name
+}
+
 func pausingDisk(who func(*scene) string) func(*scene) string {
 	return func(s *scene) string {
 		name, pauses := who(s), needs.Amount(10, 10, 60)
@@ -166,6 +174,7 @@ var rows = slices.Concat(
 	cuts(10*second, true), cuts(defaultTimeout, false), cuts(90*second, true),
 	hangs(1500*time.Millisecond, true), hangs(2500*time.Millisecond, false), hangs(12*second, false), hangs(20*second, true),
 	[]row{
+		{name: "pausing-none", title: "nothing", play: calm, own: unnoticed, others: unnoticed},
 		{name: "pausing-disk-follower", title: "disk pauses for 50 ms in each second: a follower's", play: pausingDisk(followerOf), own: unnoticed, others: unnoticed},
 		{name: "pausing-disk-leader", title: "disk pauses for 50 ms in each second: the leader's", play: pausingDisk(leaderOf), own: unnoticed, others: unnoticed},
 		{name: "failing-disk-follower", title: "disk fails: a follower's", play: permanent(followerOf, failing), own: moved, others: unnoticed},
