@@ -300,8 +300,8 @@ var mainKeys = []key{
 	{
 		name: "storeStallLimit", kind: millis(minStall, maxStall,
 			func(d *rawConfig) *time.Duration { return &d.config.StoreStallLimit }), def: valueText(DefaultStallLimit),
-		doc: "Own: ms that writing or applying the log may hang. After that a leader gives up, and any member closes " +
-			"its clients' connections",
+		doc: "Own: ms that applying the log may hang, or writing it while no majority of disks has it either. After that a leader " +
+			"gives up, and any member closes its clients' connections. A member whose own disk alone hangs does so after ten times that",
 	},
 	{
 		name: "slowRequestThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.config.Slow.Request }),
