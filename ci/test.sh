@@ -75,7 +75,7 @@ case ${1:-short} in
   rest)
     beside beside-rest
     part clients gotest -p 1 -parallel 3 $waiting
-    part trouble gotest -parallel 6 $trouble
+    part trouble gotest -parallel 4 $trouble
     part processes gotest -p 1 $processes
     ;;
   nightly | soak)
@@ -86,7 +86,7 @@ case ${1:-short} in
     part virtual gotest -p 1 $virtual
     ROLLCALL_SCHEDULES=3 part raced-schedules gotest -race -run "$random" ./integration
     part clients gotest -p 1 -parallel 3 $waiting
-    part trouble gotest -parallel 6 $trouble
+    part trouble gotest -parallel 4 $trouble
     part processes gotest -p 1 $processes ./integration/console ./integration/hostile ./integration/starved
     part lint ci/lint.sh all
     part builds ci/builds.sh
