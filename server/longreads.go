@@ -29,6 +29,9 @@ const (
 	bytesPerStep = 512
 	// stepsPerSlice is the number of steps after which a long read rests and gives way: half a millisecond.
 	stepsPerSlice = 4096
+	// maxShortSteps is the weight up to which a long read goes before those that take longer, from any number of
+	// addresses: two slices, which it has at a stretch.
+	maxShortSteps = 2 * stepsPerSlice
 	// opsPerLock is the number of operations of a multiRead that are estimated under one hold of the tree's lock.
 	opsPerLock = maxStepsUnderLock / stepsPerOp
 	// maxTurnRest limits the time for which the turn is kept after a slice. A slice takes longer if the

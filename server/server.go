@@ -184,8 +184,8 @@ func New(cfg Config) (*Server, error) {
 		cfg:              cfg,
 		log:              cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
 		conns:            newConnectionTable(&cfg),
-		longReadTurn:     admission.NewFairTurn(),
-		setWatchesTurn:   admission.NewFairTurn(),
+		longReadTurn:     admission.NewFairTurn(maxShortSteps),
+		setWatchesTurn:   admission.NewFairTurn(0), // the parts cost about the same: none is short
 		throttle:         admission.NewSessionThrottle(l.Throttle, time.Now()),
 		createSlots:      admission.NewCreateSlots(),
 		acceptFailureLog: admission.NewLogLimiter(),

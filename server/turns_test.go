@@ -154,7 +154,7 @@ func TestLittleWorkGoesFirst(t *testing.T) {
 // A long read gives way to a shorter one between two slices.
 func TestPacerGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of, served := admission.NewFairTurn(), false
+		of, served := admission.NewFairTurn(maxShortSteps), false
 		long, err := of.Take(t.Context(), "a", 10*stepsPerSlice)
 		if err != nil {
 			t.Fatal(err)

@@ -10,22 +10,25 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/integration/needs"
 	"rollcall/integration/wire"
 	"rollcall/lab/process"
 	"rollcall/zk/jute"
 )
 
 const (
-	turnConns   = 20 // attacking connections, all on one member
-	turnFrom    = "127.66.66.71"
-	turnNames   = 200_000         // children of the node that they list
-	turnReaders = 3               // honest clients that read a list of turnShort names
-	turnReturns = 2               // honest clients that come back and set turnWatches watches again
-	turnShort   = 2_000           // longer than a read without a turn
-	turnWatches = 500             // longer than a setWatches without a turn
-	turnTimeout = 4 * time.Second // of the honest sessions
-	turnEvery   = 50 * time.Millisecond
-	turnSilence = turnTimeout * 2 / 3 // after so long without a byte, a client gives its connection up
+	turnAddresses = 200     // attacking connections, each from an address of its own
+	turnManyNames = 100_000 // children of the node that these list
+	turnConns     = 20      // attacking connections, all on one member
+	turnFrom      = "127.66.66.71"
+	turnNames     = 200_000         // children of the node that they list
+	turnReaders   = 3               // honest clients that read a list of turnShort names
+	turnReturns   = 2               // honest clients that come back and set turnWatches watches again
+	turnShort     = 2_000           // longer than a read without a turn
+	turnWatches   = 500             // longer than a setWatches without a turn
+	turnTimeout   = 4 * time.Second // of the honest sessions
+	turnEvery     = 50 * time.Millisecond
+	turnSilence   = turnTimeout * 2 / 3 // after so long without a byte, a client gives its connection up
 	// mostTurnWait is how many times as long as in a calm ensemble they may wait at p50, if that is more than freeTurnWait.
 	mostTurnWait = 3
 	freeTurnWait = 50 * time.Millisecond
@@ -39,35 +42,32 @@ func TestTurnsAreFair(t *testing.T) {
 	victim := e.Members[0]
 	growList(t, o.sessions[0], "/many", turnNames)
 	growList(t, o.sessions[0], "/short", turnShort)
-	h := &honest{member: victim, watched: jute.SetWatches2{Data: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}}
+	h := &honest{member: victim, returns: turnReturns, watched: jute.SetWatches2{Data: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}}
 	for i := range turnWatches {
 		h.watched.Exist = append(h.watched.Exist, fmt.Appendf(nil, "/honest/client/watch%d", i))
 	}
 	for _, from := range []string{"127.0.0.1", turnFrom} {
 		retry(t, func() verdict {
-			calm := h.measure(t, from, calmTime)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			var attackers sync.WaitGroup
-			var answered atomic.Int64
-			for i := range turnConns {
-				attackers.Go(func() { answered.Add(takeTurns(ctx, victim, i)) })
-			}
-			beside := h.measure(t, from, attackTime)
-			cancel()
-			attackers.Wait()
-			t.Logf("honest clients of %s: p50 %v while calm, %v beside %d long requests (ratio %.1f); %d and %d requests, cut %d and %d", from,
-				calm.p50(), beside.p50(), answered.Load(), float64(beside.p50())/float64(calm.p50()), len(calm.took), len(beside.took), calm.cut, beside.cut)
-			most := max(mostTurnWait*calm.p50(), freeTurnWait)
-			if answered.Load() < turnConns {
-				return verdict{wrong: fmt.Sprintf("the attackers got %d replies", answered.Load()), final: true}
-			}
-			if beside.p50() <= most && calm.cut+beside.cut == 0 {
-				return verdict{}
-			}
-			return verdict{wrong: fmt.Sprintf("honest clients of %s wait %v at p50, want at most %v; %d are cut off", from, beside.p50(), most, beside.cut)}
+			return h.besideTurns(t, from, turnConns, func(ctx context.Context, i int) int64 { return takeTurns(ctx, victim, i) })
 		})
 	}
+}
+
+// Two hundred addresses, with a connection each, list many names again and again. Honest clients of the same member read short lists
+// meanwhile. None of them is cut off, and their requests take little longer than before.
+func TestTurnsOfManyAddresses(t *testing.T) {
+	needs.Check(t, needs.Nightly)
+	e, o := startMembers(t, "", "")
+	victim := e.Members[0]
+	growList(t, o.sessions[0], "/many", turnManyNames)
+	growList(t, o.sessions[0], "/short", turnShort)
+	h := &honest{member: victim}
+	retry(t, func() verdict {
+		return h.besideTurns(t, "127.0.0.1", turnAddresses, func(ctx context.Context, i int) int64 {
+			from := fmt.Sprintf("127.66.%d.%d", 70+i/100, 1+i%100)
+			return keepSending(ctx, victim, from, jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/many")})
+		})
+	})
 }
 
 // growList creates a node with so many children.
@@ -101,8 +101,13 @@ func takeTurns(ctx context.Context, m *process.Member, i int) (answered int64) {
 	case 3:
 		op, rec = jute.OpSetWatches2, watchesOfAllKinds(againPaths)
 	}
+	return keepSending(ctx, m, turnFrom, op, rec)
+}
+
+// keepSending sends a request again and again, on one connection after the other, until ctx ends. It returns the number of replies.
+func keepSending(ctx context.Context, m *process.Member, from string, op jute.Op, rec wire.Record) (answered int64) {
 	for ctx.Err() == nil {
-		sock, err := dialFrom(ctx, m, turnFrom)
+		sock, err := dialFrom(ctx, m, from)
 		if err != nil {
 			pause(ctx, unreadPause)
 			continue
@@ -152,6 +157,7 @@ func watchesOfAllKinds(paths int) raw {
 // honest are clients of one member.
 type honest struct {
 	member  *process.Member
+	returns int // clients that come back
 	watched jute.SetWatches2
 }
 
@@ -163,6 +169,32 @@ type waits struct {
 
 func (w *waits) p50() time.Duration { return w.took[len(w.took)/2] }
 
+// besideTurns measures honest clients of an address, first while calm, then beside an attack on so many connections.
+func (h *honest) besideTurns(t *testing.T, from string, conns int, attack func(ctx context.Context, i int) (answered int64)) verdict {
+	t.Helper()
+	calm := h.measure(t, from, calmTime)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var attackers sync.WaitGroup
+	var answered atomic.Int64
+	for i := range conns {
+		attackers.Go(func() { answered.Add(attack(ctx, i)) })
+	}
+	beside := h.measure(t, from, attackTime)
+	cancel()
+	attackers.Wait()
+	t.Logf("honest clients of %s: p50 %v while calm, %v beside %d long requests (ratio %.1f); %d and %d requests, cut %d and %d", from,
+		calm.p50(), beside.p50(), answered.Load(), float64(beside.p50())/float64(calm.p50()), len(calm.took), len(beside.took), calm.cut, beside.cut)
+	most := max(mostTurnWait*calm.p50(), freeTurnWait)
+	if answered.Load() < turnConns {
+		return verdict{wrong: fmt.Sprintf("the attackers got %d replies", answered.Load()), final: true}
+	}
+	if beside.p50() <= most && calm.cut+beside.cut == 0 {
+		return verdict{}
+	}
+	return verdict{wrong: fmt.Sprintf("honest clients of %s wait %v at p50, want at most %v; %d are cut off", from, beside.p50(), most, beside.cut)}
+}
+
 // measure lets the honest clients work for the time d, from an address.
 func (h *honest) measure(t *testing.T, from string, d time.Duration) *waits {
 	t.Helper()
@@ -172,7 +204,7 @@ func (h *honest) measure(t *testing.T, from string, d time.Duration) *waits {
 		working sync.WaitGroup
 	)
 	end := time.Now().Add(d)
-	for i := range turnReaders + turnReturns {
+	for i := range turnReaders + h.returns {
 		working.Go(func() {
 			for time.Now().Before(end) {
 				work := h.read

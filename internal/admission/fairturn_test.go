@@ -17,28 +17,37 @@ type turns struct {
 	ends []string // the names of the work, in the order of their ends
 }
 
-const stepsOfSlice = 100
+const (
+	stepsOfSlice = 100
+	mostShort    = 5 * stepsOfSlice
+)
 
 func (w *turns) begin(name, address string, cost int) {
 	go func() {
-		turn, err := w.Take(w.t.Context(), address, cost)
-		if err != nil {
+		if err := w.work(w.t.Context(), name, address, cost); err != nil {
 			w.t.Error(err)
-			return
 		}
-		defer turn.End()
-		for left := cost; left > 0; left -= stepsOfSlice {
-			time.Sleep(time.Duration(min(left, stepsOfSlice)) * time.Microsecond)
-			if err := turn.GiveWay(w.t.Context(), left-stepsOfSlice); err != nil {
-				w.t.Error(err)
-				return
-			}
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock() // before turn.End
-		w.ends = append(w.ends, name)
 	}()
 	synctest.Wait()
+}
+
+// work does one piece of work, and returns the error of ctx if that ends first.
+func (w *turns) work(ctx context.Context, name, address string, cost int) error {
+	turn, err := w.Take(ctx, address, cost)
+	if err != nil {
+		return err
+	}
+	defer turn.End()
+	for left := cost; left > 0; left -= stepsOfSlice {
+		time.Sleep(time.Duration(min(left, stepsOfSlice)) * time.Microsecond)
+		if err := turn.GiveWay(ctx, left-stepsOfSlice); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock() // before turn.End
+	w.ends = append(w.ends, name)
+	return nil
 }
 
 // elapse lets d pass. What the goroutines did in that time may be read after it.
@@ -63,10 +72,10 @@ func (w *turns) countInterrupted() int {
 
 func inTurns(t *testing.T, play func(w *turns)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &turns{FairTurn: NewFairTurn(), t: t}
+		w := &turns{FairTurn: NewFairTurn(mostShort), t: t}
 		play(w)
 		w.elapse(time.Minute)
-		if w.running != nil || len(w.waiting)+len(w.interrupted)+len(w.byAddress) != 0 {
+		if w.running != nil || w.short.Len()+w.long.Len()+len(w.interrupted)+len(w.byAddress) != 0 {
 			t.Errorf("left at the end: %+v", w.FairTurn)
 		}
 	})
@@ -88,6 +97,68 @@ func TestCheapWorkGoesFirst(t *testing.T) {
 				w.t.Errorf("from %s: waited %v", from, took)
 			}
 			turn.End()
+		})
+	}
+}
+
+// Short work waits for one step of long work, however many addresses have such work and however long they have had it. Of the
+// addresses with long work none waits for all the others either.
+func TestShortWorkOfOneAmongManyAddresses(t *testing.T) {
+	inTurns(t, func(w *turns) {
+		const attackers, much = 200, 1000 * stepsOfSlice
+		ctx, cancel := context.WithCancel(w.t.Context())
+		defer cancel()
+		served := make([]int, attackers)
+		for i := range attackers {
+			go func() { // each begins at another time, and again when its work has ended
+				time.Sleep(time.Duration(i) * 7 * stepsOfSlice * time.Microsecond)
+				for w.work(ctx, "much", fmt.Sprint("attacker", i), much) == nil {
+					served[i]++
+				}
+			}()
+		}
+		w.elapse(10 * time.Second)
+		for i := range 1000 {
+			began := time.Now()
+			if err := w.work(ctx, "little", "honest", mostShort); err != nil {
+				w.t.Fatal(err)
+			}
+			if took := time.Since(began); took > (stepsOfSlice+mostShort)*time.Microsecond {
+				w.t.Errorf("piece %d of short work took %v", i, took)
+				break
+			}
+			w.elapse(13 * stepsOfSlice * time.Microsecond)
+		}
+		w.elapse(40 * time.Second)
+		cancel()
+		w.elapse(time.Second)
+		if least, most := slices.Min(served), slices.Max(served); least == 0 || most > least+2 {
+			w.t.Errorf("attackers were served from %d to %d times", least, most)
+		}
+	})
+}
+
+// While short work always waits, from so many addresses that each piece is short, long work has a step after at most 2*mostShort of others.
+func TestLongWorkHasAShare(t *testing.T) {
+	for _, cost := range []int{stepsOfSlice / 10, stepsOfSlice, mostShort - stepsOfSlice, mostShort} {
+		inTurns(t, func(w *turns) {
+			ctx, cancel := context.WithCancel(w.t.Context())
+			defer cancel()
+			for i := range 300 {
+				go func() {
+					for w.work(ctx, "short", fmt.Sprint("short", i), cost) == nil {
+					}
+				}()
+			}
+			w.elapse(time.Millisecond)
+			const much = 20 * mostShort
+			most := time.Duration(much/stepsOfSlice*2*mostShort+much) * time.Microsecond
+			soon, end := context.WithTimeout(ctx, most)
+			defer end()
+			if err := w.work(soon, "long", "long", much); err != nil {
+				w.t.Errorf("beside pieces of %d: %v after %v", cost, err, most)
+			}
+			cancel()
 		})
 	}
 }
@@ -179,7 +250,7 @@ func TestEndedWorkLeaves(t *testing.T) {
 			w.t.Error(err)
 		}
 		first.End() // it has ended
-		if len(w.waiting)+len(w.interrupted) != 0 || len(w.byAddress) != 1 || w.running == nil {
+		if w.short.Len()+w.long.Len()+len(w.interrupted) != 0 || len(w.byAddress) != 1 || w.running == nil {
 			w.t.Errorf("%+v", w.FairTurn)
 		}
 		w.running.End()
@@ -189,7 +260,7 @@ func TestEndedWorkLeaves(t *testing.T) {
 // Work that ended while it was interrupted does not give way again: nobody else loses the turn, and its address has no turn fewer than
 // none, which would put all its later work first.
 func TestEndedWorkDoesNotGiveWay(t *testing.T) {
-	f := NewFairTurn()
+	f := NewFairTurn(mostShort)
 	ctx, cancel := context.WithCancel(t.Context())
 	big, err := f.Take(ctx, "attacker", 200_000)
 	if err != nil {
@@ -223,7 +294,7 @@ func TestEndedWorkDoesNotGiveWay(t *testing.T) {
 
 // Work whose connection has ended leaves at its next step, also if nobody waits.
 func TestRunningWorkEndsWithItsConnection(t *testing.T) {
-	f := NewFairTurn()
+	f := NewFairTurn(mostShort)
 	ctx, cancel := context.WithCancel(t.Context())
 	turn, err := f.Take(ctx, "a", 1000)
 	if err != nil {
