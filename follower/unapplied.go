@@ -39,6 +39,7 @@ type unapplied struct {
 	longestWait  time.Duration
 	seed         maphash.Seed
 	lastWrites   [pathSlots]atomic.Uint64 // by the hash of a path: the last stored entry that may write it
+	storedIndex  atomic.Uint64            // of the last stored entry
 	appliedIndex atomic.Uint64
 	skipThrough  atomic.Uint64 // no read waits for entries up to this index: one has waited in vain
 	usualTime    atomic.Int64  // nanoseconds from storing an entry until it is applied, at most twice longestWait
@@ -62,6 +63,7 @@ func newUnapplied(clock monotonic.Clock, tick time.Duration) *unapplied {
 // entryStored notes the paths that an entry writes. raft's main goroutine calls it before it stores the entry. The
 // time is linear in the operations of the entry; see BenchmarkEntryStored.
 func (u *unapplied) entryStored(index uint64, data []byte) {
+	u.storedIndex.Store(index)
 	proto.EachTxn(data, func(op int32, body []byte) {
 		eachWrittenPath(jute.Op(op), body, func(path []byte, inParent bool) {
 			u.slot(path).Store(index)
@@ -129,6 +131,9 @@ func (u *unapplied) entryFinished(index uint64) {
 // indexToAwait returns the index of the stored entry for which a read of path should wait, or 0 if there is none. It
 // never blocks.
 func (u *unapplied) indexToAwait(path []byte) uint64 {
+	if u.storedIndex.Load() <= u.appliedIndex.Load() {
+		return 0 // as mostly; a multiRead has thousands of paths
+	}
 	index := u.slot(path).Load()
 	for _, digits := range jute.SequenceLengths { // a sequential create names the prefix
 		if prefix := sequentialPrefix(path, digits); prefix != nil {

@@ -32,6 +32,8 @@ const (
 	// maxShortSteps is the weight up to which a long read goes before those that take longer, from any number of
 	// addresses: two slices, which it has at a stretch.
 	maxShortSteps = 2 * stepsPerSlice
+	// minMultiOpBytes is the least length of an operation in a multiRead: its header, a path of one byte, and the watch.
+	minMultiOpBytes = 9 + lengthSize + 1 + 1
 	// opsPerLock is the number of operations of a multiRead that are estimated under one hold of the tree's lock.
 	opsPerLock = maxStepsUnderLock / stepsPerOp
 	// maxTurnRest limits the time for which the turn is kept after a slice. A slice takes longer if the
@@ -202,7 +204,29 @@ func (s *session) stepsOfEphemerals(*request) (int, jute.Code) {
 // minNameBytes: a few operations can name a node with many children again and again. multiReadFrom rejects others,
 // once it has as many bytes.
 func (s *session) stepsOfMultiRead(r *request) (steps int, _ jute.Code) {
-	size, n := 0, 0
+	steps, size := s.estimateMultiRead(r, s.limits.MaxMultiOps)
+	if size > s.limits.MaxUnread {
+		return 0, jute.MarshallingError
+	}
+	return steps, jute.OK
+}
+
+// beginsTooLong reports whether the reply to a multiRead has too many bytes (stepsOfMultiRead) because of its first
+// opsPerLock operations. It is false if the request has hardly more than that: it is decoded in a moment. The replies
+// to all earlier requests must be known, because r shows their writes. With Config.LinearizableReads it is false,
+// because r may have to show what has not come here.
+func (s *session) beginsTooLong(r *request) bool {
+	if len(r.body) <= opsPerLock*minMultiOpBytes || r.c.srv.cfg.LinearizableReads {
+		return false
+	}
+	_, size := s.estimateMultiRead(r, opsPerLock)
+	return size > s.limits.MaxUnread
+}
+
+// estimateMultiRead estimates the steps of the first operations of a multiRead, and the least size of their results.
+// It ends when that is above Limits.MaxUnread.
+func (s *session) estimateMultiRead(r *request, most int) (steps, size int) {
+	n := 0
 	s.tree.RLock()
 	defer s.tree.RUnlock()
 	jute.EachMultiOp(r.body, func(op *jute.MultiOp) (more bool) {
@@ -222,12 +246,9 @@ func (s *session) stepsOfMultiRead(r *request) (steps int, _ jute.Code) {
 		}
 		steps += stepsPerOp + names + data/bytesPerStep
 		size += names*minNameBytes + data
-		return size <= s.limits.MaxUnread
+		return size <= s.limits.MaxUnread && n < most
 	})
-	if size > s.limits.MaxUnread {
-		return 0, jute.MarshallingError
-	}
-	return steps, jute.OK
+	return steps, size
 }
 
 func (s *session) freezeChildren(r *request) frozenReply {

@@ -302,3 +302,10 @@ func (p *replies) countHandshakeReply(begun time.Time) {
 	p.rates.addRequest(at)
 	p.stats.requestLatency[classConnect].Add(now.Sub(begun))
 }
+
+// hasEmptyQueue reports whether all requests have their replies. The caller does not hold the lock.
+func (p *replies) hasEmptyQueue() bool {
+	p.stream.Lock()
+	defer p.stream.Unlock()
+	return p.queue.n == 0
+}

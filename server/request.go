@@ -67,14 +67,27 @@ func (r *request) handleMulti() bool {
 	return r.submitWithinLimits()
 }
 
-// handleMultiRead serves a multiRead, unless it is too long: apply waits meanwhile.
+// handleMultiRead serves a multiRead, unless it is too long: apply waits meanwhile. It waits for the last entry that any
+// of its paths needs. Its operations are decoded once, and few of them if the reply would be too long.
 func (r *request) handleMultiRead() bool {
 	c := r.c
-	if jute.HasMoreMultiOps(r.body, c.srv.cfg.Limits.MaxMultiOps) {
+	if c.session.beginsTooLong(r) && c.replies.hasEmptyQueue() {
+		r.code = jute.MarshallingError
+		return r.replyLocally()
+	}
+	n, index, mayAwait := 0, uint64(0), c.mayAwaitEntry() && c.replies.hasEmptyQueue()
+	jute.EachMultiOp(r.body, func(op *jute.MultiOp) (more bool) {
+		if mayAwait {
+			index = max(index, c.srv.cfg.Member.IndexToAwait(op.Path()))
+		}
+		n++
+		return n <= c.srv.cfg.Limits.MaxMultiOps
+	})
+	if n > c.srv.cfg.Limits.MaxMultiOps {
 		c.stream.Drop(multiTooLong)
 		return false
 	}
-	return r.handleRead()
+	return replyAfterEntry(r, index)
 }
 
 // submitWithinLimits sends a write to the log unless it costs too much, or would add data while this member is
@@ -169,50 +182,41 @@ func (c *conn) takeIdentifyTxn() *proto.Txn {
 }
 
 func (r *request) handleRead() bool {
+	var index uint64
+	if r.c.mayAwaitEntry() {
+		d := jute.NewDecoder(r.body)
+		index = r.c.srv.cfg.Member.IndexToAwait(d.ReadBytes())
+	}
+	if index > 0 && !r.c.replies.hasEmptyQueue() {
+		index = 0
+	}
+	return replyAfterEntry(r, index)
+}
+
+// mayAwaitEntry reports whether a read that is taken in now may wait for an entry that writes its path, if no earlier
+// request waits: behind one it gets its reply in turn. A read that came together with one that has waited does not
+// wait: of a thousand reads that a client sends at once, each could find the next write of a busy path.
+func (c *conn) mayAwaitEntry() bool {
+	return !c.srv.cfg.LinearizableReads && (c.stream.InLoop() || c.awaitedInput != c.stream.InputReads())
+}
+
+// replyAfterEntry serves the read r once the entry of an index is applied, if index is not 0.
+func replyAfterEntry(r *request, index uint64) bool {
 	c := r.c
 	if c.srv.cfg.LinearizableReads {
 		return r.requestProof()
 	}
-	if index := indexToAwait(r); index > 0 {
-		return r.runInReader(func() (more bool) {
-			c.srv.cfg.Member.AwaitIndex(c.stream.Life.Context(), index)
-			c.awaitedInput = c.stream.InputReads()
-			r.times.readyAt = c.srv.cfg.Stages.Now()
-			more = r.replyLocally()
-			c.flushLater()
-			return more
-		})
-	}
-	return r.replyLocally()
-}
-
-// indexToAwait returns the index of the entry for which the read r waits, or 0. A read behind other requests of its
-// connection gets its reply in turn. A read that came together with one that has waited does not wait either: of a
-// thousand reads that a client sends at once, each could find the next write of a busy path. In a multiRead the wait is
-// for the last entry that any of its paths needs.
-func indexToAwait(r *request) (index uint64) {
-	c := r.c
-	if !c.stream.InLoop() && c.awaitedInput == c.stream.InputReads() {
-		return 0
-	}
-	if r.op == jute.OpMultiRead {
-		jute.EachMultiOp(r.body, func(step *jute.MultiOp) bool {
-			index = max(index, c.srv.cfg.Member.IndexToAwait(step.Path()))
-			return true
-		})
-	} else {
-		d := jute.NewDecoder(r.body)
-		index = c.srv.cfg.Member.IndexToAwait(d.ReadBytes())
-	}
 	if index == 0 {
-		return 0
+		return r.replyLocally()
 	}
-	c.stream.Lock()
-	defer c.stream.Unlock()
-	if c.replies.queue.n > 0 {
-		return 0
-	}
-	return index
+	return r.runInReader(func() (more bool) {
+		c.srv.cfg.Member.AwaitIndex(c.stream.Life.Context(), index)
+		c.awaitedInput = c.stream.InputReads()
+		r.times.readyAt = c.srv.cfg.Stages.Now()
+		more = r.replyLocally()
+		c.flushLater()
+		return more
+	})
 }
 
 // handleUnknown rejects an unknown opcode, and ends the connection.

@@ -54,6 +54,39 @@ func TestTooLongMultiReadNeedsNoTurn(t *testing.T) {
 	})
 }
 
+// A multiRead that is rejected is decoded up to the operation that makes it too long, unless it shows a write of its client. Then, and if
+// it fits, each path is looked up once.
+func TestTooLongMultiReadIsDecodedInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const children = maxStepsUnderLock + 1
+		w := newWorld(t, false, func(cfg *Config) { cfg.Limits.MaxUnread = 64 << 10 })
+		c := w.connect()
+		c.must(jute.OpCreate, create("/list", "", 0))
+		c.grow("/list", "n", children)
+		lookedUp := func() int { return int(w.numLookedUp.Swap(0)) }
+		lookedUp()
+		if h, _ := c.call(jute.OpMultiRead, repeatedList(DefaultMaxMultiOps)); h.Err != jute.MarshallingError || lookedUp() != 0 {
+			t.Errorf("%v, and its paths were looked up", h.Err)
+		}
+		c.must(jute.OpMultiRead, repeatedList(2))
+		if n := lookedUp(); n != 2 {
+			t.Errorf("%d paths were looked up, want 2", n)
+		}
+		var deletes []jute.MultiOp
+		for i := range children {
+			deletes = append(deletes, jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: fmt.Appendf(nil, "/list/n%05d", i), Version: -1}})
+		}
+		w.hold()
+		xid := c.xid
+		c.request(jute.OpMulti, raw(jute.AppendMulti(nil, deletes)))
+		c.request(jute.OpMultiRead, repeatedList(1000))
+		synctest.Wait()
+		w.release()
+		c.expect(xid+1, jute.OK)
+		c.expect(xid+2, jute.OK)
+	})
+}
+
 // A multiRead is not too long because of nodes that its client may not read: their results are errors.
 func TestUnreadableNodesAreShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

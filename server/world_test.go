@@ -51,6 +51,8 @@ type fakeMember struct {
 	stall    chan struct{} // if not nil, Submit waits until it is closed
 	entryEnd func()        // called under the tree's lock when an entry is applied; may be nil
 
+	numLookedUp atomic.Int64 // calls of IndexToAwait
+
 	stored  map[string]uint64 // by path, for IndexToAwait
 	awaited chan uint64       // gets the index of each AwaitIndex, which then waits until applied has a value
 	applied chan struct{}
@@ -169,7 +171,10 @@ func (m *fakeMember) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 	return true
 }
 
-func (m *fakeMember) IndexToAwait(path []byte) uint64 { return m.stored[string(path)] }
+func (m *fakeMember) IndexToAwait(path []byte) uint64 {
+	m.numLookedUp.Add(1)
+	return m.stored[string(path)]
+}
 
 func (m *fakeMember) AwaitIndex(_ context.Context, index uint64) {
 	m.awaited <- index
