@@ -59,13 +59,15 @@ func TestVoterWithoutTheLastConfigurations(t *testing.T) {
 }
 
 // darkTotals counts what cluster.Darkened has added to schedules.
-type darkTotals struct{ blackouts, strays atomic.Uint64 }
+type darkTotals struct{ blackouts, strays, unsaved atomic.Uint64 }
 
 func (d *darkTotals) add(e *cluster.Ensemble) {
 	d.blackouts.Add(uint64(e.Blackouts()))
 	d.strays.Add(uint64(e.StrayCount()))
+	d.unsaved.Add(uint64(e.UnsavedCount()))
 }
 
 func (d *darkTotals) String() string {
-	return fmt.Sprintf("%d power failures of all members, %d of them with an entry that all other disks have lost", d.blackouts.Load(), d.strays.Load())
+	return fmt.Sprintf("%d power failures of all members, %d of them with an entry that all other disks have lost, %d members crashed with applied entries that their disks lacked",
+		d.blackouts.Load(), d.strays.Load(), d.unsaved.Load())
 }

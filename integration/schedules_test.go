@@ -162,6 +162,7 @@ func (s *totals) floors(t *testing.T, n uint64) {
 		{"leaders crashed with followers ahead of their disks", s.outruns.Load(), 150, 3},
 		{"power failures of all members", s.dark.blackouts.Load(), 99, 3},
 		{"entries after a snapshot that all other disks have lost", s.dark.strays.Load(), 20, 3},
+		{"members crashed with applied entries that their disks lacked", s.dark.unsaved.Load(), 1, 3},
 		{"changes of the delay of a link", s.delays.Load(), 9_600, 3},
 		{"writes sent again", s.resent.Load(), 11_000, 3},
 		{"duplicates dropped", s.dropped.Load(), 350, 3},
@@ -373,6 +374,10 @@ func (r *run) began(p cluster.Played) {
 	case cluster.Outrun, cluster.Blackout, cluster.Stray:
 		for _, id := range r.IDs() { // without a majority all of them notice
 			r.hit[id] = true
+		}
+	case cluster.Unsaved:
+		for _, id := range r.IDs() {
+			r.hit[id] = r.hit[id] || id == p.Hit || id == p.Far || !p.SparesOthers(len(r.IDs()))
 		}
 	case cluster.Kill, cluster.Stop, cluster.Wipe, cluster.Pause, cluster.Isolate, cluster.Stall, cluster.Fail, cluster.Strand, cluster.Shut, cluster.ShutLog,
 		cluster.Full, cluster.Rot, cluster.Drain, cluster.Forsake:

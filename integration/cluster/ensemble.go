@@ -72,6 +72,7 @@ type Ensemble struct {
 	outruns    int             // see Outruns
 	blackouts  int             // see Blackouts
 	strays     int             // see Strays
+	unsaved    int             // see UnsavedCount
 	drained    atomic.Uint64   // connections of clients that drained members have closed
 	ghosts     []chan struct{} // done of members that were killed and whose goroutines have not all ended
 }

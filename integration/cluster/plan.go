@@ -50,6 +50,7 @@ const (
 	// Darkened adds these to plans.
 	Blackout Kind = "blackout" // all members crash, and Who and Far come back when the others have a leader; N and By: see planPlayer.playBlackout
 	Stray    Kind = "stray"    // Who, a follower, gets a snapshot and then an entry that only it stores, and all crash; see planPlayer.playStray
+	Unsaved  Kind = "unsaved"  // the disks of Who and Far hang for By, and members crash with what waits for them; N: Hardship; Seed: who crashes, see planPlayer.playUnsaved
 
 	// These change the list of members; see Ensemble.Insist. By bounds the operator's retries.
 	Add     Kind = "add"     // Who comes in; a member that was there before has its old disk, or an empty one if Seed is odd
@@ -145,7 +146,7 @@ func parseFault(words []string) (f Fault, err error) {
 		return f, err
 	}
 	f.Kind, f.Who = Kind(words[1]), Target(words[2])
-	if !slices.Contains(slices.Concat(kinds, operated, changing, []Kind{Narrow, Outrun, Flip, Snap, Blackout, Stray}), f.Kind) {
+	if !slices.Contains(slices.Concat(kinds, operated, changing, []Kind{Narrow, Outrun, Flip, Snap, Blackout, Stray, Unsaved}), f.Kind) {
 		return f, fmt.Errorf("no such kind")
 	}
 	for _, w := range words[3:] {
@@ -242,8 +243,8 @@ func Operated(p Plan, members int, span time.Duration) Plan {
 	return sortByTime(append(p, randomFault(rng, kind, who, members, span)))
 }
 
-// Darkened adds a power failure of all members to one plan in every, a stray entry after a snapshot to as many others, and a snapshot at
-// any moment to half of them.
+// Darkened adds a power failure of all members to one plan in every, a stray entry after a snapshot to as many others, a snapshot at
+// any moment to half of them, and entries that are lost on their way to disks to a third.
 //
 // A member that moves needs all others to learn its address, so the power does not fail then. A snapshot never returns
 // if a read or write of it fails, and a bubble does not allow that. So disks that fail take no snapshots on demand.
@@ -271,7 +272,20 @@ func Darkened(p Plan, every, members int, span time.Duration) Plan {
 	if rng.IntN(2) == 0 && !fails {
 		p = append(p, randomFault(rng, Snap, who, members, span))
 	}
-	return sortByTime(p)
+	return sortByTime(p.orUnsaved(moves, members, span))
+}
+
+// orUnsaved adds an Unsaved to every third plan in which no member moves: others crash, as in a Blackout.
+func (p Plan) orUnsaved(moves bool, members int, span time.Duration) Plan {
+	rng := p.moreNumbers(4000)
+	if moves || rng.IntN(3) > 0 {
+		return p
+	}
+	who := Leader
+	if rng.IntN(2) == 0 {
+		who = Follower(1 + rng.IntN(members-1))
+	}
+	return append(p, randomFault(rng, Unsaved, who, members, span))
 }
 
 func (p Plan) hasKind(kinds ...Kind) bool {
@@ -358,6 +372,14 @@ func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.D
 		f.Seed = 1 + rng.Uint64N(1000)
 	case Stray:
 		f.For, f.N, f.Seed = draw(10*time.Millisecond, 2*time.Second), 3, 1+rng.Uint64N(1000)
+	case Unsaved:
+		f.For, f.By, f.N, f.Seed = draw(10*time.Millisecond, 2*time.Second), draw(50*time.Millisecond, time.Second), rng.IntN(int(hardships)), 1+rng.Uint64N(1000)
+		if rng.IntN(2) == 0 {
+			f.By = draw(time.Second, 8*time.Second) // most writes are over before the end
+		}
+		if rng.IntN(2) == 0 {
+			f.Far = far
+		}
 	default:
 		operatedFault(&f, rng, far, draw)
 	}

@@ -78,8 +78,8 @@ func TestDarkenedPlanReplays(t *testing.T) {
 			drawn[f.Kind]++
 		}
 	}
-	if drawn[Blackout] < 25 || drawn[Stray] < 15 || drawn[Snap] < 100 {
-		t.Errorf("%v were added to 400 plans, want at least 25 blackouts, 15 strays and 100 snaps", drawn)
+	if drawn[Blackout] < 25 || drawn[Stray] < 15 || drawn[Snap] < 100 || drawn[Unsaved] < 60 {
+		t.Errorf("%v were added to 400 plans, want at least 25 blackouts, 15 strays, 100 snaps and 60 unsaved", drawn)
 	}
 }
 

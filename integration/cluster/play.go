@@ -271,6 +271,8 @@ func (pl *planPlayer) doFault(p Played, wait func(time.Duration)) (end func()) {
 		pl.playBlackout(p, wait)
 	case Stray:
 		pl.playStray(p, wait)
+	case Unsaved:
+		pl.playUnsaved(p, wait)
 	case Snap:
 		e.Disk(id).KeepLog(uint64(p.N))
 		go func() { _ = e.takeSnapshotOf(id) }() // the member may end meanwhile
@@ -318,15 +320,8 @@ func (pl *planPlayer) doOperated(p Played) (end func()) {
 	case Flip:
 		e.Network.FlipBit(id, p.Far, p.N)
 	case Drain:
-		r := e.members[id]
-		go e.drainMember(id, r, r.member, r.boots.Load(), p.By)
-		return func() {
-			if e.Running(id) { // it may have been stopped meanwhile
-				e.stopSoon(id)
-				e.awaitStopped(id)
-				e.startMember(id)
-			}
-		}
+		e.drainSoon(id, p.By)
+		return func() { e.restartDrained(id) }
 	}
 	return nil
 }
@@ -417,6 +412,21 @@ func (e *Ensemble) awaitStopped(id uint32) {
 func (e *Ensemble) startMember(id uint32) {
 	if e.members[id].done == nil && !e.members[id].away {
 		e.bootOrRetry(id)
+	}
+}
+
+// drainSoon begins to drain a member that runs.
+func (e *Ensemble) drainSoon(id uint32, over time.Duration) {
+	r := e.members[id]
+	go e.drainMember(id, r, r.member, r.boots.Load(), over)
+}
+
+// restartDrained stops a member that was drained, and starts it again. It may have been stopped meanwhile.
+func (e *Ensemble) restartDrained(id uint32) {
+	if e.Running(id) {
+		e.stopSoon(id)
+		e.awaitStopped(id)
+		e.startMember(id)
 	}
 }
 

@@ -176,6 +176,13 @@ func (r *historyRecord) noteFault(p Played, ids []uint32) {
 	case Stall:
 		pairs(p.Hit, ids...)
 		r.to.Hampered(r.sinceStart(), end, p.Hit, p.Hit) // a leader without others writes nothing either
+	case Unsaved:
+		for _, id := range ids {
+			if id == p.Hit || id == p.Far || p.Seed%crashSelection == crashEveryone || p.Seed%crashSelection == crashSpareHit {
+				pairs(id, ids...)
+				r.to.Hampered(r.sinceStart(), end, id, id)
+			}
+		}
 	default:
 		pairs(p.Hit, ids...)
 	}
