@@ -1,8 +1,8 @@
 // Package lockwatch notices a lock that is held without end, by a loop that does not end or by a goroutine that waits under
 // it. A disk or the state machine that hangs is noticed where it is called (quorum/disk); a lock has no such place.
 //
-// A Watch tries its locks, some times in its limit. It waits for a lock only if it is held at that moment, in a goroutine of
-// its own, of which each lock has at most one. So watching costs a few nanoseconds for each lock, and reading the result takes
+// A Watch tries its locks, some times in its limit. It waits for a lock only if it was held at each try in half of the limit, in a
+// goroutine of its own, of which each lock has at most one. So watching costs a few nanoseconds for each lock, and reading the result takes
 // no lock that is watched.
 package lockwatch
 
@@ -13,8 +13,12 @@ import (
 	"time"
 )
 
-// triesPerLimit is the number of times that each lock is tried in the limit.
-const triesPerLimit = 4
+// triesPerLimit is the number of times that each lock is tried in the limit, and triesBeforeWait the number of tries in a row that
+// find it held before the Watch waits for it.
+const (
+	triesPerLimit   = 8
+	triesBeforeWait = triesPerLimit / 2
+)
 
 // Locker is a lock that can be tried: a *sync.Mutex, or what Reading returns.
 type Locker interface {
@@ -44,12 +48,13 @@ type Watch struct {
 	locks func() []Lock
 
 	mu      sync.Mutex
-	waiting map[Locker]wait // for a lock that was held when it was tried
+	waiting map[Locker]wait // for a lock that was held at each try since then
 }
 
 type wait struct {
 	name  string
 	since time.Time
+	tries int
 }
 
 // New returns a Watch. locks returns the locks that there are at the moment, without taking any. A lock may be held for limit.
@@ -75,9 +80,10 @@ func (w *Watch) tryAll(now time.Time) {
 	for _, l := range w.locks() {
 		if l.TryLock() {
 			l.Unlock()
+			w.removeWait(l)
 			continue
 		}
-		if w.addWait(l, now) {
+		if w.addTry(l, now) == triesBeforeWait {
 			go func() { // see Run
 				l.Lock()
 				w.removeWait(l)
@@ -87,15 +93,17 @@ func (w *Watch) tryAll(now time.Time) {
 	}
 }
 
-// addWait reports whether nobody waits for the lock yet.
-func (w *Watch) addWait(l Lock, now time.Time) bool {
+// addTry records that a lock is held at a time, and returns the number of such tries in a row.
+func (w *Watch) addTry(l Lock, now time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, waits := w.waiting[l.Locker]; waits {
-		return false
+	held, ok := w.waiting[l.Locker]
+	if !ok {
+		held = wait{name: l.Name, since: now}
 	}
-	w.waiting[l.Locker] = wait{l.Name, now}
-	return true
+	held.tries++
+	w.waiting[l.Locker] = held
+	return held.tries
 }
 
 func (w *Watch) removeWait(l Lock) {

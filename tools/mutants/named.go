@@ -31,7 +31,7 @@ var unlikely = []namedMutant{
 	},
 	{
 		"a paused leader judges before it reads", "quorum/log.go",
-		"if msg == lostContactMessage && r.awaitSettled != nil {", "if r.awaitSettled == nil {",
+		"if msg == lostContactMessage && r.awaitBacklog != nil {", "if r.awaitBacklog == nil {",
 		"integration", "TestLongerPausesAreLearned",
 	},
 	{
