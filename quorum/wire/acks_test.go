@@ -44,6 +44,7 @@ func TestDurableAcks(t *testing.T) {
 		"an earlier term, late":            {[]ack{{3, 5, 9, 5}, {2, 4, 8, 4}}, three, 4, 4},
 		"an entry of an earlier term":      {[]ack{{2, 5, 8, 4}, {3, 5, 9, 5}}, three, 4, 4},
 		"a server without a vote":          {[]ack{{2, 5, 8, 5}, {4, 5, 9, 5}}, configurationOf([]uint32{1, 2, 3}, []uint32{4}), 4, 4},
+		"two servers without a vote":       {[]ack{{2, 5, 8, 5}, {4, 5, 9, 5}, {5, 5, 9, 5}}, configurationOf([]uint32{1, 2, 3}, []uint32{4, 5}), 4, 4},
 		"a server that was removed":        {[]ack{{2, 5, 8, 5}, {4, 5, 9, 5}}, three, 4, 4},
 		"a leader without a vote":          {[]ack{{2, 5, 8, 5}, {3, 5, 9, 5}}, configurationOf([]uint32{2, 3}, []uint32{1}), 4, 8},
 		"two voters":                       {[]ack{{2, 5, 8, 5}}, configurationOf([]uint32{1, 2}, nil), 4, 4},
