@@ -232,6 +232,7 @@ func TestLogOfAnotherDay(t *testing.T) {
 		{"log directory of the same run, before a snapshot was taken", taken, unsaved, all, snapshotsDir},
 		{"log of the same run, before the term changed", term, sameTerm, []string{"the log"}, logName},
 		{"log of another member", stopped, others, []string{"the log"}, logName},
+		{"log of another member, after as many starts", before, others, []string{"the log"}, logName},
 		{"log directory of another ensemble", stopped, others, all, outsideMarkName},
 		{"raft.db of an earlier stop", stopped, before, []string{"raft.db"}, outsideMarkName},
 	} {
