@@ -285,7 +285,7 @@ func (p Plan) orUnsaved(moves bool, members int, span time.Duration) Plan {
 	if rng.IntN(2) == 0 {
 		who = Follower(1 + rng.IntN(members-1))
 	}
-	return append(p, randomFault(rng, Unsaved, who, members, span))
+	return append(p, randomFault(rng, Unsaved, who, members, span/2)) // so that writes follow
 }
 
 func (p Plan) hasKind(kinds ...Kind) bool {
@@ -377,8 +377,8 @@ func randomFault(rng *rand.Rand, kind Kind, who Target, members int, span time.D
 		if rng.IntN(2) == 0 {
 			f.By = draw(time.Second, 8*time.Second) // most writes are over before the end
 		}
-		if rng.IntN(2) == 0 {
-			f.Far = far
+		if rng.IntN(4) == 0 {
+			f.Far = far // two of three serve nobody
 		}
 	default:
 		operatedFault(&f, rng, far, draw)
