@@ -43,6 +43,7 @@ type cutOffWatch struct {
 
 	missed atomic.Int64 // checks since the last contact
 	cutOff atomic.Bool
+	begun  atomic.Uint64 // how often this member has been cut off
 
 	lastContact  time.Time   // zero: none yet
 	recentChecks []time.Time // that count, the newest last; at most limit of them
@@ -120,6 +121,7 @@ func (w *cutOffWatch) startProbes() {
 
 func (w *cutOffWatch) beginCutOff(ctx context.Context) {
 	w.cutOff.Store(true)
+	w.begun.Add(1)
 	w.log.Warn("this member is cut off: it has no contact with a leader, which the others may have; it rejects clients and "+
 		"closes their connections", "without contact", w.lostFor())
 	var closing context.Context

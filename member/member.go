@@ -640,12 +640,14 @@ func (m *Member) ReloadSecrets() {
 type Stats struct {
 	ResentTxns  uint64 // transactions sent again to a leader
 	DroppedTxns uint64 // transactions of this member that apply dropped as duplicates
+	CutOffs     uint64 // how often this member has been cut off
 	Server      server.Stats
 }
 
 func (m *Member) Stats() Stats {
 	return Stats{
 		ResentTxns: m.follower.Stats().ResentTxns, DroppedTxns: m.applyProgress.droppedTxns.Load(),
-		Server: m.server.Stats(),
+		CutOffs: m.health.cutOffWatch.begun.Load(),
+		Server:  m.server.Stats(),
 	}
 }
