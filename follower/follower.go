@@ -340,9 +340,12 @@ func signal(c chan<- struct{}) {
 // Locks returns the locks of the follower, without those of streams.
 func (f *Follower) Locks() []lockwatch.Lock {
 	return append([]lockwatch.Lock{
-		{Name: "follower.leases.mu", Locker: &f.leases.mu}, {Name: "follower.leadership.mu", Locker: &f.leadership.mu},
-		{Name: "follower.incarnation.mu", Locker: &f.incarnation.mu}, {Name: "follower.outbox.mu", Locker: &f.outbox.mu},
-		{Name: "follower.ackQueue.mu", Locker: &f.renewer.acks.mu}, {Name: "follower.syncs.mu", Locker: &f.syncs.mu},
+		{Name: "follower.leases.mu", Locker: &f.leases.mu},
+		{Name: "follower.leadership.mu", Locker: &f.leadership.mu},
+		{Name: "follower.incarnation.mu", Locker: &f.incarnation.mu},
+		{Name: "follower.outbox.mu", Locker: &f.outbox.mu},
+		{Name: "follower.ackQueue.mu", Locker: &f.renewer.acks.mu},
+		{Name: "follower.syncs.mu", Locker: &f.syncs.mu},
 		{Name: "follower.unapplied.mu", Locker: &f.unapplied.mu},
 	}, f.renewer.touches.Locks()...)
 }

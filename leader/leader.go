@@ -218,9 +218,12 @@ func signal(c chan<- struct{}) {
 // Locks returns the locks of the leader and of its links.
 func (l *Leader) Locks() []lockwatch.Lock {
 	all := []lockwatch.Lock{
-		{Name: "leader.intake.mu", Locker: &l.intake.mu}, {Name: "leader.expiry.mu", Locker: &l.expiry.mu},
-		{Name: "leader.proofs.mu", Locker: &l.proofs.mu}, {Name: "leader.comparison.mu", Locker: &l.pinger.compared.mu},
-		{Name: "leader.clocks.mu", Locker: &l.clocks.mu}, {Name: "leader.expiryReporter.mu", Locker: &l.expiryReporter.mu},
+		{Name: "leader.intake.mu", Locker: &l.intake.mu},
+		{Name: "leader.expiry.mu", Locker: &l.expiry.mu},
+		{Name: "leader.proofs.mu", Locker: &l.proofs.mu},
+		{Name: "leader.comparison.mu", Locker: &l.pinger.compared.mu},
+		{Name: "leader.clocks.mu", Locker: &l.clocks.mu},
+		{Name: "leader.expiryReporter.mu", Locker: &l.expiryReporter.mu},
 	}
 	for _, m := range l.membership.presentLinks() {
 		all = append(all, lockwatch.Lock{Name: "leader.link.mu", Locker: &m.mu})

@@ -13,7 +13,8 @@ func (m *Member) locks() []lockwatch.Lock {
 	all := slices.Concat(m.viewer.slow.recorder.Locks(), m.state.Locks(), m.follower.Locks(), m.node.Locks(), m.server.Locks(),
 		m.wallClock.Locks(), m.credentialLimiter.Locks(), m.auditLog.Locks(), m.cfg.Log.Locks(), m.ports.hello.Locks(),
 		[]lockwatch.Lock{
-			{Name: "member.terms.mu", Locker: &m.terms.mu}, {Name: "member.peerConns.mu", Locker: &m.peerConns.mu},
+			{Name: "member.terms.mu", Locker: &m.terms.mu},
+			{Name: "member.peerConns.mu", Locker: &m.peerConns.mu},
 			{Name: "member.serverLists.mu", Locker: &m.serverLists.mu},
 			{Name: "member.serverLists.addressMu", Locker: &m.serverLists.addressMu},
 			{Name: "member.helloClient.mu", Locker: &m.helloClient.mu},

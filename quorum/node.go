@@ -356,9 +356,12 @@ func (n *Node) IsJoining() bool {
 // Locks returns the locks of the log's parts.
 func (n *Node) Locks() []lockwatch.Lock {
 	all := slices.Concat(n.transport.Locks(), n.disk.Locks(), []lockwatch.Lock{
-		{Name: "quorum.proposer.mu", Locker: &n.proposer.mu}, {Name: "quorum.hellos.mu", Locker: &n.hellos.mu},
-		{Name: "quorum.recentPeers.mu", Locker: &n.reachability.recentPeers.mu}, {Name: "quorum.Contact.mu", Locker: &n.contact.mu},
-		{Name: "quorum.silenceWatch.mu", Locker: &n.silenceWatch.mu}, {Name: "quorum.pauseTolerance.mu", Locker: &n.silenceWatch.tolerance.mu},
+		{Name: "quorum.proposer.mu", Locker: &n.proposer.mu},
+		{Name: "quorum.hellos.mu", Locker: &n.hellos.mu},
+		{Name: "quorum.recentPeers.mu", Locker: &n.reachability.recentPeers.mu},
+		{Name: "quorum.Contact.mu", Locker: &n.contact.mu},
+		{Name: "quorum.silenceWatch.mu", Locker: &n.silenceWatch.mu},
+		{Name: "quorum.pauseTolerance.mu", Locker: &n.silenceWatch.tolerance.mu},
 	})
 	if cache := n.status.logCache; n.started.Load() && cache != nil {
 		all = append(all, lockwatch.Lock{Name: "quorum.logCache.mu", Locker: lockwatch.Reading(&cache.mu)})

@@ -395,7 +395,8 @@ func (s *Server) StateRestored() {
 // Locks returns the locks that all connections share.
 func (s *Server) Locks() []lockwatch.Lock {
 	return slices.Concat(s.streamConfig.Budget.Locks(), s.longReadTurn.Locks(), s.setWatchesTurn.Locks(), []lockwatch.Lock{
-		{Name: "server.connectionTable.mu", Locker: &s.conns.mu}, {Name: "server.unflushed.mu", Locker: &s.unflushed.mu},
+		{Name: "server.connectionTable.mu", Locker: &s.conns.mu},
+		{Name: "server.unflushed.mu", Locker: &s.unflushed.mu},
 		{Name: "server.missedSweep.mu", Locker: &s.missedSweep.mu},
 	})
 }

@@ -348,7 +348,8 @@ func hasData(s Stores) (bool, error) {
 // are held during such operations.
 func (d *Data) Locks() []lockwatch.Lock {
 	return []lockwatch.Lock{
-		{Name: "disk.logQueue.mu", Locker: &d.logQueue.mu}, {Name: "disk.operations.mu", Locker: &d.operations.mu},
+		{Name: "disk.logQueue.mu", Locker: &d.logQueue.mu},
+		{Name: "disk.operations.mu", Locker: &d.operations.mu},
 		{Name: "disk.startReadCounter.mu", Locker: &d.startReads.mu},
 	}
 }

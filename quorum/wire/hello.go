@@ -607,8 +607,10 @@ func (l *Listener) logRejection(conn net.Conn, err error) {
 // Locks returns the locks that all connections with this hello share.
 func (h Hello) Locks() []lockwatch.Lock {
 	return []lockwatch.Lock{
-		{Name: "wire.AddressBook.mu", Locker: &h.addressBook.mu}, {Name: "wire.HandshakeLimiter.mu", Locker: &h.handshakeLimiter.mu},
-		{Name: "wire.processTable.mu", Locker: &h.knownProcesses.mu}, {Name: "wire.Corruptions.mu", Locker: &h.corruptions.mu},
+		{Name: "wire.AddressBook.mu", Locker: &h.addressBook.mu},
+		{Name: "wire.HandshakeLimiter.mu", Locker: &h.handshakeLimiter.mu},
+		{Name: "wire.processTable.mu", Locker: &h.knownProcesses.mu},
+		{Name: "wire.Corruptions.mu", Locker: &h.corruptions.mu},
 	}
 }
 

@@ -370,10 +370,14 @@ func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raf
 // Locks returns the locks of the transport, without those of pipelines.
 func (t *Transport) Locks() []lockwatch.Lock {
 	return []lockwatch.Lock{
-		{Name: "wire.serverReplies.mu", Locker: &t.serverReplies.mu}, {Name: "wire.broadcast.mu", Locker: &t.commitBroadcast.mu},
-		{Name: "wire.peerConns.mu", Locker: &t.receiver.peerConns.mu}, {Name: "wire.lastLeader.mu", Locker: &t.receiver.lastLeader.mu},
+		{Name: "wire.serverReplies.mu", Locker: &t.serverReplies.mu},
+		{Name: "wire.broadcast.mu", Locker: &t.commitBroadcast.mu},
+		{Name: "wire.peerConns.mu", Locker: &t.receiver.peerConns.mu},
+		{Name: "wire.lastLeader.mu", Locker: &t.receiver.lastLeader.mu},
 		{Name: "wire.snapshotReceipts.mu", Locker: &t.receiver.snapshotReceipts.mu},
-		{Name: "wire.broadcast.mu", Locker: &t.receiver.settled.mu}, {Name: "wire.durableAcks.mu", Locker: &t.durableAcks.mu},
-		{Name: "wire.LeaderCauses.mu", Locker: &t.cfg.LeaderCauses.mu}, {Name: "wire.Acknowledged.mu", Locker: &t.cfg.Acknowledged.mu},
+		{Name: "wire.broadcast.mu", Locker: &t.receiver.settled.mu},
+		{Name: "wire.durableAcks.mu", Locker: &t.durableAcks.mu},
+		{Name: "wire.LeaderCauses.mu", Locker: &t.cfg.LeaderCauses.mu},
+		{Name: "wire.Acknowledged.mu", Locker: &t.cfg.Acknowledged.mu},
 	}
 }
