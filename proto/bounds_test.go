@@ -225,7 +225,7 @@ func TestUnusualNumbers(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	longMember := []byte{1<<3 | 0, 0x81, 0x80, 0x80, 0x80, 0x80, 0x01} // 2^35 + 1, of which protobuf makes 1
+	longMember := []byte{1 << 3, 0x81, 0x80, 0x80, 0x80, 0x80, 0x01} // 2^35 + 1, of which protobuf makes 1
 	if err := Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(longMember)}, &HelloRequest{}); err == nil {
 		t.Error("a member above 2^32 is taken")
 	}
@@ -233,8 +233,8 @@ func TestUnusualNumbers(t *testing.T) {
 
 // What is no message is rejected, and never makes the check panic or run on.
 func FuzzBounds(f *testing.F) {
-	f.Add([]byte{1<<3 | 0, 0x81, 0x80, 0x80, 0x80, 0x80, 0x01})
-	f.Add([]byte{5<<3 | 2, 2, 1<<3 | 0, 0xff})
+	f.Add([]byte{1 << 3, 0x81, 0x80, 0x80, 0x80, 0x80, 0x01})
+	f.Add([]byte{5<<3 | 2, 2, 1 << 3, 0xff})
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		for _, m := range messagesOfServices() {
 			_ = boundsByName()[m.FullName()].check(data)

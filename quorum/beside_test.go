@@ -52,9 +52,7 @@ func TestAnyMajorityOfDisksCommits(t *testing.T) {
 				if tt.leader {
 					hang = append(hang, lead)
 				}
-				for _, id := range slices.DeleteFunc(slices.Clone(ids), func(id uint32) bool { return id == lead })[:tt.followers] {
-					hang = append(hang, id)
-				}
+				hang = append(hang, slices.DeleteFunc(slices.Clone(ids), func(id uint32) bool { return id == lead })[:tt.followers]...)
 				for _, id := range hang {
 					logs[id].stall(slow)
 				}
