@@ -26,6 +26,10 @@ func TestRemovedMemberIsSilent(t *testing.T) {
 		mustChange(t, e, leader, serverlist.Change{Leaving: strconv.Itoa(int(b))})
 		e.Follow()
 		time.Sleep(member.RemovedGracePeriod + 2*tick)
+		e.Wait("the member to learn that it was removed", 20*time.Second, func() bool { // it asks the others every 5 s once it knows no leader
+			list, err := api.Get[api.Members](t.Context(), e.Operator(b), "members", nil)
+			return err == nil && list.WasRemoved
+		})
 		failure, refused := errors.AsType[*api.Error](sessions())
 		if !refused || failure.Status != http.StatusServiceUnavailable || failure.Reason != api.ReasonRemoved {
 			t.Errorf("the sessions at a removed member: %v", failure)
