@@ -7,8 +7,8 @@ import (
 	"rollcall/internal/lockwatch"
 )
 
-// locks returns the locks that a health check notices if they are held without end. It takes none of them. Not among them are
-// those of one connection, stream or query, and those that are held while a disk works: see disk.Data.Locks.
+// locks returns the locks that a health check notices if they are held without end. It takes none of them. Locks of one
+// connection, stream or query are left out, and so are locks that are held while a disk works: see disk.Data.Locks.
 func (m *Member) locks() []lockwatch.Lock {
 	all := slices.Concat(m.viewer.slow.recorder.Locks(), m.state.Locks(), m.follower.Locks(), m.node.Locks(), m.server.Locks(),
 		m.wallClock.Locks(), m.credentialLimiter.Locks(), m.auditLog.Locks(), m.cfg.Log.Locks(), m.ports.hello.Locks(),

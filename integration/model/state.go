@@ -15,7 +15,7 @@ const (
 // diskState is a disk, and the process that runs with it.
 type diskState struct {
 	log    logID
-	acks   uint32 // of a leader: by disk, three bits each, what a disk has acknowledged that has left the term since
+	acks   uint32 // of a leader: the last index acknowledged by each disk that has left the term since, three bits each
 	term   uint8
 	role   diskRole
 	voted  bool    // in its term. For whom does not matter: a vote that is given twice is in grants already

@@ -32,7 +32,7 @@ func (d Durability) EndWaits() { d.queue.endWaits() }
 // Delay returns the present delay of this member's disk.
 func (d Durability) Delay() QueueDelay { return d.queue.delay() }
 
-// QueueDelay is the delay of the disk behind raft's log.
+// QueueDelay says how far the disk is behind raft's log.
 type QueueDelay struct {
 	Write time.Duration // for so long the disk has not finished its present write; 0: all entries are durable
 	Bytes int64         // of memory, of all entries that are not durable

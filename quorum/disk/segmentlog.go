@@ -52,7 +52,7 @@ type segmentLog struct {
 
 // logOpening says how a log is opened.
 type logOpening struct {
-	whole  bool       // the directory was complete: what is missing was lost
+	whole  bool       // the directory was complete, so a file that is missing was lost
 	starts bool       // a member starts with it: see logEnd
 	known  []knownEnd // what is known of the log outside of it
 	newest uint64     // the highest index of a snapshot
