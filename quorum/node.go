@@ -363,8 +363,8 @@ func (n *Node) Locks() []lockwatch.Lock {
 		{Name: "quorum.silenceWatch.mu", Locker: &n.silenceWatch.mu},
 		{Name: "quorum.pauseTolerance.mu", Locker: &n.silenceWatch.tolerance.mu},
 	})
-	if cache := n.status.logCache; n.started.Load() && cache != nil {
-		all = append(all, lockwatch.Lock{Name: "quorum.logCache.mu", Locker: lockwatch.Reading(&cache.mu)})
+	if n.status.raft.Load() != nil { // stored after the cache
+		all = append(all, lockwatch.Lock{Name: "quorum.logCache.mu", Locker: lockwatch.Reading(&n.status.logCache.mu)})
 	}
 	return all
 }
