@@ -37,7 +37,7 @@ var unwatched = map[string]string{
 }
 
 // runStandalone runs a standalone member in real time, with an operator's port in memory. A lock may be held for limit.
-func runStandalone(t *testing.T, limit time.Duration) (m *Member, get func(path string) (int, string)) {
+func runStandalone(t *testing.T, limit time.Duration) (m *Member, get func(path string) (int, string), stop func()) {
 	t.Helper()
 	l := newLoopback(1)
 	settings := config.Settings{
@@ -51,15 +51,16 @@ func runStandalone(t *testing.T, limit time.Duration) (m *Member, get func(path 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(stop)
 	get = func(path string) (int, string) {
 		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx) }, DisableKeepAlives: true}
 		reply, err := (&http.Client{Transport: transport, Timeout: 10 * limit}).Get("http://localhost" + path)
@@ -78,11 +79,11 @@ func runStandalone(t *testing.T, limit time.Duration) (m *Member, get func(path 
 	case <-time.After(time.Minute):
 		t.Fatal("the member does not serve")
 	}
-	return m, get
+	return m, get, stop
 }
 
 // findLocks calls found for each lock that v has, or that pointers lead to, with the package and type that has it and its field.
-// It looks into no list, because a running member changes those.
+// It looks into no list: the elements of lists come and go.
 func findLocks(v reflect.Value, seen map[unsafe.Pointer]bool, found func(name string, at unsafe.Pointer)) {
 	switch v.Kind() {
 	case reflect.Interface:
@@ -124,11 +125,13 @@ func lockPointer(l lockwatch.Lock) unsafe.Pointer {
 
 // A health check watches each lock of a member that leads, under its own name, or there is a reason not to.
 func TestEveryLockIsWatched(t *testing.T) {
-	m, _ := runStandalone(t, time.Minute)
+	m, _, stop := runStandalone(t, time.Minute)
 	watched := map[unsafe.Pointer]string{}
 	for _, l := range m.locks() {
 		watched[lockPointer(l)] = l.Name
 	}
+	leading := m.terms.currentLeader.Load()
+	stop() // nothing changes any more
 	count := 0
 	found := func(name string, at unsafe.Pointer) {
 		count++
@@ -139,7 +142,7 @@ func TestEveryLockIsWatched(t *testing.T) {
 	}
 	seen := map[unsafe.Pointer]bool{}
 	findLocks(reflect.ValueOf(m), seen, found)
-	findLocks(reflect.ValueOf(m.terms.currentLeader.Load()), seen, found)
+	findLocks(reflect.ValueOf(leading), seen, found)
 	if count < 40 {
 		t.Errorf("%d locks are found", count)
 	}
@@ -149,7 +152,7 @@ func TestEveryLockIsWatched(t *testing.T) {
 // again.
 func TestHeldLocksEndLiveness(t *testing.T) {
 	const limit = 100 * time.Millisecond
-	m, get := runStandalone(t, limit)
+	m, get, _ := runStandalone(t, limit)
 	await := func(what string, wanted func(status int, text string) bool) {
 		t.Helper()
 		var status int
