@@ -202,8 +202,16 @@ func (s *session) stepsOfEphemerals(*request) (int, jute.Code) {
 
 // stepsOfMultiRead rejects a multiRead whose reply has more than Limits.MaxUnread bytes even if each name has only
 // minNameBytes: a few operations can name a node with many children again and again. multiReadFrom rejects others,
-// once it has as many bytes.
+// once it has as many bytes. A request that may have more operations than one hold of the lock takes is estimated in a
+// turn of its own: otherwise many clients could together take all processors with requests that are then rejected.
 func (s *session) stepsOfMultiRead(r *request) (steps int, _ jute.Code) {
+	if mostOps := len(r.body) / minMultiOpBytes; mostOps > opsPerLock {
+		turn, err := r.c.srv.estimateTurn.Take(r.c.stream.Life.Context(), r.c.networkOrHost(), mostOps)
+		if err != nil {
+			return 0, jute.OK // no reply can be sent
+		}
+		defer turn.End()
+	}
 	steps, size := s.estimateMultiRead(r, s.limits.MaxMultiOps)
 	if size > s.limits.MaxUnread {
 		return 0, jute.MarshallingError

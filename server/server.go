@@ -131,6 +131,7 @@ type Server struct {
 	stats          counters
 	streamConfig   stream.Config       // shared by all streams
 	longReadTurn   *admission.FairTurn // of a long read
+	estimateTurn   *admission.FairTurn // of the estimate of a multiRead with many operations
 	setWatchesTurn *admission.FairTurn // of a part of a long setWatches
 	missedSweep    missedSweep
 	throttle       *admission.SessionThrottle
@@ -185,6 +186,7 @@ func New(cfg Config) (*Server, error) {
 		log:              cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
 		conns:            newConnectionTable(&cfg),
 		longReadTurn:     admission.NewFairTurn(maxShortSteps),
+		estimateTurn:     admission.NewFairTurn(0), // none takes longer than a few slices of a long read
 		setWatchesTurn:   admission.NewFairTurn(0), // the parts cost about the same: none is short
 		throttle:         admission.NewSessionThrottle(l.Throttle, time.Now()),
 		createSlots:      admission.NewCreateSlots(),
@@ -394,7 +396,7 @@ func (s *Server) StateRestored() {
 
 // Locks returns the locks that all connections share.
 func (s *Server) Locks() []lockwatch.Lock {
-	return slices.Concat(s.streamConfig.Budget.Locks(), s.longReadTurn.Locks(), s.setWatchesTurn.Locks(), []lockwatch.Lock{
+	return slices.Concat(s.streamConfig.Budget.Locks(), s.longReadTurn.Locks(), s.estimateTurn.Locks(), s.setWatchesTurn.Locks(), []lockwatch.Lock{
 		{Name: "server.connectionTable.mu", Locker: &s.conns.mu},
 		{Name: "server.unflushed.mu", Locker: &s.unflushed.mu},
 		{Name: "server.missedSweep.mu", Locker: &s.missedSweep.mu},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"rollcall/internal/admission"
 	"rollcall/zk/jute"
@@ -84,6 +85,21 @@ func TestTooLongMultiReadIsDecodedInPart(t *testing.T) {
 		w.release()
 		c.expect(xid+1, jute.OK)
 		c.expect(xid+2, jute.OK)
+	})
+}
+
+// Of multiReads with many operations, one is estimated at a time. Those with few operations do not wait for that.
+func TestLongMultiReadsAreEstimatedInTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		c, long := w.connect(), w.connect()
+		c.must(jute.OpCreate, create("/list", "", 0))
+		others := w.takeTurn(w.srv.estimateTurn)
+		long.request(jute.OpMultiRead, repeatedList(10*opsPerLock))
+		c.must(jute.OpMultiRead, repeatedList(2))
+		long.expectSilence(time.Second)
+		others.End()
+		long.expect(long.xid, jute.OK)
 	})
 }
 

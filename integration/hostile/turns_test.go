@@ -24,6 +24,7 @@ const (
 	turnNames     = 200_000         // children of the node that they list
 	turnReaders   = 3               // honest clients that read a list of turnShort names
 	turnReturns   = 2               // honest clients that come back and set turnWatches watches again
+	turnTooLong   = 100             // lists of turnNames names whose reply is too long
 	turnShort     = 2_000           // longer than a read without a turn
 	turnWatches   = 500             // longer than a setWatches without a turn
 	turnTimeout   = 4 * time.Second // of the honest sessions
@@ -68,6 +69,34 @@ func TestTurnsOfManyAddresses(t *testing.T) {
 			return keepSending(ctx, victim, from, jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/many")})
 		})
 	})
+}
+
+// Twenty connections send multiReads that are rejected, because their replies would be too long: one that shows it at its first
+// operations, and one that shows it after many cheap ones. Honest clients of the same member read short lists meanwhile. None of them is
+// cut off, and their requests take little longer than before.
+func TestRejectedMultiReads(t *testing.T) {
+	needs.Check(t, needs.Nightly)
+	e, o := startMembers(t, "", "")
+	victim := e.Members[0]
+	growList(t, o.sessions[0], "/many", turnNames)
+	growList(t, o.sessions[0], "/short", turnShort)
+	many := jute.MultiOp{Op: jute.OpGetChildren, GetChildren: jute.GetChildrenRequest{Path: []byte("/many")}}
+	cheap := jute.MultiOp{Op: jute.OpGetChildren, GetChildren: jute.GetChildrenRequest{Path: []byte("/none")}}
+	late := slices.Repeat([]jute.MultiOp{cheap}, multiOps-turnTooLong)
+	for name, ops := range map[string][]jute.MultiOp{
+		"at once": slices.Repeat([]jute.MultiOp{many}, multiOps),
+		"late":    append(late, slices.Repeat([]jute.MultiOp{many}, turnTooLong)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := raw(jute.AppendMulti(nil, ops))
+			h := &honest{member: victim}
+			retry(t, func() verdict {
+				return h.besideTurns(t, "127.0.0.1", turnConns, func(ctx context.Context, _ int) int64 {
+					return keepSending(ctx, victim, turnFrom, jute.OpMultiRead, body)
+				})
+			})
+		})
+	}
 }
 
 // growList creates a node with so many children.
