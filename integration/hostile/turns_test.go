@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -17,19 +19,20 @@ import (
 )
 
 const (
-	turnAddresses = 200     // attacking connections, each from an address of its own
-	turnManyNames = 100_000 // children of the node that these list
-	turnConns     = 20      // attacking connections, all on one member
-	turnFrom      = "127.66.66.71"
-	turnNames     = 200_000         // children of the node that they list
-	turnReaders   = 3               // honest clients that read a list of turnShort names
-	turnReturns   = 2               // honest clients that come back and set turnWatches watches again
-	turnTooLong   = 100             // lists of turnNames names whose reply is too long
-	turnShort     = 2_000           // longer than a read without a turn
-	turnWatches   = 500             // longer than a setWatches without a turn
-	turnTimeout   = 4 * time.Second // of the honest sessions
-	turnEvery     = 50 * time.Millisecond
-	turnSilence   = turnTimeout * 2 / 3 // after so long without a byte, a client gives its connection up
+	turnAddresses                = 200     // attacking connections, each from an address of its own
+	turnManyNames                = 100_000 // children of the node that these list
+	turnConns                    = 20      // attacking connections, all on one member
+	turnFrom                     = "127.66.66.71"
+	turnNames                    = 200_000         // children of the node that they list
+	turnReaders                  = 3               // honest clients that read a list of turnShort names
+	turnReturns                  = 2               // honest clients that come back and set turnWatches watches again
+	turnTooLong                  = 100             // lists of turnNames names whose reply is too long
+	turnContenders, turnRemovals = 20_000, 10_000  // of a lock; that a member remembers
+	turnShort                    = 2_000           // longer than a read without a turn
+	turnWatches                  = 500             // longer than a setWatches without a turn
+	turnTimeout                  = 4 * time.Second // of the honest sessions
+	turnEvery                    = 50 * time.Millisecond
+	turnSilence                  = turnTimeout * 2 / 3 // after so long without a byte, a client gives its connection up
 	// mostTurnWait is how many times as long as in a calm ensemble they may wait at p50, if that is more than freeTurnWait.
 	mostTurnWait = 3
 	freeTurnWait = 50 * time.Millisecond
@@ -97,6 +100,64 @@ func TestRejectedMultiReads(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Twenty connections ask for all that a member remembers: slow requests, removals of nodes, and the owner of a lock with many
+// contenders. Honest clients of the member read short lists meanwhile. None of them is cut off, and their requests take little longer
+// than before.
+func TestRecordsForOperators(t *testing.T) {
+	needs.Check(t, needs.Nightly)
+	e, o := startMembers(t, "", process.AnyHTTP)
+	victim := e.Members[0]
+	addr, err := victim.HTTP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	growList(t, o.sessions[0], "/lock", turnContenders)
+	growList(t, o.sessions[0], "/short", turnShort)
+	growList(t, o.sessions[0], "/many", turnManyNames)
+	for first := 0; first < turnRemovals; first += 1_000 {
+		var deletes []jute.MultiOp
+		for i := range 1_000 {
+			path := fmt.Appendf(nil, "/many/child-%06d", first+i)
+			deletes = append(deletes, jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: path, Version: -1}})
+		}
+		o.sessions[0].call(t, jute.OpMulti, raw(jute.AppendMulti(nil, deletes)))
+	}
+	h := &honest{member: victim}
+	for _, path := range []string{"/v1/slow", "/v1/removals?limit=1000", "/v1/removals?path=/none", "/v1/owner?path=/lock"} {
+		t.Run(path, func(t *testing.T) {
+			retry(t, func() verdict {
+				return h.besideTurns(t, "127.0.0.1", turnConns, func(ctx context.Context, _ int) int64 { return keepAsking(ctx, t, "http://"+addr+path) })
+			})
+		})
+	}
+}
+
+// keepAsking sends the same request over HTTP again and again until ctx ends. It returns the number of replies.
+func keepAsking(ctx context.Context, t *testing.T, url string) (answered int64) {
+	for ctx.Err() == nil {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			t.Error(err)
+			return answered
+		}
+		reply, err := http.DefaultClient.Do(req)
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(reply.Body)
+		_ = reply.Body.Close()
+		switch {
+		case err != nil:
+		case reply.StatusCode == http.StatusOK:
+			answered++
+		case reply.StatusCode != http.StatusTooManyRequests:
+			t.Errorf("%s: %s: %s", url, reply.Status, text)
+			return answered
+		}
+	}
+	return answered
 }
 
 // growList creates a node with so many children.
