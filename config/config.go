@@ -43,7 +43,7 @@ type Settings struct {
 
 	Limits      server.Limits
 	MaxInFlight int              // transactions sent and not yet applied here, over all connections; default 1,000
-	SuperDigest string           // "super:" and the digest; "": there is no super user
+	SuperDigest string           // "user:digest"; "": there is no super user
 	Digest      digest.Algorithm // hashes passwords in the scheme digest; default SHA1
 	NoDigest    bool             // the scheme digest is off
 	Login       server.Login

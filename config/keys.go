@@ -595,7 +595,7 @@ var mainKeys = []key{
 	{
 		name: "DigestAuthenticationProvider.superDigest", isSecret: true,
 		kind: superDigest(func(d *rawConfig) *string { return &d.config.SuperDigest }), unset: "none",
-		doc: "`super:` and the digest of the super user's password",
+		doc: "name of the super user, often `super`, a colon, and the digest of that name and password",
 	},
 	{
 		name: "DigestAuthenticationProvider.superDigestPath", unset: "none",

@@ -314,9 +314,9 @@ func localReads(field func(*rawConfig) *admin.LocalReads) kind {
 
 func superDigest(field func(*rawConfig) *string) kind {
 	return kind{
-		allowed: "super:<digest>",
+		allowed: "<user>:<digest>",
 		parse: func(d *rawConfig, s setting) error {
-			if digest, ok := strings.CutPrefix(s.value, "super:"); !ok || digest == "" {
+			if user, digest, _ := strings.Cut(s.value, ":"); user == "" || digest == "" {
 				return errAllowed
 			}
 			return storeValue(d, field, s.value)

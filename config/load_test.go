@@ -268,7 +268,7 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "maximum below the default minimum", line: "maxSessionTimeout=5999", err: "zoo.cfg:3: minSessionTimeout is 6000 ms, maxSessionTimeout 5999 ms: the minimum must not exceed the maximum"},
 		{name: "timeout of 0", line: "minSessionTimeout=0", err: "zoo.cfg:3: minSessionTimeout=0: must be 1 to 2147483647 (ms), or -1 for the default"},
 		{name: "yes or no", line: "skipACL=true", err: "zoo.cfg:3: skipACL=true: must be yes or no"},
-		{name: "secret", line: "DigestAuthenticationProvider.superDigest=hush", err: "zoo.cfg:3: DigestAuthenticationProvider.superDigest: must be super:<digest>"},
+		{name: "secret", line: "DigestAuthenticationProvider.superDigest=hush", err: "zoo.cfg:3: DigestAuthenticationProvider.superDigest: must be <user>:<digest>"},
 		{name: "twice", line: "tickTime=1000\ntickTime=1000", warning: "DIR/zoo.cfg:4: tickTime again, first in DIR/zoo.cfg:3: this one counts"},
 		{name: "server twice", line: "server.1=a:1:2\nserver.1=b:1:2", err: "zoo.cfg:4: duplicate server.1, first in DIR/zoo.cfg:3"},
 		{name: "server twice, other digits", line: "server.1=a:1:2\nserver.01=b:1:2", err: "zoo.cfg:4: server.01=b:1:2: duplicate server 1"},

@@ -137,6 +137,20 @@ func TestDigestSettings(t *testing.T) {
 	c.expectClosed()
 }
 
+// The super user may have any name, and the name super means nothing then.
+func TestSuperUserOfAnotherName(t *testing.T) {
+	w := newWorld(t, true, func(cfg *Config) { cfg.SuperDigest = cfg.Digest.IdentityOf("admin:secret") })
+	c := w.connect()
+	c.must(jute.OpAuth, auth("digest", "super:secret"))
+	if got := c.whoAmI(); got != "digest:super ip:127.0.0.1" {
+		t.Errorf("as super: %s", got)
+	}
+	c.must(jute.OpAuth, auth("digest", "admin:secret"))
+	if got := c.whoAmI(); got != "digest:admin digest:super ip:127.0.0.1 super:" {
+		t.Errorf("as admin: %s", got)
+	}
+}
+
 // An identity holds for the requests after the auth packet, but not for waiting requests before it.
 func TestAuthTakesEffectInOrder(t *testing.T) {
 	w := newWorld(t, false, nil)

@@ -102,7 +102,7 @@ type Config struct {
 	// random first number of connections, so that numbers are unique over members and their restarts
 	ConnBase     uint64
 	Limits       Limits
-	SuperDigest  string                   // "super:" and the base64 of a hash; "": no super user
+	SuperDigest  string                   // user, colon, and the base64 of a hash; "": no super user
 	Digest       digest.Algorithm         // hashes passwords in the scheme digest; default SHA1
 	NoDigest     bool                     // disables the scheme digest
 	SuperSubject string                   // the super user's subject in a client certificate; "": none

@@ -27,7 +27,7 @@ const (
 
 // credentials are the secrets that callers are checked against. The zero value accepts none.
 type credentials struct {
-	superDigest  string // "super:" and the base64 of a hash; "": there is no super user
+	superDigest  string // user, colon, and the base64 of a hash; "": there is no super user
 	digestAlg    digest.Algorithm
 	adminToken   tokenHash   // for administrators
 	readToken    tokenHash   // for reading
