@@ -54,7 +54,7 @@ func TestCheckVerdicts(t *testing.T) {
 		{"portUnification=true", Dangerous, "may be a member"},
 		{"ssl.quorum.hostnameVerification=true", InForce, ""},
 		{"ssl.quorum.hostnameVerification=false", Dangerous, "any certificate of the authority"},
-		{"ssl.quorum.clientAuth=none", Refused, "always prove themselves"},
+		{"ssl.quorum.clientAuth=none", InForce, ""},
 		{"skipACL=no", InForce, ""},
 		{"skipACL=yes", Dangerous, "every client"},
 		{"java.security.auth.login.config=DIR/users", InForce, ""},

@@ -159,7 +159,7 @@ func TestDockerRefuses(t *testing.T) {
 		"ZOO_MY_ID=0":                    "ZOO_MY_ID=0: must be 1 to 255; in place of ZooKeeper's 0, it is the number of this member's server line",
 		"ZOO_TICK_TIME=fast":             "ZOO_TICK_TIME: tickTime=fast: must be 1 to 3600000 (ms)",
 		"ZOO_SERVERS=zoo1":               "ZOO_SERVERS: zoo1: must be server.N=HOST:PORT:PORT;PORT, or HOST:PORT:PORT::N as for Bitnami's image",
-		"JVMFLAGS=-Djute.maxbuffer=100m": "JVMFLAGS: jute.maxbuffer=100m: must be 1024 to 2147483647 (bytes); above 8388608 it counts as 8388608",
+		"JVMFLAGS=-Djute.maxbuffer=100m": "JVMFLAGS: jute.maxbuffer=100m: must be 64 to 2147483647 (bytes); above 8388608 it counts as 8388608",
 	} {
 		_, _, err := Load("", []string{"ZOO_CONF_DIR=" + t.TempDir(), "ZOO_DATA_DIR=" + t.TempDir(), variable}, Flags{})
 		if err == nil || err.Error() != want {

@@ -13,6 +13,7 @@ const (
 	ownChecks    = "members always compare their states, and a lost disk does not vote"
 	ofClients    = "it is read by ZooKeeper's Java client, not by a server"
 	noKerberos   = "Kerberos is not served; see java.security.auth.login.config"
+	ofNobody     = "no version of ZooKeeper reads it, though others' files have it"
 	onlyInDocs   = "ZooKeeper's reference has this name, but no version reads it"
 	onePerServer = "a server line takes one address, so none has to be chosen"
 )
@@ -28,7 +29,7 @@ func javaKeys() []key {
 	}
 	return slices.Concat(
 		group(ownThreads,
-			"nio.numSelectorThreads", "nio.numWorkerThreads", "nio.sessionlessCnxnTimeout", "nio.directBufferBytes", "nio.shutdownTimeout",
+			"nio.numSelectorThreads", "nio.numWorkerThreads", "nio.directBufferBytes", "nio.shutdownTimeout",
 			"netty.advancedFlowControl.enabled", "netty.server.earlyDropSecureConnectionHandshakes",
 			"commitProcessor.numWorkerThreads", "commitProcessor.maxReadBatchSize", "commitProcessor.maxCommitBatchSize",
 			"commitProcessor.shutdownTimeout", "intBufferStartingSizeBytes", "quorum.cnxn.threads.size",
@@ -58,6 +59,7 @@ func javaKeys() []key {
 			"jvm.pause.sleep.time.ms", "jmx.log4j.disable", "jmx.log4j.mbean"),
 		group(ownChecks, "digest.enabled", "snapshot.trust.empty", "datadir.autocreate", "db.autocreate"),
 		group(onePerServer, "multiAddress.reachabilityCheckEnabled", "multiAddress.reachabilityCheckTimeoutMs"),
+		group(ofNobody, "requireClientAuthScheme", "jaasLoginRenew", "peerport", "leaderport"),
 		group(noKerberos, "requireKerberosConfig", "security.auth_to_local", "kinit", "letAnySaslUserDoX"),
 		group(ofClients,
 			"sasl.client", "sasl.client.username", "sasl.client.canonicalize.hostname", "sasl.clientconfig", "server.principal",
@@ -78,8 +80,8 @@ func javaKeys() []key {
 				doc: "the scheme ensemble is not served, so a client of another ensemble would not be turned away",
 			},
 			{
-				name: "emulate353TTLNodes", def: "false", status: refused, harmlessValue: "false", kind: boolean(nil),
-				doc: "nodes with a TTL are those of ZooKeeper 3.5.4 and later",
+				name: "emulate353TTLNodes", def: "false", status: noEffect, harmlessValue: "false", kind: boolean(nil),
+				doc: "it is about files in which ZooKeeper 3.5.3 wrote nodes with a TTL",
 			},
 			{
 				name: "testingonly.initialZxid", unset: "none", status: refused,

@@ -59,7 +59,7 @@ const (
 	maxBackupEvery = 366 * 24 * 60 * 60 * 1000 // ms: a year
 	maxBackups     = 10_000                    // files in one directory
 
-	minMaxBuffer = 1024    // below that, a client cannot connect with a chroot and a long ACL
+	minMaxBuffer = 64      // a client's first request fits
 	maxMaxBuffer = 8 << 20 // a transaction is one log entry, and entries are far below the log's own limit
 
 	// DefaultMemoryPercent is the share of the memory above which writes that add data are rejected. The garbage
@@ -279,6 +279,11 @@ var mainKeys = []key{
 			func(d *rawConfig) *time.Duration { return &d.config.Limits.Handshake }), def: valueText(server.DefaultHandshake),
 		doc: "Own: ms from accepting a connection to its session. The wait for a leader takes at most a third of the " +
 			"session's timeout",
+	},
+	{
+		name: "nio.sessionlessCnxnTimeout", kind: millis(1, maxHandshake,
+			func(d *rawConfig) *time.Duration { return &d.sessionlessTimeout }), unset: "that of handshakeTimeout",
+		doc: "ZooKeeper's name of handshakeTimeout, which wins over it",
 	},
 	{
 		name: "readConsistency", kind: eitherWord("linearizable", "sequential",
@@ -538,10 +543,10 @@ var mainKeys = []key{
 		doc: "section of the JAAS file with the users",
 	},
 	{
-		name: "superUser", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.config.Login.SuperUser }),
-		unset: "none",
-		doc:   "user of SASL who becomes the super user",
+		name: "superUser", kind: superUser(), unset: "none",
+		doc: "user of SASL who becomes the super user",
 	},
+	{name: "superUser.N", kind: superUser(), unset: "none", doc: "one more such user. N is any text"},
 	{
 		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.requireSASL }),
 		def: "false",
@@ -835,7 +840,10 @@ var mainKeys = []key{
 	},
 
 	{name: "group.N", unset: "none", status: refused, doc: noQuorumWeights},
-	{name: "weight.N", def: "1", status: refused, harmlessValue: "1", doc: noQuorumWeights},
+	{
+		name: "weight.N", kind: weight(), unset: "1",
+		doc: "0: server N is an observer, whatever its line says. " + noQuorumWeights + ", so no other weight but 1 is allowed",
+	},
 	{name: "electionAlg", def: "3", status: refused, harmlessValue: "3", doc: "members elect by raft; ZooKeeper rejects other values too"},
 	{name: "connection_throttle_local_session_weight", def: "1", status: noEffect, harmlessValue: "*", doc: noLocalSessions},
 	{name: "localSessionsEnabled", def: "false", status: refused, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
@@ -900,7 +908,10 @@ var mainKeys = []key{
 		doc:  "files with certificates and secrets of members are always reloaded when they change, and at SIGHUP",
 		kind: boolean(nil),
 	},
-	{name: "ssl.quorum.clientAuth", def: "need", status: refused, harmlessValue: "need", doc: "members always prove themselves to each other"},
+	{
+		name: "ssl.quorum.clientAuth", kind: eitherWord("none", "need", func(d *rawConfig) *bool { return &d.quorumClientsUnproved }),
+		def: "need", doc: "members always prove themselves to each other, so none is allowed only without TLS between members",
+	},
 	{name: "ssl.quorum.protocol", def: "TLSv1.3", status: noEffect, harmlessValue: "TLSv1.3", doc: "members always speak TLS 1.3"},
 	{name: "ssl.quorum.enabledProtocols", def: "TLSv1.3", status: noEffect, harmlessValue: "TLSv1.3", doc: "members always speak TLS 1.3"},
 	{

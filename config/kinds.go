@@ -434,6 +434,27 @@ func isZero(text string) bool {
 }
 
 // serverLine takes the line of one member and adds it to the servers.
+// weight takes the weight of a server's vote: 1, or 0 for an observer.
+func weight() kind {
+	return kind{
+		allowed: "1, or 0 for an observer",
+		parse: func(d *rawConfig, s setting) error {
+			id, err := serverlist.ParseID(strings.TrimPrefix(s.key, "weight."), serverlist.MaxID)
+			if err != nil {
+				return fmt.Errorf("the number after weight. must be %w", err)
+			}
+			switch s.value {
+			case "0":
+				d.withoutWeight = append(d.withoutWeight, id)
+			case "1":
+			default:
+				return errAllowed
+			}
+			return nil
+		},
+	}
+}
+
 func serverLine() kind {
 	return kind{
 		allowed: "`host:quorumPort:electionPort[:participant or :observer][;[clientHost:]clientPort]`",

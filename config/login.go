@@ -33,6 +33,20 @@ func authSchemes(field func(*rawConfig) *[]string) kind {
 	}
 }
 
+// superUser takes one more user of SASL who becomes the super user.
+func superUser() kind {
+	return kind{
+		allowed: "a name",
+		parse: func(d *rawConfig, s setting) error {
+			if s.value == "" {
+				return errAllowed
+			}
+			d.config.Login.SuperUsers = append(d.config.Login.SuperUsers, s.value)
+			return nil
+		},
+	}
+}
+
 // finishLogin reads the users of SASL and sets the schemes that clients need. As in ZooKeeper,
 // sessionRequireClientSASLAuth wins over enforce.auth.enabled.
 func (d *rawConfig) finishLogin() error {
@@ -72,9 +86,9 @@ func (d *rawConfig) readUsers() error {
 		return err
 	}
 	d.warnReadable(jaasKey, f.ExposedWarning())
-	if super := d.config.Login.SuperUser; super != "" {
+	for _, super := range d.config.Login.SuperUsers {
 		if _, ok := users[super]; !ok {
-			d.addWarning(d.whereSet("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by SASL",
+			d.addWarning(d.whereSet("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by that name",
 				ShortText(super), ShortText(d.loginKeys.jaasSection))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The zoo.cfg of each application, as its documentation shows it, starts a member: no key is unknown, and a member warns of what has no
@@ -102,6 +103,33 @@ func TestBitnamisRefusals(t *testing.T) {
 		_, _, err := Load("", []string{"ZOO_CONF_DIR=" + dir, "ZOO_DATA_DIR=" + dir, "ZOO_SERVER_ID=1", variable}, Flags{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", variable, err, want)
+		}
+	}
+}
+
+// A server with the weight 0 is an observer. The super users of all keys count, and ZooKeeper's key for silent connections does unless
+// Rollcall's own is set.
+func TestOthersKeysTakeEffect(t *testing.T) {
+	jaas := "Users { org.apache.zookeeper.server.auth.DigestLoginModule required user_ann=\"a\" user_bob=\"b\" user_eve=\"e\"; };"
+	text := "dataDir=DIR\nclientPort=2181\ninitLimit=5\nsyncLimit=2\nserver.1=a:1:2\nweight.2=0\nserver.2=b:1:2\nserver.3=c:1:2\nweight.1=1\n" +
+		"zookeeper.superUser=ann\nsuperUser.x=bob\nzookeeper.sasl.serverconfig=Users\njava.security.auth.login.config=DIR/jaas\nzookeeper.nio.sessionlessCnxnTimeout=2500\n"
+	for own, want := range map[string]time.Duration{"": 2500 * time.Millisecond, "handshakeTimeout=4000\n": 4 * time.Second} {
+		dir, _ := inDir(t, map[string]string{"zoo.cfg": text + own, "myid": "1", "jaas": jaas})
+		cfg, warnings, err := Load(filepath.Join(dir, "zoo.cfg"), nil, Flags{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if two, _ := cfg.Servers.Find(2); !two.Observer || len(cfg.Servers.Voters()) != 2 {
+			t.Errorf("servers: %v", cfg.Servers)
+		}
+		if supers := strings.Join(cfg.Login.SuperUsers, " "); supers != "ann bob" {
+			t.Errorf("super users: %s", supers)
+		}
+		if cfg.Limits.Handshake != want {
+			t.Errorf("%q: connections without a session end after %v", own, cfg.Limits.Handshake)
+		}
+		if got := texts(warnings); strings.Contains(got, "no effect") || strings.Contains(got, "unknown") {
+			t.Errorf("warnings:\n%s", got)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"rollcall/internal/keystore"
 	"rollcall/internal/serverlist"
@@ -30,11 +31,14 @@ type rawConfig struct {
 	loginKeys                      loginKeys
 	enabledProtocols               keystore.ServerTerms
 	standaloneEnabled              bool
-	isObserver                     bool // peerType=observer
+	isObserver                     bool     // peerType=observer
+	withoutWeight                  []uint32 // servers with weight.N=0
 	idFromHost                     bool
 	dynamicFile                    string
-	requestLimitAsked              int64  // jute.maxbuffer as set, if it is above what is served
-	freeID                         uint32 // for a server with the number 0; see lowestFreeID
+	sessionlessTimeout             time.Duration // nio.sessionlessCnxnTimeout
+	quorumClientsUnproved          bool          // ssl.quorum.clientAuth=none
+	requestLimitAsked              int64         // jute.maxbuffer as set, if it is above what is served
+	freeID                         uint32        // for a server with the number 0; see lowestFreeID
 }
 
 // listener holds the keys of one port. Client ports have no key that enables them.
@@ -98,9 +102,9 @@ func (d *rawConfig) applySettings(list []setting) (failed []error) {
 // that for logins.
 func (d *rawConfig) finishAll() error {
 	for _, step := range []func() error{
-		d.checkSecretSources, d.checkSuperDigest, d.setDirectories, d.setSessionTimeouts, d.readDynamic, d.setStandalone,
+		d.checkSecretSources, d.checkSuperDigest, d.setDirectories, d.setSessionTimeouts, d.readDynamic, d.setWeights, d.setStandalone,
 		d.setMemberID,
-		d.checkPeerType, d.checkMemberStore, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
+		d.checkPeerType, d.checkMemberStore, d.setHandshakeTimeout, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
 		d.setAuditFile,
 		d.checkReadOnlyMode,
 	} {
@@ -168,6 +172,18 @@ func (d *rawConfig) readDynamic() error {
 	}
 	if len(d.config.Servers) == 0 {
 		return fmt.Errorf("%s: no server line in it; write one for each member", d.dynamicFile)
+	}
+	return nil
+}
+
+// setWeights makes observers of the servers without weight.
+func (d *rawConfig) setWeights() error {
+	for _, id := range d.withoutWeight {
+		at := slices.IndexFunc(d.config.Servers, func(s serverlist.Server) bool { return s.ID == id })
+		if at < 0 {
+			return fmt.Errorf("%s: weight.%d=0, and there is no server.%[2]d; add it, or leave weight.%[2]d out", d.whereSet(fmt.Sprint("weight.", id)), id)
+		}
+		d.config.Servers[at].Observer = true
 	}
 	return nil
 }
@@ -257,9 +273,21 @@ func (d *rawConfig) checkMemberStore() error {
 	if key, err := d.config.Trust.CheckStoreLocations(); err != nil {
 		return fmt.Errorf("%s: %w", d.whereSet(key), err)
 	}
+	if d.quorumClientsUnproved && d.config.Trust.UsesCertificates() {
+		return fmt.Errorf("%s: ssl.quorum.clientAuth=none: refused: with sslQuorum or portUnification, members always prove themselves to "+
+			"each other; leave it out", d.whereSet("ssl.quorum.clientAuth"))
+	}
 	const key = "ssl.quorum.keyStore.location"
 	if where := d.setIn[key]; where != "" && !d.config.Trust.ShowCertificates && !d.config.Trust.AcceptPlain {
 		d.addWarning(where, key+" has no effect without sslQuorum or portUnification")
+	}
+	return nil
+}
+
+// setHandshakeTimeout takes ZooKeeper's key if Rollcall's own is not set.
+func (d *rawConfig) setHandshakeTimeout() error {
+	if d.sessionlessTimeout != 0 && d.setIn["handshakeTimeout"] == "" {
+		d.config.Limits.Handshake = d.sessionlessTimeout
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ var reaches = map[string]string{
 	"Digest":                "http.DigestAlg server.Digest",
 	"NoDigest":              "server.NoDigest",
 	"Login.Users":           "", // server.TestSASLLogin; a pointer is no plain value
-	"Login.SuperUser":       "server.Login.SuperUser",
+	"Login.SuperUsers":      "server.Login.SuperUsers",
 	"Login.Schemes":         "server.Login.Schemes",
 	"Login.KeepFailed":      "server.Login.KeepFailed",
 	"HTTP.Addr":             "http.HTTPSettings.Addr",

@@ -181,7 +181,7 @@ func (i *clientIdentity) takeUnrecorded() []*proto.Identity {
 
 // addUser adds the identities of a user who has logged in by SASL.
 func (i *clientIdentity) addUser(user string) (code jute.Code) {
-	if code = i.add("sasl", user); code == jute.OK && user == i.authenticator.login.SuperUser {
+	if code = i.add("sasl", user); code == jute.OK && slices.Contains(i.authenticator.login.SuperUsers, user) {
 		code = i.add("super", "")
 	}
 	return code

@@ -15,8 +15,8 @@ import (
 
 // Login configures SASL logins, and the identities that clients must prove.
 type Login struct {
-	Users     *sasl.Users // who may log in; nil: SASL is not served
-	SuperUser string      // the SASL user that becomes the super user; "": none
+	Users      *sasl.Users // who may log in; nil: SASL is not served
+	SuperUsers []string    // the SASL users that become the super user
 	// Schemes are the required ones: before it is served anything but auth and sasl, a client must have
 	// proved an identity of one of them. If there are none, all clients are served.
 	Schemes []string

@@ -22,7 +22,7 @@ var loginUsers = map[string]string{"bob": "bobsecret", "carol": "carolsecret", "
 // withLogin returns a change that lets loginUsers log in, and then makes another change.
 func withLogin(more func(*Login)) func(*Config) {
 	return func(cfg *Config) {
-		cfg.Login = Login{Users: sasl.NewUsers(loginUsers), SuperUser: "carol"}
+		cfg.Login = Login{Users: sasl.NewUsers(loginUsers), SuperUsers: []string{"dave", "carol"}}
 		if more != nil {
 			more(&cfg.Login)
 		}

@@ -85,6 +85,14 @@ var settingCases = []settingCase{
 	{key: "memoryLimit", value: "300M", want: "memory {314572800 0}"},
 	{key: "memoryLimit", value: "33%", want: "memory {0 33}"},
 	{key: "handshakeTimeout", value: "1500", want: "Limits.Handshake 1.5s"},
+	{key: "nio.sessionlessCnxnTimeout", value: "1500", want: "Limits.Handshake 1.5s"},
+	{
+		key: "weight.3", value: "0",
+		want: "EnsembleText server.1=a:2888:3888:participant|server.2=b:2888:3888:participant|server.3=c:2888:3888:observer|version=0\n" +
+			"Servers [{1 a:2888 a:3888 false} {2 b:2888 b:3888 false} {3 c:2888 c:3888 true}]",
+	},
+	{key: "superUser.x", value: "bob", want: "Login.SuperUsers [bob]"},
+	{key: "ssl.quorum.clientAuth", value: "none", want: ""},
 	{key: "readConsistency", value: "linearizable", want: "LinearizableReads true"},
 	{key: "readonlymode.enabled", value: "true", want: "ReadOnlyMode true"},
 	{key: "snapCount", value: "16", want: "SnapCount 16"},
@@ -174,7 +182,7 @@ var settingCases = []settingCase{
 	{key: "java.security.auth.login.config", value: "DIR/jaas", want: "Rules.SASL true"},
 	{key: "java.security.auth.login.config", value: "DIR/jaas", base: ensembleCfg + "sasl.serverconfig=Users\n", want: "Rules.SASL true"},
 	{key: "sasl.serverconfig", value: "Users", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n", want: ""},
-	{key: "superUser", value: "bob", want: "Login.SuperUser bob"},
+	{key: "superUser", value: "bob", want: "Login.SuperUsers [bob]"},
 	{key: "sessionRequireClientSASLAuth", value: "true", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n", want: "Login.Schemes [sasl]"},
 	{key: "allowSaslFailedClients", value: "true", want: "Login.KeepFailed true"},
 	{key: "enforce.auth.enabled", value: "true", base: ensembleCfg + "enforce.auth.schemes=digest, x509\n", want: "Login.Schemes [digest x509]"},

@@ -17,7 +17,7 @@ func (cfg Config) Check() (faults []*secretfile.Fault) {
 		}
 		faults = append(faults, secretfile.NewWarnings(secretFileKey, cfg.SecretFile, exposed)...)
 	}
-	if cfg.usesCertificates() {
+	if cfg.UsesCertificates() {
 		faults = append(faults, keystore.CheckFiles(cfg.keyOptions(nil))...)
 	}
 	return faults
@@ -29,7 +29,7 @@ func (s Settings) CheckStoreLocations() (asks string, err error) {
 	const key, trust = "ssl.quorum.keyStore.location", "ssl.quorum.trustStore.location"
 	noKey, noTrust := s.Certificates.KeyStore.Location == "", s.Certificates.TrustStore.Location == ""
 	switch {
-	case !s.usesCertificates(), !noKey && !noTrust:
+	case !s.UsesCertificates(), !noKey && !noTrust:
 		return "", nil
 	case !s.ShowCertificates: // so there is a key, and portUnification
 		return key, fmt.Errorf("%s with portUnification=true needs %s; set it, or leave %s out", key, trust, key)
@@ -41,11 +41,11 @@ func (s Settings) CheckStoreLocations() (asks string, err error) {
 
 const missingStoreFormat = "sslQuorum=true needs %s; set it, or set sslQuorum=false and ensembleSecretFile"
 
-// usesCertificates reports whether the certificate files are read. With portUnification they may be read before
+// UsesCertificates reports whether the certificate files are read. With portUnification they may be read before
 // any member shows a certificate.
-func (s Settings) usesCertificates() bool {
+func (s Settings) UsesCertificates() bool {
 	return s.ShowCertificates || s.AcceptPlain && s.Certificates.KeyStore.Location != ""
 }
 
 // IsPlain reports whether connections between members are plain and unauthenticated.
-func (s Settings) IsPlain() bool { return s.SecretFile == "" && !s.usesCertificates() }
+func (s Settings) IsPlain() bool { return s.SecretFile == "" && !s.UsesCertificates() }

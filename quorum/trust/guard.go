@@ -99,7 +99,7 @@ func New(cfg Config) (*Guard, error) {
 			return nil, err
 		}
 	}
-	if cfg.usesCertificates() {
+	if cfg.UsesCertificates() {
 		if g.keys, err = keystore.Open(cfg.keyOptions(func() { signalOnce(g.keysChanged) })); err != nil {
 			return nil, err
 		}
