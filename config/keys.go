@@ -74,8 +74,8 @@ const (
 
 // The reasons why groups of keys are not served.
 const (
-	noSASL = "SASL between members is not served; they prove a shared secret (ensembleSecretFile) or " +
-		"certificates (sslQuorum)"
+	noMemberKerberos = "Kerberos between members is not served; they prove a shared secret (ensembleSecretFile, or users in a JAAS " +
+		"file) or certificates (sslQuorum)"
 	noLocalSessions = "local sessions are not served: such a session ends when its client moves to another member"
 	noQuorumWeights = "a majority is counted by heads: hierarchical quorums are not served"
 	noResponseCache = "there is no cache of responses: reads are served from memory"
@@ -898,10 +898,27 @@ var mainKeys = []key{
 		name: "kerberos.*", unset: "none", status: noEffect,
 		doc: "Kerberos is not served; users log in with a name and a password (java.security.auth.login.config)",
 	},
-	{name: "quorum.auth.enableSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
-	{name: "quorum.auth.serverRequireSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
-	{name: "quorum.auth.learnerRequireSasl", def: "false", status: refused, harmlessValue: "false", doc: noSASL, kind: boolean(nil)},
-	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: noSASL, isSecret: true},
+	{
+		name: "quorum.auth.enableSasl", kind: boolean(func(d *rawConfig) *bool { return &d.memberLogin.enabled }), def: "false",
+		doc: "true: the [users in the JAAS file](security.md#the-login-of-zookeepers-members) are the secret that members share, in place of ensembleSecretFile",
+	},
+	{
+		name: "quorum.auth.serverRequireSasl", kind: boolean(func(d *rawConfig) *bool { return &d.memberLogin.serverRequires }), def: "false",
+		doc: "false: plain connections between members are accepted and opened, too, as with portUnification",
+	},
+	{
+		name: "quorum.auth.learnerRequireSasl", kind: boolean(func(d *rawConfig) *bool { return &d.memberLogin.learnerRequires }), def: "false",
+		doc: "true is needed with quorum.auth.serverRequireSasl=true, as in ZooKeeper",
+	},
+	{
+		name: "quorum.auth.server.saslLoginContext", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.memberLogin.serverSection }),
+		def: "QuorumServer", doc: "section of the JAAS file with the users of all members",
+	},
+	{
+		name: "quorum.auth.learner.saslLoginContext", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.memberLogin.learnerSection }),
+		def: "QuorumLearner", doc: "section of the JAAS file with the user of this member, who must be one of them",
+	},
+	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: noMemberKerberos, isSecret: true},
 
 	{
 		name: "sslQuorumReloadCertFiles", def: "true", status: noEffect, harmlessValue: "true",

@@ -34,7 +34,7 @@ sslQuorumReloadCertFiles ssl.quorum.clientAuth ssl.quorum.protocol ssl.quorum.en
 ssl.quorum.ocsp ssl.quorum.clientHostnameVerification ssl.quorum.context.supplier.class
 multiAddress.enabled observerMasterPort audit.enable audit.impl.class
 maxResponseCacheSize maxGetChildrenResponseCacheSize tcpKeepAlive clientTcpKeepAlive quorum.auth.enableSasl
-quorum.auth.serverRequireSasl quorum.auth.learnerRequireSasl quorum.auth.learnerLoginContext quorum.auth.kerberos.servicePrincipal
+quorum.auth.serverRequireSasl quorum.auth.learnerRequireSasl quorum.auth.learner.saslLoginContext quorum.auth.server.saslLoginContext quorum.auth.kerberos.servicePrincipal
 jute.maxbuffer znode.container.checkIntervalMs znode.container.maxPerMinute znode.container.maxNeverUsedIntervalMs
 readonlymode.enabled connection_throttle_tokens connection_throttle_fill_time connection_throttle_fill_count
 connection_throttle_freeze_time connection_throttle_drop_increase connection_throttle_drop_decrease

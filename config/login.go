@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -82,6 +83,9 @@ func (d *rawConfig) readUsers() error {
 		return err
 	}
 	users, err := sasl.ParseJAAS(f.Text, d.loginKeys.jaasSection)
+	if errors.Is(err, sasl.ErrNoSection) && d.memberLogin.enabled {
+		return nil // the file is for members alone
+	}
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type rawConfig struct {
 	clientListener, secureListener listener
 	adminListener, metricsListener listener
 	loginKeys                      loginKeys
+	memberLogin                    memberLogin
 	enabledProtocols               keystore.ServerTerms
 	standaloneEnabled              bool
 	isObserver                     bool     // peerType=observer
@@ -103,7 +104,7 @@ func (d *rawConfig) applySettings(list []setting) (failed []error) {
 func (d *rawConfig) finishAll() error {
 	for _, step := range []func() error{
 		d.checkSecretSources, d.checkSuperDigest, d.setDirectories, d.setSessionTimeouts, d.readDynamic, d.setWeights, d.setStandalone,
-		d.setMemberID,
+		d.setMemberID, d.setMemberLogin,
 		d.checkPeerType, d.checkMemberStore, d.setHandshakeTimeout, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
 		d.setAuditFile,
 		d.checkReadOnlyMode,

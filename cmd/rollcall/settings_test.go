@@ -180,6 +180,26 @@ var settingCases = []settingCase{
 	{key: "ssl.quorum.crl.location", value: "DIR/crl.pem", want: "Trust.Certificates.RevocationFile DIR/crl.pem"},
 	{key: "portUnification", value: "true", want: "Trust.AcceptPlain true"},
 	{key: "java.security.auth.login.config", value: "DIR/jaas", want: "Rules.SASL true"},
+	{
+		key: "quorum.auth.enableSasl", value: "true", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n",
+		want: "Trust.AcceptPlain true\nTrust.MemberLogin.File DIR/jaas\nTrust.MemberLogin.LearnerSection QuorumLearner\nTrust.MemberLogin.ServerSection QuorumServer",
+	},
+	{
+		key: "quorum.auth.serverRequireSasl", value: "true", want: "Trust.AcceptPlain false",
+		base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\nquorum.auth.enableSasl=true\nquorum.auth.learnerRequireSasl=true\n",
+	},
+	{
+		key: "quorum.auth.learnerRequireSasl", value: "true", want: "",
+		base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\nquorum.auth.enableSasl=true\n",
+	},
+	{
+		key: "quorum.auth.server.saslLoginContext", value: "S", want: "Trust.MemberLogin.ServerSection S",
+		base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\nquorum.auth.enableSasl=true\n",
+	},
+	{
+		key: "quorum.auth.learner.saslLoginContext", value: "L", want: "Trust.MemberLogin.LearnerSection L",
+		base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\nquorum.auth.enableSasl=true\n",
+	},
 	{key: "java.security.auth.login.config", value: "DIR/jaas", base: ensembleCfg + "sasl.serverconfig=Users\n", want: "Rules.SASL true"},
 	{key: "sasl.serverconfig", value: "Users", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n", want: ""},
 	{key: "superUser", value: "bob", want: "Login.SuperUsers [bob]"},

@@ -10,12 +10,14 @@ import (
 
 // Check reads the files as New does, and returns all their faults.
 func (cfg Config) Check() (faults []*secretfile.Fault) {
-	if cfg.SecretFile != "" {
-		_, exposed, err := readSecrets(cfg.SecretFile)
+	if from := cfg.secretSource(); from.path != "" {
+		_, warnings, err := from.read()
 		if fault := (*secretfile.Fault)(nil); errors.As(err, &fault) {
 			faults = append(faults, fault)
 		}
-		faults = append(faults, secretfile.NewWarnings(secretFileKey, cfg.SecretFile, exposed)...)
+		for _, w := range warnings {
+			faults = append(faults, secretfile.NewWarnings(from.key, from.path, w)...)
+		}
 	}
 	if cfg.UsesCertificates() {
 		faults = append(faults, keystore.CheckFiles(cfg.keyOptions(nil))...)
@@ -48,4 +50,4 @@ func (s Settings) UsesCertificates() bool {
 }
 
 // IsPlain reports whether connections between members are plain and unauthenticated.
-func (s Settings) IsPlain() bool { return s.SecretFile == "" && !s.UsesCertificates() }
+func (s Settings) IsPlain() bool { return s.secretSource().path == "" && !s.UsesCertificates() }

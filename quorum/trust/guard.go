@@ -33,8 +33,9 @@ import (
 
 // Settings are set by configuration keys. The zero Settings leave connections plain.
 type Settings struct {
-	SecretFile       string // file with the secrets that members share; "": none
-	ShowCertificates bool   // members show certificates
+	SecretFile       string      // file with the secrets that members share; "": none
+	MemberLogin      MemberLogin // a secret in a JAAS file, in place of SecretFile
+	ShowCertificates bool        // members show certificates
 	Certificates     Certificates
 	AcceptPlain      bool // plain connections are accepted too, and dialed to members without TLS
 }
@@ -91,8 +92,8 @@ func New(cfg Config) (*Guard, error) {
 		g.hostsOf = cfg.configuredHosts
 	}
 	var err error
-	if cfg.SecretFile != "" {
-		if g.secrets, err = openSecrets(cfg.SecretFile, g.logger); err != nil {
+	if from := cfg.secretSource(); from.path != "" {
+		if g.secrets, err = openSecrets(from, g.logger); err != nil {
 			return nil, err
 		}
 		if g.secretTLS, err = secretTLSConfig(); err != nil {

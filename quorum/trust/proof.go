@@ -123,7 +123,7 @@ func (c *Conn) newExchange() (e proofExchange, err error) {
 
 // errProofRejected is the dialer's error if the dialed side does not reply to its proof.
 var errProofRejected = errors.New("the member does not accept this member's proof; if it logs that the proof is " +
-	"wrong, their ensembleSecretFile have no secret in common")
+	"wrong, their ensembleSecretFile, or their sections of quorum.auth, have no secret in common")
 
 // proveAsDialer proves this member to member to, and checks that member's proof.
 func (g *Guard) proveAsDialer(c *Conn, to uint32) (*Conn, error) {
@@ -172,7 +172,7 @@ func (g *Guard) proveAsDialed(c *Conn) (*Conn, error) {
 	case c.provedSecret == "":
 		return nil, newRejection(NoProof,
 			"the proof is wrong: a process that says it is member %d has none of the secrets in %s",
-			e.from, g.secrets.path)
+			e.from, g.secrets.source.path)
 	case e.to != g.memberID:
 		return nil, newRejection(OtherMember, "the proof is meant for member %d, this is member %d", e.to, g.memberID)
 	case e.from == g.memberID:

@@ -227,9 +227,9 @@ func TestReloadOfHalfAFile(t *testing.T) {
 		go func() { _ = g.Run(t.Context()) }()
 		_, in := meet(newGuard(t, 2, false, old), g)
 		time.Sleep(watchInterval - time.Millisecond)
-		write(t, g.secrets.path, old[:minSecretLength])
+		write(t, g.secrets.source.path, old[:minSecretLength])
 		time.Sleep(rereadDelay / 2)
-		write(t, g.secrets.path, old, fresh)
+		write(t, g.secrets.source.path, old, fresh)
 		time.Sleep(rereadDelay)
 		synctest.Wait()
 		if !isOpen(in.conn) || !g.secrets.contains(fresh) || !g.secrets.contains(old) {

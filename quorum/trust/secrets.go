@@ -12,6 +12,7 @@ import (
 
 	"rollcall/internal/secretfile"
 	"rollcall/internal/slowkey"
+	"rollcall/zk/sasl"
 )
 
 const (
@@ -48,23 +49,46 @@ const keyPurpose = "rollcall secret of an ensemble, 1"
 // this process.
 func (s secret) proofKey() slowkey.Key { return slowkey.Derive(keyPurpose, string(s)) }
 
+// secretSource is a file with secrets.
+type secretSource struct {
+	key, path  string // of the configuration; "": there is no file
+	maxBytes   int
+	parse      func(text []byte) ([]secret, error) // its errors never contain a secret
+	weaknessOf func(text []byte) string            // a warning, or ""; nil: there is none
+	isOurs     bool                                // ZooKeeper has no such file, so it must not be open to others
+}
+
+// secretSource returns the source of the secrets.
+func (s Settings) secretSource() secretSource {
+	if l := s.MemberLogin; l.File != "" {
+		return secretSource{key: jaasFileKey, path: l.File, maxBytes: sasl.MaxJAASBytes, parse: l.parseSecrets, weaknessOf: l.weaknessOf}
+	}
+	return secretSource{key: secretFileKey, path: s.SecretFile, maxBytes: maxSecretFile, parse: parseSecrets, isOurs: true}
+}
+
 // Secrets holds the one or two secrets of a file, as of the last successful read.
 type Secrets struct {
-	path      string
+	source    secretSource
 	logger    *slog.Logger
 	current   atomic.Pointer[[]secret]
 	lastError string // why the file could not be used when it was last read; "": it could. Guard.Run owns it
 }
 
-func openSecrets(path string, log *slog.Logger) (*Secrets, error) {
-	s := &Secrets{path: path, logger: log}
-	list, exposed, err := readSecrets(path)
+func openSecrets(from secretSource, log *slog.Logger) (*Secrets, error) {
+	s := &Secrets{source: from, logger: log}
+	list, warnings, err := from.read()
 	if err != nil {
 		return nil, err
 	}
-	secretfile.LogIfExposed(log, secretFileKey, path, exposed)
+	s.logWarnings(warnings)
 	s.current.Store(&list)
 	return s, nil
+}
+
+func (s *Secrets) logWarnings(warnings []string) {
+	for _, w := range warnings {
+		s.logger.Warn("a file with secrets is not as safe as it could be", "key", s.source.key, "file", s.source.path, "reason", w)
+	}
 }
 
 func (s *Secrets) currentSecrets() []secret { return *s.current.Load() }
@@ -74,10 +98,10 @@ func (s *Secrets) contains(one secret) bool { return slices.Contains(s.currentSe
 // reload reads the file again and reports whether the secrets have changed. A file that cannot be used changes
 // nothing, and its error is logged once. Only one goroutine may call reload.
 func (s *Secrets) reload() bool {
-	list, exposed, err := readSecrets(s.path)
+	list, warnings, err := s.source.read()
 	if err != nil || !slices.Equal(list, s.currentSecrets()) {
 		time.Sleep(rereadDelay)
-		list, exposed, err = readSecrets(s.path)
+		list, warnings, err = s.source.read()
 	}
 	if err != nil {
 		if err.Error() != s.lastError {
@@ -91,30 +115,38 @@ func (s *Secrets) reload() bool {
 		return false
 	}
 	s.current.Store(&list)
-	s.logger.Info("the ensemble's secrets were reloaded", "file", s.path, "secrets", len(list))
-	secretfile.LogIfExposed(s.logger, secretFileKey, s.path, exposed)
+	s.logger.Info("the ensemble's secrets were reloaded", "file", s.source.path, "secrets", len(list))
+	s.logWarnings(warnings)
 	return true
 }
 
-// readSecrets reads a file of secrets. exposed is not "" if other users can read the file.
-func readSecrets(path string) (list []secret, exposed string, err error) {
-	f, err := secretfile.ReadTrustedFile(path, maxSecretFile)
-	if errors.Is(err, os.ErrNotExist) {
+// read reads the secrets, and what is wrong with the file although it can be used.
+func (from secretSource) read() (list []secret, warnings []string, err error) {
+	f, err := secretfile.ReadTrustedFile(from.path, from.maxBytes)
+	if errors.Is(err, os.ErrNotExist) && from.isOurs {
 		err = fmt.Errorf("%w; %s", err, howToMake)
 	}
-	if err == nil {
+	if err == nil && from.isOurs {
 		err = f.RejectExposed()
 	}
 	if err == nil {
-		list, err = parseSecrets(f.Text)
+		list, err = from.parse(f.Text)
 	}
 	if err != nil {
-		return nil, "", secretfile.WrapFault(secretFileKey, path, err)
+		return nil, nil, secretfile.WrapFault(from.key, from.path, err)
 	}
 	for _, s := range list {
 		s.proofKey() // now, and not while a handshake waits
 	}
-	return list, f.ExposedWarning(), nil
+	if exposed := f.ExposedWarning(); exposed != "" {
+		warnings = append(warnings, exposed)
+	}
+	if from.weaknessOf != nil {
+		if weakness := from.weaknessOf(f.Text); weakness != "" {
+			warnings = append(warnings, weakness)
+		}
+	}
+	return list, warnings, nil
 }
 
 // parseSecrets parses a file with one secret per line. Blank lines and lines that begin with # are skipped. Its

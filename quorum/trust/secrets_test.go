@@ -73,7 +73,7 @@ func TestOpenFile(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		s, err := openSecrets(path, slog.New(slog.NewTextHandler(&logs, nil)))
+		s, err := openSecrets(Settings{SecretFile: path}.secretSource(), slog.New(slog.NewTextHandler(&logs, nil)))
 		if rejected != (err != nil) || err != nil && (!strings.Contains(err.Error(), "chmod 600 "+path) || strings.Contains(err.Error(), old)) || logs.Len() > 0 {
 			t.Errorf("mode %v: %v, logged %q", mode, err, logs.String())
 		}

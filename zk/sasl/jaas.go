@@ -1,6 +1,7 @@
 package sasl
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -16,6 +17,9 @@ const (
 	// userPrefix precedes the name of a user in an option.
 	userPrefix = "user_"
 )
+
+// ErrNoSection means that a JAAS file is well-formed and lacks the section.
+var ErrNoSection = errors.New("no section")
 
 // ParseJAAS returns the users in a section of a JAAS file, with their passwords. The syntax is that
 // of Java:
@@ -86,7 +90,7 @@ func readJAAS(text []byte, section string) (*jaasParser, error) {
 	case p.err != nil:
 		return nil, p.err
 	case !seen[section]:
-		return nil, fmt.Errorf("no section %s in the file; add it", quoteShort(section))
+		return nil, fmt.Errorf("%w %s in the file; add it", ErrNoSection, quoteShort(section))
 	}
 	return p, nil
 }
