@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 // sets, or the reason why it has no effect.
 var bitnamiVariables = []struct {
 	name, key, noEffect string
+	with                string // the variable that switches it on; "": it always counts
 }{
 	{name: "ZOO_PORT_NUMBER", key: "clientPort"},
 	{name: "ZOO_PRE_ALLOC_SIZE", key: "preAllocSize"},
@@ -25,6 +27,20 @@ var bitnamiVariables = []struct {
 	{name: "ZOO_PROMETHEUS_METRICS_PORT_NUMBER", key: "metricsProvider.httpPort"},
 	{name: "ZOO_ENABLE_ADMIN_SERVER", key: "admin.enableServer"},
 	{name: "ZOO_ADMIN_SERVER_PORT_NUMBER", key: "admin.serverPort"},
+	{name: "ZOO_TLS_PORT_NUMBER", key: "secureClientPort", with: "ZOO_TLS_CLIENT_ENABLE"},
+	{name: "ZOO_TLS_CLIENT_KEYSTORE_FILE", key: "ssl.keyStore.location", with: "ZOO_TLS_CLIENT_ENABLE"},
+	{name: "ZOO_TLS_CLIENT_KEYSTORE_PASSWORD", key: "ssl.keyStore.password", with: "ZOO_TLS_CLIENT_ENABLE"},
+	{name: "ZOO_TLS_CLIENT_TRUSTSTORE_FILE", key: "ssl.trustStore.location", with: "ZOO_TLS_CLIENT_ENABLE"},
+	{name: "ZOO_TLS_CLIENT_TRUSTSTORE_PASSWORD", key: "ssl.trustStore.password", with: "ZOO_TLS_CLIENT_ENABLE"},
+	{name: "ZOO_TLS_CLIENT_AUTH", key: "ssl.clientAuth", with: "ZOO_TLS_CLIENT_ENABLE"},
+	{name: "ZOO_TLS_QUORUM_ENABLE", key: "sslQuorum"},
+	{name: "ZOO_TLS_QUORUM_KEYSTORE_FILE", key: "ssl.quorum.keyStore.location", with: "ZOO_TLS_QUORUM_ENABLE"},
+	{name: "ZOO_TLS_QUORUM_KEYSTORE_PASSWORD", key: "ssl.quorum.keyStore.password", with: "ZOO_TLS_QUORUM_ENABLE"},
+	{name: "ZOO_TLS_QUORUM_TRUSTSTORE_FILE", key: "ssl.quorum.trustStore.location", with: "ZOO_TLS_QUORUM_ENABLE"},
+	{name: "ZOO_TLS_QUORUM_TRUSTSTORE_PASSWORD", key: "ssl.quorum.trustStore.password", with: "ZOO_TLS_QUORUM_ENABLE"},
+	{name: "ZOO_TLS_QUORUM_CLIENT_AUTH", key: "ssl.quorum.clientAuth", with: "ZOO_TLS_QUORUM_ENABLE"},
+	{name: "ZOO_CLIENT_USER", noEffect: "a server needs no user of its own"},
+	{name: "ZOO_CLIENT_PASSWORD", noEffect: "a server needs no user of its own"},
 	{name: "ZOO_HEAP_SIZE", noEffect: "there is no heap of Java; memoryLimit bounds the memory"},
 	{name: "ZOO_LOG_LEVEL", noEffect: "set ROLLCALL_LOG_LEVEL"},
 	{name: "ALLOW_ANONYMOUS_LOGIN", noEffect: "clients without an identity are served unless ZOO_CFG_EXTRA has enforce.auth.enabled=true and enforce.auth.schemes"},
@@ -32,12 +48,14 @@ var bitnamiVariables = []struct {
 
 // refusedVariables switch on what a member must not leave out in silence, unless they are clearly off. The value names the key.
 var refusedVariables = map[string]string{
-	"ZOO_ENABLE_AUTH": "write the users into a JAAS file, as in docs/security.md, and set SERVER_JVMFLAGS=-Djava.security.auth.login.config=FILE; " +
-		"for logins alone also ZOO_CFG_EXTRA=sessionRequireClientSASLAuth=true",
 	"ZOO_ENABLE_QUORUM_AUTH": "give all members the same file with a secret, and set ROLLCALL_ENSEMBLE_SECRET_FILE",
-	"ZOO_TLS_CLIENT_ENABLE":  "set secureClientPort, ssl.keyStore.location and ssl.trustStore.location in ZOO_CFG_EXTRA",
-	"ZOO_TLS_QUORUM_ENABLE":  "set sslQuorum=true, ssl.quorum.keyStore.location and ssl.quorum.trustStore.location in ZOO_CFG_EXTRA",
 }
+
+// switches are the variables that switch others on.
+var switches = []string{"ZOO_TLS_CLIENT_ENABLE", "ZOO_TLS_QUORUM_ENABLE", "ZOO_ENABLE_AUTH"}
+
+// usersVariable and passwordsVariable have the users of SASL and their passwords, in the same order.
+const usersVariable, passwordsVariable = "ZOO_SERVER_USERS", "ZOO_SERVER_PASSWORDS"
 
 // isYes reports whether a value of Bitnami's switches is on.
 func isYes(value string) bool {
@@ -63,7 +81,8 @@ func isBitnamiVariable(name string) bool {
 			return true
 		}
 	}
-	return refusedVariables[name] != "" || name == "ZOO_SERVER_ID" || name == "ZOO_ENABLE_PROMETHEUS_METRICS"
+	return refusedVariables[name] != "" || slices.Contains(switches, name) ||
+		slices.Contains([]string{"ZOO_SERVER_ID", "ZOO_ENABLE_PROMETHEUS_METRICS", usersVariable, passwordsVariable}, name)
 }
 
 // bitnamiSettings returns the settings of the variables of Bitnami's image. Its error names a variable that is not translated, and what
@@ -72,17 +91,32 @@ func (e *environ) bitnamiSettings() (list []setting, err error) {
 	if !e.isBitnamis() {
 		return nil, nil
 	}
+	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(refusedVariables)) {
 		if value := e.values[name]; !isNo(value) {
-			return nil, fmt.Errorf("%s=%s: this variable of Bitnami's image is not served: %s", name, ShortText(value), refusedVariables[name])
+			failed = append(failed, fmt.Errorf("%s=%s: this variable of Bitnami's image is not served: %s", name, ShortText(value), refusedVariables[name]))
 		}
+	}
+	for _, name := range switches {
+		if value := e.values[name]; !isNo(value) && !isYes(value) {
+			failed = append(failed, fmt.Errorf("%s=%s: must be yes, true or 1, or no, false or 0", name, ShortText(value)))
+		}
+	}
+	if failed != nil {
+		return nil, errors.Join(failed...)
+	}
+	if err := e.readBitnamiUsers(); err != nil {
+		return nil, err
+	}
+	if isYes(e.values["ZOO_TLS_CLIENT_ENABLE"]) && e.values["ZOO_TLS_PORT_NUMBER"] == "" {
+		list = append(list, setting{"secureClientPort", "3181", "ZOO_TLS_PORT_NUMBER"}) // its default
 	}
 	if e.values["ZOO_PORT_NUMBER"] == "" {
 		list = append(list, setting{"clientPort", "2181", "ZOO_PORT_NUMBER"}) // its default; its server lines have no port
 	}
 	for _, v := range bitnamiVariables {
 		switch value := strings.TrimSpace(e.values[v.name]); {
-		case value == "":
+		case value == "", v.with != "" && !isYes(e.values[v.with]):
 		case v.key == "":
 			e.warnings = append(e.warnings, Warning{Where: v.name, Text: "no effect: " + v.noEffect, NoEffect: v.name})
 		case lookupKey(v.key).kind.allowed == boolean(nil).allowed:
@@ -101,6 +135,26 @@ func (e *environ) bitnamiSettings() (list []setting, err error) {
 			"member has not: mount the volume at the directory that ZOO_DATA_DIR names. rollcall import takes over data of ZooKeeper"})
 	}
 	return list, nil
+}
+
+// readBitnamiUsers reads the users of ZOO_ENABLE_AUTH=yes.
+func (e *environ) readBitnamiUsers() error {
+	if !isYes(e.values["ZOO_ENABLE_AUTH"]) {
+		return nil
+	}
+	separated := func(name string) []string {
+		return strings.FieldsFunc(e.values[name], func(r rune) bool { return strings.ContainsRune(",; \t\n", r) })
+	}
+	names, passwords := separated(usersVariable), separated(passwordsVariable)
+	if len(names) == 0 || len(names) != len(passwords) {
+		return fmt.Errorf("ZOO_ENABLE_AUTH=yes needs users: %s has %d names, and %s %d passwords; give each user one, with commas between them",
+			usersVariable, len(names), passwordsVariable, len(passwords))
+	}
+	e.users = map[string]string{}
+	for i, name := range names {
+		e.users[name] = passwords[i]
+	}
+	return nil
 }
 
 // bitnamiServers returns the server lines of Bitnami's ZOO_SERVERS: HOST:PORT:PORT or HOST:PORT:PORT::NUMBER, with commas, semicolons or

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -46,7 +47,7 @@ func (k Key) Setting() api.Setting {
 type Report struct {
 	Config   Config    // complete if there is no error; has Keys if the sources could be read
 	Warnings []Warning // as of Load
-	Errors   []error   // each keeps a member from starting; Load returns the first one
+	Errors   []error   // each keeps a member from starting
 	// FilesKnown reports whether Config names all files that a member would read. It is false if a value is rejected
 	// or keys contradict each other, because Config lacks the values that follow from them then.
 	FilesKnown bool
@@ -73,6 +74,27 @@ func Check(file string, env []string, flags Flags) Report {
 	r.Config, r.Warnings = d.config, d.warnings
 	return r
 }
+
+// Err returns one error for all of Errors, or nil if there are none.
+func (r *Report) Err() error {
+	if len(r.Errors) < 2 {
+		return errors.Join(r.Errors...)
+	}
+	texts := make([]string, len(r.Errors))
+	for i, err := range r.Errors {
+		texts[i] = err.Error()
+	}
+	return allErrors{errors.Join(r.Errors...), fmt.Sprintf("%d values are refused; %s", len(texts), strings.Join(texts, "; "))}
+}
+
+// allErrors are several errors in one line.
+type allErrors struct {
+	error
+	text string
+}
+
+func (e allErrors) Error() string { return e.text }
+func (e allErrors) Unwrap() error { return e.error }
 
 // AddFaults adds faults of files that keys name. A fault that is not mild keeps a member from starting.
 func (r *Report) AddFaults(faults []*secretfile.Fault) {

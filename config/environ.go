@@ -64,6 +64,7 @@ type environ struct {
 	fileNamed    bool // the command line names a file, which replaces the variables
 	isMainSource bool // there is no zoo.cfg, so variables that are not set have their defaults
 	warnings     []Warning
+	users        map[string]string // of SASL, with their passwords; nil: the variables name none
 }
 
 // readEnviron returns the variables in env, "NAME=value" each. An empty variable counts as unset.
@@ -74,8 +75,10 @@ func readEnviron(env []string) environ {
 			e.values[name] = value
 		}
 	}
-	if id := e.values["ZOO_SERVER_ID"]; id != "" && e.values["ZOO_MY_ID"] == "" {
-		e.values["ZOO_MY_ID"] = id // as Bitnami's image calls it
+	for _, name := range []string{"ZOO_SERVER_ID", "ZOOKEEPER_SERVER_ID"} { // as Bitnami's and Confluent's images call it
+		if id := e.values[name]; id != "" && e.values["ZOO_MY_ID"] == "" {
+			e.values["ZOO_MY_ID"] = id
+		}
 	}
 	return e
 }
@@ -112,10 +115,18 @@ func (e *environ) variableSettings() ([]setting, error) {
 	if err != nil {
 		return nil, err
 	}
+	confluents, err := e.confluentSettings()
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, confluents...)
 	for _, v := range allVariables() {
 		value, set := e.lookupVariable(v.name)
 		if !set {
 			value = v.def
+		}
+		if !set && confluents != nil && (v.name == "ZOO_SERVERS" || setsKey(confluents, v.key)) {
+			continue
 		}
 		if v.name == "ZOO_SERVERS" {
 			servers, isBitnamis, err := bitnamiServers(value)
@@ -165,7 +176,11 @@ func (e *environ) warnUnknown() {
 func (e *environ) javaSettings() []setting {
 	last := make(map[string]int) // key → place in list; Java takes the last one
 	var list []setting
-	for _, name := range []string{"SERVER_JVMFLAGS", "JVMFLAGS"} {
+	names := []string{"SERVER_JVMFLAGS", "JVMFLAGS"}
+	if e.isConfluents() {
+		names = append(names, "KAFKA_OPTS")
+	}
+	for _, name := range names {
 		flags, _ := e.lookupVariable(name)
 		for field := range strings.FieldsSeq(flags) {
 			property, ok := strings.CutPrefix(field, "-D")

@@ -8,11 +8,11 @@ import (
 // Load reads the configuration of one member. Its main source is file or, if that is "", the zoo.cfg in
 // $ZOO_CONF_DIR or, if there is none, the ZOO_* variables in env. Java properties in JVMFLAGS set keys that the main
 // source leaves out, and flags win over everything. Load writes no files. It returns warnings also with an error. The
-// error names the source of the wrong value and the valid values.
+// error has those of all keys; each names the source of the wrong value and the valid values.
 func Load(file string, env []string, flags Flags) (Config, []Warning, error) {
 	r := Check(file, env, flags)
 	if len(r.Errors) > 0 {
-		return Config{}, r.Warnings, r.Errors[0]
+		return Config{}, r.Warnings, r.Err()
 	}
 	return r.Config, r.Warnings, nil
 }

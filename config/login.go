@@ -76,6 +76,9 @@ func (d *rawConfig) finishLogin() error {
 // readUsers reads the users in the JAAS file, if there is one.
 func (d *rawConfig) readUsers() error {
 	if d.loginKeys.jaasFile == "" {
+		if d.environ.users != nil {
+			d.config.Login.Users, d.config.Rules.SASL = sasl.NewUsers(d.environ.users), true
+		}
 		return nil
 	}
 	f, err := secretfile.ReadTrustedFile(d.loginKeys.jaasFile, sasl.MaxJAASBytes)

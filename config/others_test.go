@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,15 +87,14 @@ func TestBitnamisVariables(t *testing.T) {
 // What would make the ensemble less safe than Bitnami's is refused by name, with what to write.
 func TestBitnamisRefusals(t *testing.T) {
 	for variable, want := range map[string]string{
-		"ZOO_ENABLE_AUTH=yes":                             "ZOO_ENABLE_AUTH=yes: this variable of Bitnami's image is not served: write the users into a JAAS file",
-		"ZOO_ENABLE_AUTH=yes ":                            "this variable of Bitnami's image is not served",
-		"ZOO_ENABLE_AUTH=on":                              "this variable of Bitnami's image is not served",
-		"ZOO_TLS_CLIENT_ENABLE=\"true\"":                  "set secureClientPort",
+		"ZOO_ENABLE_AUTH=yes":                             "ZOO_ENABLE_AUTH=yes needs users: ZOO_SERVER_USERS has 0 names, and ZOO_SERVER_PASSWORDS 0 passwords",
+		"ZOO_ENABLE_AUTH=on":                              "ZOO_ENABLE_AUTH=on: must be yes, true or 1, or no, false or 0",
+		"ZOO_TLS_CLIENT_ENABLE=\"true\"":                  "must be yes, true or 1",
 		"ZOO_SERVERS=,;":                                  "ZOO_SERVERS: ,;: names no server",
 		"ZOO_SERVERS= ":                                   "names no server",
 		"ZOO_ENABLE_QUORUM_AUTH=yes":                      "set ROLLCALL_ENSEMBLE_SECRET_FILE",
-		"ZOO_TLS_CLIENT_ENABLE=true":                      "set secureClientPort",
-		"ZOO_TLS_QUORUM_ENABLE=true":                      "set sslQuorum=true",
+		"ZOO_TLS_CLIENT_ENABLE=true":                      "ZOO_TLS_PORT_NUMBER: secureClientPort needs a private key with its certificate; set ssl.keyStore.location",
+		"ZOO_TLS_QUORUM_ENABLE=true":                      "ZOO_TLS_QUORUM_ENABLE: sslQuorum=true needs ssl.quorum.keyStore.location",
 		"ZOO_SERVERS=0.0.0.0:2888:3888,zoo2:2888:3888":    "write the name of this member in place of 0.0.0.0",
 		"ZOO_SERVERS=zoo1:2888,zoo2:2888:3888":            "must be server.N=HOST:PORT:PORT;PORT, or HOST:PORT:PORT::N",
 		"ZOO_SERVERS=zoo1:2888:3888::x,zoo2:2888:3888::2": "server.x",
@@ -104,6 +104,71 @@ func TestBitnamisRefusals(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", variable, err, want)
 		}
+	}
+}
+
+// Bitnami's variables of TLS and of users make the same member as there, and the faults of all variables are told at once.
+func TestBitnamisLogins(t *testing.T) {
+	dir := t.TempDir()
+	env := []string{
+		"ZOO_CONF_DIR=" + dir, "ZOO_DATA_DIR=" + dir, "ZOO_SERVER_ID=1", "ZOO_SERVERS=zoo1:2888:3888,zoo2:2888:3888,zoo3:2888:3888",
+		"ZOO_ENABLE_AUTH=yes", "ZOO_SERVER_USERS=ann,bob", "ZOO_SERVER_PASSWORDS=a;b", "ZOO_CLIENT_USER=ann", "ZOO_CLIENT_PASSWORD=a",
+		"ZOO_TLS_CLIENT_ENABLE=true", "ZOO_TLS_CLIENT_KEYSTORE_FILE=/k.pem", "ZOO_TLS_CLIENT_KEYSTORE_PASSWORD=hush", "ZOO_TLS_CLIENT_TRUSTSTORE_FILE=/t.pem",
+		"ZOO_TLS_QUORUM_ENABLE=true", "ZOO_TLS_QUORUM_KEYSTORE_FILE=/qk.pem", "ZOO_TLS_QUORUM_TRUSTSTORE_FILE=/qt.pem",
+	}
+	cfg, warnings, err := Load("", env, Flags{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.SecureAddr != "0.0.0.0:3181" || cfg.ClientTLS.Key.Location != "/k.pem" || cfg.ClientTLS.Key.Password != "hush" || cfg.ClientTLS.Trust.Location != "/t.pem" {
+		t.Errorf("clients: %s, %+v", cfg.SecureAddr, cfg.ClientTLS)
+	}
+	if q := cfg.Trust; !q.ShowCertificates || q.Certificates.KeyStore.Location != "/qk.pem" || q.Certificates.TrustStore.Location != "/qt.pem" {
+		t.Errorf("members: %+v", q)
+	}
+	if cfg.Login.Users == nil || !cfg.Rules.SASL || strings.Contains(texts(warnings), "hush") || strings.Contains(texts(warnings), "unknown") {
+		t.Errorf("users %v; warnings:\n%s", cfg.Login.Users, texts(warnings))
+	}
+	off := append(slices.Clone(env), "ZOO_TLS_CLIENT_ENABLE=no", "ZOO_TLS_QUORUM_ENABLE=no", "ZOO_ENABLE_AUTH=no")
+	if cfg, _, err := Load("", off, Flags{}); err != nil || cfg.SecureAddr != "" || cfg.Trust.ShowCertificates || cfg.Login.Users != nil {
+		t.Errorf("off: %s, %v, %v, %v", cfg.SecureAddr, cfg.Trust.ShowCertificates, cfg.Login.Users, err)
+	}
+	wrong := append(slices.Clone(env), "ZOO_ENABLE_QUORUM_AUTH=yes", "ZOO_TLS_CLIENT_ENABLE=maybe")
+	if _, _, err := Load("", wrong, Flags{}); err == nil || !strings.Contains(err.Error(), "ZOO_ENABLE_QUORUM_AUTH=yes") || !strings.Contains(err.Error(), "ZOO_TLS_CLIENT_ENABLE=maybe") {
+		t.Errorf("two faults: %v", err)
+	}
+}
+
+// The variables of Confluent's image make the member of an ensemble that they make there. Those that Kubernetes sets for a service called
+// zookeeper, and those that stand for no key, change nothing.
+func TestConfluentsVariables(t *testing.T) {
+	dir := t.TempDir()
+	base := []string{"ZOO_CONF_DIR=" + dir, "ZOO_DATA_DIR=" + dir}
+	env := append(slices.Clone(base),
+		"ZOOKEEPER_SERVER_ID=2", "ZOOKEEPER_CLIENT_PORT=22181", "ZOOKEEPER_TICK_TIME=2500", "ZOOKEEPER_INIT_LIMIT=7", "ZOOKEEPER_SYNC_LIMIT=3",
+		"ZOOKEEPER_SERVERS=zoo1:22888:23888;zoo2:22888:23888;zoo3:22888:23888", "ZOOKEEPER_AUTOPURGE_SNAP_RETAIN_COUNT=3", "ZOOKEEPER_4LW_COMMANDS_WHITELIST=ruok",
+		"ZOOKEEPER_MAX_CLIENT_CNXNS=77", "ZOOKEEPER_JUTE_MAXBUFFER=2000000", "ZOOKEEPER_LOG4J_ROOT_LOGLEVEL=WARN",
+		"ZOOKEEPER_PORT=tcp://10.0.0.1:2181", "ZOOKEEPER_PORT_2181_TCP=tcp://10.0.0.1:2181", "ZOOKEEPER_SERVICE_HOST=10.0.0.1",
+		"KAFKA_OPTS=-Xmx1g -Dzookeeper.maxCnxns=99")
+	cfg, warnings, err := Load("", env, Flags{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.MyID != 2 || cfg.ClientAddr != "0.0.0.0:22181" || cfg.Tick != 2500*time.Millisecond || cfg.SyncLimit != 3 || cfg.Standalone ||
+		len(cfg.Servers) != 3 || cfg.Limits.MaxClientConns != 77 || cfg.Limits.MaxBuffer != 2_000_000 || cfg.Limits.MaxConns != 99 {
+		t.Errorf("Load = %+v", cfg)
+	}
+	if got := texts(warnings); strings.Count(got, "unknown") != 1 || !strings.Contains(got, "ZOOKEEPER_LOG4J_ROOT_LOGLEVEL: unknown variable") {
+		t.Errorf("warnings:\n%s", got)
+	}
+	if cfg, _, err := Load("", append(slices.Clone(base), "ZOOKEEPER_CLIENT_PORT=22181"), Flags{}); err != nil || !cfg.Standalone || cfg.ClientAddr != "0.0.0.0:22181" {
+		t.Errorf("one server: %+v, %v", cfg, err)
+	}
+	if cfg, _, err := Load("", append(slices.Clone(base), "ZOOKEEPER_CLIENT_PORT=tcp://10.0.0.1:2181"), Flags{}); err != nil || cfg.ClientAddr != "0.0.0.0:2181" {
+		t.Errorf("a service called zookeeper-client: %+v, %v", cfg, err)
+	}
+	if _, _, err := Load("", append(slices.Clone(base), "ZOOKEEPER_SERVERS=0.0.0.0:1:2;b:1:2"), Flags{}); err == nil || !strings.Contains(err.Error(), "ZOOKEEPER_QUORUM_LISTEN_ON_ALL_IPS=true") {
+		t.Errorf("a wildcard: %v", err)
 	}
 }
 

@@ -78,7 +78,10 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 				_, _ = fmt.Fprintln(w.Err, "warning: not all files with secrets and certificates were read; correct what is "+
 					"refused, and check again")
 			}
-			return joinCheckErrors(r.Errors)
+			if err := r.Err(); err != nil {
+				return explainedError{err}
+			}
+			return nil
 		}),
 	}
 	fs := flag.NewFlagSet("check", flag.ContinueOnError)
@@ -86,17 +89,6 @@ func newConfigCheck(w cli.IOStreams) *cobra.Command {
 	cmd.Flags().AddGoFlagSet(fs)
 	out.Register(cmd)
 	return cmd
-}
-
-// joinCheckErrors returns one error for all values that would prevent a start.
-func joinCheckErrors(failed []error) error {
-	switch len(failed) {
-	case 0:
-		return nil
-	case 1:
-		return explainedError{failed[0]}
-	}
-	return explainedError{fmt.Errorf("%d values are refused; %s", len(failed), cli.JoinFunc(failed, "; ", error.Error))}
 }
 
 // shownValue returns the value of a key, or its default in brackets.
