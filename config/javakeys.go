@@ -60,7 +60,7 @@ func javaKeys() []key {
 		group(ownChecks, "digest.enabled", "snapshot.trust.empty", "datadir.autocreate", "db.autocreate"),
 		group(onePerServer, "multiAddress.reachabilityCheckEnabled", "multiAddress.reachabilityCheckTimeoutMs"),
 		group(ofNobody, "requireClientAuthScheme", "jaasLoginRenew", "peerport", "leaderport"),
-		group(noKerberos, "requireKerberosConfig", "security.auth_to_local", "kinit", "letAnySaslUserDoX"),
+		group(noKerberos, "requireKerberosConfig", "security.auth_to_local", "kinit"),
 		group(ofClients,
 			"sasl.client", "sasl.client.username", "sasl.client.canonicalize.hostname", "sasl.clientconfig", "server.principal",
 			"server.realm", "client.secure", "clientCnxnSocket", "disableAutoWatchReset", "request.timeout",
@@ -76,8 +76,13 @@ func javaKeys() []key {
 				doc: "the leader checks ACLs, in the order of the log",
 			},
 			{
-				name: "ensembleAuthName", unset: "none", status: refused,
-				doc: "the scheme ensemble is not served, so a client of another ensemble would not be turned away",
+				name: "ensembleAuthName", unset: "none", kind: commaList(func(d *rawConfig) *[]string { return &d.config.Login.EnsembleNames }),
+				doc: "names of this ensemble, with commas between them. A client that gives another name in the scheme ensemble is closed, as one that " +
+					"came to the wrong ensemble",
+			},
+			{
+				name: "letAnySaslUserDoX", unset: "none", status: noEffect,
+				doc: "a user of SASL has the rights of its own name alone: name each user in the list of access rights",
 			},
 			{
 				name: "emulate353TTLNodes", def: "false", status: noEffect, harmlessValue: "false", kind: boolean(nil),

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"rollcall/integration/cluster"
 	"rollcall/member"
 	"rollcall/operator/logs/logtest"
+	"rollcall/quorum/trust"
 	"rollcall/zk/jute"
 )
 
@@ -34,6 +36,20 @@ func secretFile(t *testing.T, secrets ...string) string {
 func TestSecret(t *testing.T) {
 	const tick = time.Second
 	right, wrong := secretFile(t), secretFile(t, "a secret that the others lack")
+	// loginBy gives a member the login of a user whom all such members know.
+	loginBy := func(user string) func(cfg *member.Config) {
+		const module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+		file := filepath.Join(t.TempDir(), "jaas")
+		text := fmt.Sprintf("QuorumServer { %s user_ann=\"a password of tests\" user_bob=\"a password of tests\"; };\n"+
+			"QuorumLearner { %[1]s username=%[2]q password=\"a password of tests\"; };\n", module, user)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return func(cfg *member.Config) {
+			cfg.Trust.SecretFile = ""
+			cfg.Trust.MemberLogin = trust.MemberLogin{File: file, ServerSection: "QuorumServer", LearnerSection: "QuorumLearner"}
+		}
+	}
 	for _, tt := range []struct {
 		name   string
 		odd    func(cfg *member.Config) // changes the configuration of member 3
@@ -43,6 +59,8 @@ func TestSecret(t *testing.T) {
 	}{
 		{"the same", func(cfg *member.Config) { cfg.Trust.SecretFile = right }, func(*member.Config) {}, true, ""},
 		{"another", func(cfg *member.Config) { cfg.Trust.SecretFile = wrong }, func(*member.Config) {}, false, "the proof is wrong: a process that says it is member 3"},
+		{"a login of members", loginBy("ann"), loginBy("bob"), true, ""},
+		{"a login of members, and a secret", loginBy("ann"), func(*member.Config) {}, false, "the proof is wrong: a process that says it is member 3"},
 		{"plain", func(cfg *member.Config) { cfg.Trust.SecretFile = "" }, func(*member.Config) {}, false, "portUnification is not set"},
 		{"plain, and the others take it", func(cfg *member.Config) { cfg.Trust.SecretFile = "" }, func(cfg *member.Config) { cfg.Trust.AcceptPlain = true }, true, "plain members are still accepted"},
 	} {

@@ -50,6 +50,7 @@ var reaches = map[string]string{
 	"Digest":                "http.DigestAlg server.Digest",
 	"NoDigest":              "server.NoDigest",
 	"Login.Users":           "", // server.TestSASLLogin; a pointer is no plain value
+	"Login.EnsembleNames":   "server.Login.EnsembleNames",
 	"Login.SuperUsers":      "server.Login.SuperUsers",
 	"Login.Schemes":         "server.Login.Schemes",
 	"Login.KeepFailed":      "server.Login.KeepFailed",
@@ -95,21 +96,25 @@ var reaches = map[string]string{
 	"Version":               "words.Version",
 	"BuildTime":             "words.BuildDate",
 	"Trust.SecretFile":      "", // integration.TestSecret
-	"Trust.AcceptPlain":     "", // integration.TestSecret
-	"NewEnsemble":           "quorum.FoundByMajority",
-	"ConfigKeys":            "http.ConfigKeys",
-	"Audit.Enable":          "audit.Settings.Enable",
-	"Audit.Required":        "audit.Settings.Required",
-	"Audit.ZooKeeperFormat": "audit.Settings.ZooKeeperFormat",
-	"Audit.File":            "audit.Settings.File",
-	"Audit.OwnDirectory":    "audit.Settings.OwnDirectory",
-	"Audit.MaxFileSize":     "audit.Settings.MaxFileSize",
-	"Audit.KeptFiles":       "audit.Settings.KeptFiles",
-	"Backup.Dir":            "", // TestOwnBackups
-	"Backup.Interval":       "", // TestOwnBackups
-	"Backup.KeptFiles":      "", // TestOwnBackups
-	"AutoRebalance":         "", // TestAutoRebalance
-	"SuperSubject":          "http.SuperSubject server.SuperSubject",
+
+	"Trust.MemberLogin.File":           "", // integration.TestSecret
+	"Trust.MemberLogin.ServerSection":  "", // integration.TestSecret
+	"Trust.MemberLogin.LearnerSection": "", // integration.TestSecret
+	"Trust.AcceptPlain":                "", // integration.TestSecret
+	"NewEnsemble":                      "quorum.FoundByMajority",
+	"ConfigKeys":                       "http.ConfigKeys",
+	"Audit.Enable":                     "audit.Settings.Enable",
+	"Audit.Required":                   "audit.Settings.Required",
+	"Audit.ZooKeeperFormat":            "audit.Settings.ZooKeeperFormat",
+	"Audit.File":                       "audit.Settings.File",
+	"Audit.OwnDirectory":               "audit.Settings.OwnDirectory",
+	"Audit.MaxFileSize":                "audit.Settings.MaxFileSize",
+	"Audit.KeptFiles":                  "audit.Settings.KeptFiles",
+	"Backup.Dir":                       "", // TestOwnBackups
+	"Backup.Interval":                  "", // TestOwnBackups
+	"Backup.KeptFiles":                 "", // TestOwnBackups
+	"AutoRebalance":                    "", // TestAutoRebalance
+	"SuperSubject":                     "http.SuperSubject server.SuperSubject",
 
 	"ClientTLS.Key.Location":   "keys.Key.Location",
 	"ClientTLS.Key.Password":   "keys.Key.Password",

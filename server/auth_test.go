@@ -137,6 +137,30 @@ func TestDigestSettings(t *testing.T) {
 	c.expectClosed()
 }
 
+// With names of the ensemble, a client that gives one of them or none is served, and one that gives another is closed. Without, the scheme
+// is unknown.
+func TestEnsembleNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, func(cfg *Config) { cfg.Login.EnsembleNames = []string{"blue", "green"} })
+		c := w.connect()
+		for _, name := range []string{"blue", "green", ""} {
+			c.must(jute.OpAuth, auth("ensemble", name))
+		}
+		if got := c.whoAmI(); got != "ip:pipe" {
+			t.Errorf("identities: %s", got)
+		}
+		c.send(jute.RequestHeader{Xid: jute.XidAuth, Op: jute.OpAuth}, auth("ensemble", "red"))
+		c.expectClosed()
+		synctest.Wait()
+		if n := w.srv.Stats().EndedByReason["other_ensemble"]; n != 1 {
+			t.Errorf("%d connections were closed for that reason", n)
+		}
+		c = newWorld(t, false, nil).connect()
+		c.send(jute.RequestHeader{Xid: jute.XidAuth, Op: jute.OpAuth}, auth("ensemble", "blue"))
+		c.expect(jute.XidAuth, jute.AuthFailed)
+	})
+}
+
 // The super user may have any name, and the name super means nothing then.
 func TestSuperUserOfAnotherName(t *testing.T) {
 	w := newWorld(t, true, func(cfg *Config) { cfg.SuperDigest = cfg.Digest.IdentityOf("admin:secret") })

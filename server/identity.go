@@ -127,6 +127,10 @@ func (i *clientIdentity) authenticate(body []byte) jute.Code {
 	switch string(p.Scheme) {
 	case "ip":
 		return i.add("ip", i.host)
+	case "ensemble": // a name proves no identity
+		if i.namesThisEnsemble(p.Auth) {
+			return jute.OK
+		}
 	case "x509": // addCertificate has added the certificate's identity
 		if i.hasCertificate {
 			return jute.OK
@@ -144,6 +148,20 @@ func (i *clientIdentity) authenticate(body []byte) jute.Code {
 		return i.add("digest", id)
 	}
 	return jute.AuthFailed
+}
+
+// namesThisEnsemble reports whether a client may have come to this ensemble on purpose. As in ZooKeeper, no name fits each ensemble.
+func (i *clientIdentity) namesThisEnsemble(name []byte) bool {
+	names := i.authenticator.login.EnsembleNames
+	return len(names) > 0 && (len(name) == 0 || slices.Contains(names, string(name)))
+}
+
+// namesAnotherEnsemble reports whether an auth packet gives a name of the scheme ensemble that is not this ensemble's.
+func (i *clientIdentity) namesAnotherEnsemble(body []byte) bool {
+	var p jute.AuthPacket
+	d := jute.NewDecoder(body)
+	p.Decode(&d)
+	return d.Err() == nil && string(p.Scheme) == "ensemble" && !i.namesThisEnsemble(p.Auth)
 }
 
 // maxIdentityBytes bounds the identities of one connection in addition to Limits.MaxIdentities, because the

@@ -17,6 +17,9 @@ import (
 type Login struct {
 	Users      *sasl.Users // who may log in; nil: SASL is not served
 	SuperUsers []string    // the SASL users that become the super user
+	// EnsembleNames are those that a client may give in the scheme ensemble, so that a client of another ensemble is turned away. If there
+	// are none, the scheme is not served.
+	EnsembleNames []string
 	// Schemes are the required ones: before it is served anything but auth and sasl, a client must have
 	// proved an identity of one of them. If there are none, all clients are served.
 	Schemes []string

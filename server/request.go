@@ -139,6 +139,11 @@ func (r *request) handleCloseSession() bool {
 // address were wrong.
 func (r *request) handleAuth() bool {
 	c := r.c
+	if len(c.srv.cfg.Login.EnsembleNames) > 0 && c.identity.namesAnotherEnsemble(r.body) {
+		c.srv.authenticator.logRejection("client of another ensemble", c.addr, c.session.id, "the name that it gives is not in ensembleAuthName")
+		c.stream.Drop(otherEnsemble)
+		return false
+	}
 	claims, right := c.srv.authenticator.checkSuperPassword(r.body)
 	if !claims {
 		return r.replyToAuth(c.identity.authenticate(r.body))

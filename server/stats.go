@@ -46,6 +46,7 @@ const (
 	authFailed   // unknown scheme, failed login, or too many identities
 	// a credential was not checked, because too many from this address were wrong
 	credentialsSlowed
+	otherEnsemble    // named an ensemble that is not one of Login.EnsembleNames
 	notAuthenticated // got -124: a request before an identity of Login.Schemes
 	unknownOp        // got -6
 	stateRestored    // the state was replaced by a snapshot
@@ -65,7 +66,7 @@ var reasonNames = [numReasons]string{
 	readOnlyEnded: "leader_back",
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",
 	sessionMoved: "session_moved", sessionEnded: "session_gone", notVouched: "not_vouched",
-	authFailed: "auth_failed", credentialsSlowed: "credentials_slowed", notAuthenticated: "not_authenticated",
+	authFailed: "auth_failed", credentialsSlowed: "credentials_slowed", otherEnsemble: "other_ensemble", notAuthenticated: "not_authenticated",
 	unknownOp: "unknown_op", slowReader: "slow_reader", idle: "idle",
 	stateRestored: "restored", droppedByMember: "cut", rebalanced: "rebalanced", overBudget: "over_budget",
 	internalError: "internal",

@@ -91,6 +91,7 @@ var settingCases = []settingCase{
 		want: "EnsembleText server.1=a:2888:3888:participant|server.2=b:2888:3888:participant|server.3=c:2888:3888:observer|version=0\n" +
 			"Servers [{1 a:2888 a:3888 false} {2 b:2888 b:3888 false} {3 c:2888 c:3888 true}]",
 	},
+	{key: "ensembleAuthName", value: "blue, green", want: "Login.EnsembleNames [blue green]"},
 	{key: "superUser.x", value: "bob", want: "Login.SuperUsers [bob]"},
 	{key: "ssl.quorum.clientAuth", value: "none", want: ""},
 	{key: "readConsistency", value: "linearizable", want: "LinearizableReads true"},
