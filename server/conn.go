@@ -159,6 +159,7 @@ func (c *conn) StreamEnded(why stream.Reason) {
 		c.srv.cfg.Member.Detach(session, c.uniqueNumber)
 	}
 	c.srv.conns.remove(c, session)
+	c.srv.faultLog.add(why, c.addr.String(), session)
 	c.srv.log.Debug("connection ended", "client", c.addr, "session", session, "reason", reasonNames[why])
 }
 

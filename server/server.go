@@ -140,6 +140,7 @@ type Server struct {
 	tls              *tlsAcceptor // nil: no TLS
 	authenticator    *authenticator
 	acceptFailureLog *admission.LogLimiter
+	faultLog         *faultLog
 	operations       *operationTable
 	writeLimits      WriteLimits
 
@@ -195,6 +196,7 @@ func New(cfg Config) (*Server, error) {
 		operations: newOperationTable(),
 	}
 	s.authenticator = newAuthenticator(&s.cfg, s.log)
+	s.faultLog = newFaultLog(s.log)
 	s.stats.startedAt = time.Now()
 	s.writeLimits = WriteLimits{&s.cfg.Limits, cfg.Memory, cfg.State}
 	var err error

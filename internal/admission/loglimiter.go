@@ -18,9 +18,12 @@ type LogLimiter struct {
 	skippedLines int
 }
 
-// NewLogLimiter returns a limiter.
-func NewLogLimiter() *LogLimiter {
-	return &LogLimiter{lineLimiter: rate.NewLimiter(rate.Every(LogInterval), 1)}
+// NewLogLimiter returns a limiter of LogInterval.
+func NewLogLimiter() *LogLimiter { return NewLogLimiterOf(LogInterval) }
+
+// NewLogLimiterOf returns a limiter with so much time between two lines.
+func NewLogLimiterOf(interval time.Duration) *LogLimiter {
+	return &LogLimiter{lineLimiter: rate.NewLimiter(rate.Every(interval), 1)}
 }
 
 // AllowLine reports whether a line is due at now, and the number of lines skipped since the last one. The
