@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 	pb "google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -69,6 +70,32 @@ func TestEveryNumberHasABound(t *testing.T) {
 	for name := range listBounds {
 		if fields[name] == nil {
 			t.Errorf("%s is no field", name)
+		}
+	}
+}
+
+// A member's number, a position and a duration have the same bound in all messages, so that none is raised by mistake.
+func TestSameNamesHaveSameBounds(t *testing.T) {
+	byName := map[protoreflect.Name]uint64{"limit": maxPage, "clock_ms": maxClock, "timeout_ms": maxTimeout, "timeouts_ms": maxTimeout}
+	for _, name := range []protoreflect.Name{"member", "members", "agree", "leader", "target", "missing", "reachable_servers"} {
+		byName[name] = maxMember
+	}
+	for _, name := range []protoreflect.Name{
+		"term", "last_term", "index", "indexes", "last_index", "snapshot_index", "through", "commit", "seq", "proof", "number", "before",
+		"first", "next",
+	} {
+		byName[name] = maxPosition
+	}
+	for name := range numberBounds {
+		want, known := byName[name.Name()]
+		if strings.HasSuffix(string(name), "_us") {
+			want, known = maxMicros, true
+		}
+		if name.Parent() == "TimeRow" && name.Name() != "index" {
+			want, known = maxNanos, true
+		}
+		if got := numberBounds[name]; known && got != want {
+			t.Errorf("%s may be %d, want %d as in the other messages", name, got, want)
 		}
 	}
 }
@@ -225,9 +252,22 @@ func TestUnusualNumbers(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	longMember := []byte{1 << 3, 0x81, 0x80, 0x80, 0x80, 0x80, 0x01} // 2^35 + 1, of which protobuf makes 1
-	if err := Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(longMember)}, &HelloRequest{}); err == nil {
-		t.Error("a member above 2^32 is taken")
+	// Fields of these numbers; fifth has bit 32 of a varint in its fifth byte.
+	const first, indexes, unknown, fifth = 1 << 3, 2<<3 | byte(protowire.BytesType), 15 << 3, 0x10
+	for name, tt := range map[string]struct {
+		m    pb.Message
+		data []byte
+		want bool
+	}{
+		"a member above 2^32, of which protobuf makes 1": {&HelloRequest{}, []byte{first, 0x81, 0x80, 0x80, 0x80, fifth}, false},
+		"a cause above 2^32":                             {&CauseRow{}, []byte{first, 0x81, 0x80, 0x80, 0x80, fifth}, false},
+		"a long number in a packed list":                 {&StateHashes{}, []byte{indexes, 10, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}, false},
+		"a long number after an unknown field":           {&HelloRequest{}, []byte{unknown, 1, first, 0x80, 2}, false},
+		"an unknown field":                               {&HelloRequest{}, []byte{unknown, 1, first, 1}, true},
+	} {
+		if err := Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(tt.data)}, tt.m); (err == nil) != tt.want {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
