@@ -234,6 +234,7 @@ func TestLogOfAnotherDay(t *testing.T) {
 		{"log of another member", stopped, others, []string{"the log"}, logName},
 		{"log of another member, after as many starts", before, others, []string{"the log"}, logName},
 		{"log directory of another ensemble", stopped, others, all, outsideMarkName},
+		{"raft.db of another member, after as many starts", before, others, []string{"raft.db"}, outsideMarkName},
 		{"raft.db of an earlier stop", stopped, before, []string{"raft.db"}, outsideMarkName},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -38,6 +38,8 @@ type segmentLog struct {
 	// snapshot is the highest index of a stored snapshot: see logEnd.
 	snapshot atomic.Uint64
 	remover  *remover
+	// create is createSegment, and in tests also a full disk.
+	create func(dir string, h segmentHeader) (*segment, error)
 	// onBegin is called when a segment has begun, with the end of the log. Default: nothing.
 	onBegin func(logEnd) error
 
@@ -68,7 +70,7 @@ func openSegmentLog(dir string, maxSize int64, how logOpening, logger hclog.Logg
 	} else if !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("quorum: open log: %w", err)
 	}
-	l = &segmentLog{dir: dir, maxSize: maxSize, remover: newRemover(dir, logger)}
+	l = &segmentLog{dir: dir, maxSize: maxSize, remover: newRemover(dir, logger), create: createSegment}
 	if err := l.open(how); err != nil {
 		return nil, errors.Join(fmt.Errorf("quorum: log %s: %w", dir, err), l.Close())
 	}
@@ -147,7 +149,7 @@ func (l *segmentLog) createFirst() error {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
 	h := segmentHeader{logID: binary.BigEndian.Uint64(id[:]), number: 1, size: min(firstSegmentBytes, l.maxSize)}
-	s, err := createSegment(l.dir, h)
+	s, err := l.create(l.dir, h)
 	if err != nil {
 		return err
 	}
@@ -264,9 +266,9 @@ func (l *segmentLog) headerAfterLast(size int64) segmentHeader {
 // space again once the files are removed that wait for it.
 func (l *segmentLog) begin(h segmentHeader) error {
 	h.logID, h.number = l.last().logID, l.last().number+1
-	s, err := createSegment(l.dir, h)
+	s, err := l.create(l.dir, h)
 	if isDiskFull(err) && l.remover.waitUntilEmpty() {
-		s, err = createSegment(l.dir, h)
+		s, err = l.create(l.dir, h)
 	}
 	if err != nil {
 		return err

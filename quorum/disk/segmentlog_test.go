@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -233,6 +234,54 @@ func TestSegmentLog(t *testing.T) {
 	l.Close()
 	if err := l.GetLog(1, new(raft.Log)); !errors.Is(err, errLogClosed) || l.StoreLog(testLog(d.n+1, 4)) == nil {
 		t.Errorf("a closed log: %v", err)
+	}
+}
+
+// A new segment that finds the disk full waits for the files that are about to go, and is made then. It is tried once if there are
+// none, or if something else is wrong.
+func TestSegmentOnFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		first error // of the first try
+		waits bool  // a file waits for its removal
+		tries int
+		want  error
+	}{
+		{"space", nil, true, 1, nil},
+		{"full, and a file waits", syscall.ENOSPC, true, 2, nil},
+		{"over the quota, and a file waits", syscall.EDQUOT, true, 2, nil},
+		{"full, and no file waits", syscall.ENOSPC, false, 1, syscall.ENOSPC},
+		{"broken, and a file waits", syscall.EIO, true, 1, syscall.EIO},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := filled(t)
+			d.do(func(l *segmentLog) error {
+				path := filepath.Join(d.dir, "unneeded")
+				if tt.waits {
+					if err := errors.Join(os.WriteFile(path, nil, fileMode), os.Truncate(path, 3*removePiece)); err != nil {
+						return err
+					}
+					l.remover.remove(path)
+				}
+				tries := 0
+				l.create = func(dir string, h segmentHeader) (*segment, error) {
+					if tries++; tries == 1 && tt.first != nil {
+						return nil, os.NewSyscallError("fallocate", tt.first)
+					}
+					if _, err := os.Stat(path + removedSuffix); tries > 1 && !errors.Is(err, os.ErrNotExist) {
+						t.Errorf("tried again before the file is gone: %v", err)
+					}
+					return createSegment(dir, h)
+				}
+				before := len(l.segments)
+				err := l.begin(l.headerAfterLast(testSegment))
+				if !errors.Is(err, tt.want) || tries != tt.tries || len(l.segments) > before != (tt.want == nil) {
+					t.Errorf("%v after %d tries, %d segments more; want %v after %d", err, tries, len(l.segments)-before, tt.want, tt.tries)
+				}
+				return nil
+			})
+		})
 	}
 }
 
