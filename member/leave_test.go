@@ -158,6 +158,22 @@ func TestDrainWaitsForAnHeir(t *testing.T) {
 	})
 }
 
+// A drain whose attempts to hand over have ended without an heir ends later, with the last of its clients. If an heir has come
+// by then, it reports that the member does not lead any more.
+func TestDrainFindsAnHeirMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, old, heir := drained(t, slog.DiscardHandler)
+		const over = 30 * time.Second
+		for range 2 {
+			e.Connect(20*time.Second, old)
+		}
+		time.AfterFunc(over+time.Second, func() { e.Resume(heir) }) // when the first attempts have ended
+		if n, leads := e.Member(old).Drain(t.Context(), over); n != 2 || leads || e.Leader() != heir {
+			t.Errorf("closed %d connections, leads: %t; member %d leads", n, leads, e.Leader())
+		}
+	})
+}
+
 // A member takes no client and is shown as drained from the first moment of a drain or a stop, while it still
 // tries to hand over. The clients that it has keep their connections until then.
 func TestDrainTakesNoClientWhileItHandsOver(t *testing.T) {

@@ -416,6 +416,24 @@ func TestAttachMeetsAnother(t *testing.T) {
 	})
 }
 
+// The attach of a session that another member owns, which is known here, names that owner. So it is right at the first try.
+func TestAttachNamesTheOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, nil)
+		old := w.connect()
+		w.hold()
+		w.inject(other, elsewhere(old, 7, w.since(old)))
+		w.step()
+		c := w.open()
+		c.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password})
+		synctest.Wait()
+		w.step()
+		if res := c.welcome(); res.SessionID != old.id || w.submitted() != 0 {
+			t.Errorf("got session %v, and %d transactions wait; want %v and none", res.SessionID, w.submitted(), old.id)
+		}
+	})
+}
+
 func TestAttachLosesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)

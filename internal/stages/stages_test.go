@@ -314,6 +314,30 @@ func TestCausesOfWithManySyncs(t *testing.T) {
 	}
 }
 
+// The clocks of the members differ. A cause counts for as long as it overlaps the request, by the clock of the request's member. One
+// that goes on lasts until the request's end.
+func TestCausesByAnotherClock(t *testing.T) {
+	for _, ahead := range []Time{-2 * 3_600_000 * ms, 0, 7 * 3_600_000 * ms} {
+		at := func(kind CauseKind, from, to Time) Cause {
+			if to != 0 {
+				to += ahead
+			}
+			return Cause{kind, from + ahead, to}
+		}
+		peers := map[uint32]Peer{2: {Ahead: ahead, Records: Records{Causes: []Cause{
+			at(Paused, 50*ms, 90*ms), at(Snapshot, 150*ms, 230*ms), at(NoLeader, 230*ms, 0), at(SlowSync, 260*ms, 900*ms),
+			at(Paused, 10*ms, 99*ms), at(Paused, 300*ms, 400*ms),
+		}}}}
+		got := causesOf(&Request{Received: 100 * ms, Queued: 300 * ms}, peers)
+		want := []MemberCause{
+			{Snapshot, 2, 80 * time.Millisecond}, {NoLeader, 2, 70 * time.Millisecond}, {SlowSync, 2, 40 * time.Millisecond},
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("a clock ahead by %v: the causes are %v; want %v", time.Duration(ahead), got, want)
+		}
+	}
+}
+
 // The ring forgets the oldest entries, and a late time of one of them does not touch the entry that took its place.
 func TestRing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
