@@ -6,7 +6,9 @@
 #   ci/test.sh nightly   what make nightly runs: the nightly form, the race detector on all of it, builds, fuzzing, mutants
 #   ci/test.sh soak      the same, and real applications; make soak sets more and new seeds
 #
-# A part is one run of go test, which ci/gotest reads, or a script. If a part fails, the others still run.
+# A part is one run of go test, which ci/gotest reads, or a script. If a part fails, the others still run. The tests of a package have
+# a limit of time, behind which the test that does not end is named, with what all goroutines do. In the short form it is a few times
+# what the longest package takes on a busy machine, so that a test that spins does not hold up the others for long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -52,7 +54,7 @@ long='EveryOwnMetricLeavesZero|EveryMetricLeavesZero|CertificateMetric|SlowSums|
 # promises are the packages that decide about writes, sessions and rights. Tests noticed 161 errors of 200 (80.5 %). A limit of 72 % is three standard deviations lower.
 promises="znode leader follower sessiontracker quorum quorum/disk quorum/wire quorum/trust server server/stream member operator/admin client client/session client/lock client/election client/barrier client/group client/internal/contender client/internal/receipt"
 random='^Test(Long|Changing|Joining)?Schedules$'
-beside-short() { part schedules gotest -short -run '^TestSchedules$' ./integration; }
+beside-short() { limit=12m part schedules gotest -short -run '^TestSchedules$' ./integration; }
 beside-rest() {
   part race gotest -race -short -skip "^Test($costs|$long)$" $(served)
   part virtual gotest $virtual
@@ -68,6 +70,7 @@ typecheck() { CGO_ENABLED=0 go -C tools/pinned run -trimpath ./typecheck "$@"; }
 systems() { typecheck ../../cmd/rollcall linux/arm64 darwin/arm64 freebsd/amd64 && typecheck ../../lab/bench/floor darwin/arm64; }
 case ${1:-short} in
   short)
+    limit=6m
     part unit gotest -short -p 3 $recipes ./integration/cases $small $(units) # one run, so that each package is compiled once; many tests wait
     beside beside-short
     part processes gotest -short -run '^Test(Kazoo|GoSession|Kills)$' ./integration/clients ./integration/kills

@@ -1,5 +1,5 @@
 // Command gotest runs go test -json with its arguments, and prints a summary: a line for each package, the output of each
-// failed test, each skipped test with its reason, and the tests that took longest. The last line is "tests: N passed, N failed".
+// failed test, each skipped test with its reason, the tests that did not end within -timeout, and the tests that took longest. The last line is "tests: N passed, N failed".
 // Subtests do not count.
 //
 // If ROLLCALL_TESTS is set, a test that was skipped is a failure, and so is a package that ran no test: a test must not be
@@ -91,8 +91,9 @@ type outcome struct {
 	tests          map[string]string // the last action of each test, without subtests
 	output         map[string][]byte // of each test that has not passed; "": of the package
 	failed, cached bool
-	itself         bool // the race detector has ended itself
-	fault, signal  bool // a race or a panic was printed; the last line was a signal
+	itself         bool     // the race detector has ended itself
+	fault, signal  bool     // a race or a panic was printed; the last line was a signal
+	endless        []string // tests that were running when the time was over, with how long they ran
 }
 
 // beginAgain forgets what was printed of tests that have not ended.
@@ -187,6 +188,7 @@ var (
 	isForm  = regexp.MustCompile(`needs (the (usual|nightly) form|root): `)
 	reason  = regexp.MustCompile(`needs [^\n]+`)
 	ofFault = regexp.MustCompile(`--- FAIL|WARNING: DATA RACE|^panic: |^fatal error: `)
+	running = regexp.MustCompile(`^\t\t(Test\S+ \(\S+\))\s*$`) // a line of the list behind "panic: test timed out"
 )
 
 // look looks for what a test binary prints before it dies. The race detector ends itself by a check, or by a signal outside
@@ -198,6 +200,9 @@ func (p *outcome) look(line string) {
 	p.signal = strings.HasPrefix(line, "SIGSEGV: segmentation violation")
 	p.cached = p.cached || strings.HasPrefix(line, "ok  \t") && strings.Contains(line, "(cached)")
 	p.fault = p.fault || ofFault.MatchString(line)
+	if test := running.FindStringSubmatch(line); test != nil && p.fault {
+		p.endless = append(p.endless, test[1])
+	}
 }
 
 // end prints the line of a package, and what is to be read.
@@ -258,6 +263,9 @@ func (r *report) finish() bool {
 		if p.failed && len(bad) == 0 {
 			failed++
 			fmt.Fprintf(r.out, "failed: %s\n", name)
+		}
+		for _, test := range p.endless {
+			fmt.Fprintf(r.out, "did not end: %s.%s\n", name, test)
 		}
 		for _, test := range p.testsWith("skip") {
 			why := reason.FindString(string(p.output[test]))

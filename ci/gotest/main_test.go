@@ -47,6 +47,8 @@ func TestReport(t *testing.T) {
 		{"one is cached", true, []string{lines(a, "TestA:pass", ">ok  \trollcall/a\t(cached)", "pass")}, "ok   rollcall/a 1.0 s, cached\n", "", "tests: 1 passed, 0 failed", true},
 		{"one fails", false, []string{ok + lines(a, "TestA>because", "TestA/x:fail", "TestA:fail", "fail")}, "because\n", "", "tests: 1 passed, 1 failed", false},
 		{"one dies", false, []string{ok + lines(a, "TestA>panic: boom", "fail")}, "panic: boom\n", "", "tests: 1 passed, 1 failed", false},
+		{"one does not end", false, []string{lines(a, "TestA>panic: test timed out after 5m0s", "TestA>\trunning tests:", "TestA>\t\tTestA/x (4m58s)", "fail")}, "failed: rollcall/a\ndid not end: rollcall/a.TestA/x (4m58s)\n", "", "tests: 0 passed, 1 failed", false},
+		{"one prints what looks like it", false, []string{lines(a, "TestA>\t\tTestB (4m58s)", "TestA:fail", "fail")}, "failed: rollcall/a.TestA\n", "did not end", "tests: 0 passed, 1 failed", false},
 		{"no build", false, []string{`{"ImportPath":"rollcall/a [rollcall/a.test]","Action":"build-output","Output":"a.go:1: bad\n"}` + "\n" + lines(a, "fail")}, "a.go:1: bad\n", "", "tests: 0 passed, 1 failed", false},
 		{"nothing runs", false, []string{""}, "go test: exit status 1\n", "", "tests: 0 passed, 1 failed", false},
 		{"one lacks something", false, []string{lines(a, lacks, "TestA:skip", "TestB:pass", "pass")}, "skipped: 1, needs a browser: apt-get install chromium\n", "", "tests: 1 passed, 0 failed", true},
