@@ -1,6 +1,10 @@
 package member
 
-import "log/slog"
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+)
 
 // The insecurities of the ports for members.
 const (
@@ -25,6 +29,16 @@ func (p *ports) insecurity() string {
 	return notAuthenticated
 }
 
+// areLocal reports whether only this machine reaches the ports for members.
+func (p *ports) areLocal() bool {
+	return p.grpcListener != nil && isLoopbackAddr(p.grpcListener.Addr()) && isLoopbackAddr(p.raftStream.Listener.Addr())
+}
+
+func isLoopbackAddr(a net.Addr) bool {
+	addr, err := netip.ParseAddrPort(a.String())
+	return err == nil && addr.Addr().Unmap().IsLoopback()
+}
+
 func (p *ports) protection() string {
 	switch {
 	case p.grpcListener == nil:
@@ -42,7 +56,12 @@ func (p *ports) protection() string {
 // is "no ports".
 func (m *Member) Protection() string { return m.ports.protection() }
 
+// warnInsecurePorts logs once, at the start, that other machines reach ports without protection. About ports that only this
+// machine reaches, Health and the status say it.
 func (p *ports) warnInsecurePorts(log *slog.Logger) {
+	if p.areLocal() {
+		return
+	}
 	switch p.insecurity() {
 	case notAuthenticated:
 		log.Warn(insecurePortAdvice)
