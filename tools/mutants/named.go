@@ -95,6 +95,61 @@ var unlikely = []namedMutant{
 		"quorum/disk", "TestSnapshotIsGone",
 	},
 	{
+		"raft.db of another member believed", "quorum/disk/known.go",
+		"	case k.logID != end.logID:\n", "	case k.logID != end.logID && false:\n",
+		"quorum/disk", "TestLogOfAnotherDay",
+	},
+	{
+		"log that no file outside knows opened", "quorum/disk/known.go",
+		"		if whole {\n", "		if whole && false {\n",
+		"quorum/disk", "TestKnownEndIsGone",
+	},
+	{
+		"missing mark of the log not missed", "quorum/disk/logmark.go",
+		"	case errors.Is(err, fs.ErrNotExist) && required:\n", "	case errors.Is(err, fs.ErrNotExist) && required && false:\n",
+		"quorum/disk", "TestKnownEndIsGone",
+	},
+	{
+		"received snapshot counts as taken", "quorum/disk/known.go",
+		"return err == nil && m.Taken", "return err == nil || m.Taken",
+		"quorum/disk", "TestLogBeforeSnapshot",
+	},
+	{
+		"full disk not waited for", "quorum/disk/segmentlog.go",
+		"	if isDiskFull(err) && l.remover.waitUntilEmpty() {\n", "	if isDiskFull(err) && false {\n",
+		"quorum/disk", "TestSegmentOnFullDisk",
+	},
+	{
+		"configuration read before the acknowledgements", "quorum/wire/acks.go",
+		"	a.mu.Lock()\n	defer a.mu.Unlock()\n	if term != a.term {\n", "	c := latest()\n	latest = func() raft.Configuration { return c }\n	a.mu.Lock()\n	defer a.mu.Unlock()\n	if term != a.term {\n",
+		"quorum/wire", "TestConfigurationIsReadAfterTheAcks",
+	},
+	{
+		"disk that writes once in a while is back", "member/diskaway.go",
+		"		r.soundChecks = 0\n", "		_ = 0\n",
+		"member", "TestDiskReturns",
+	},
+	{
+		"number above its bound taken", "proto/bounds.go",
+		"wire == protowire.VarintType && size > f.most", "wire == protowire.VarintType && size > f.most && false",
+		"proto", "TestNumbersAtTheirBounds",
+	},
+	{
+		"list above its bound taken", "proto/bounds.go",
+		"lengths[number] > field.mostOf", "lengths[number] > field.mostOf && false",
+		"proto", "TestListsAtTheirBounds",
+	},
+	{
+		"number behind an unknown field unchecked", "proto/bounds.go",
+		"m[number] == nil {\n			continue\n", "m[number] == nil {\n			return nil\n",
+		"proto", "TestUnusualNumbers",
+	},
+	{
+		"leader's own lease from the flush", "follower/renewer.go",
+		"if t.Leader == r.cfg.Self {", "if false {",
+		"follower", "TestRenewer",
+	},
+	{
 		"data not masked", "quorum/disk/record.go",
 		"uint64(seed)<<32 | uint64(^seed)", "0 * uint64(seed)",
 		"quorum/disk", "TestWrongBitIsNotTorn",
