@@ -626,6 +626,9 @@ func (m *Member) DamageReason() string { return m.node.Record().DamageReason() }
 // IsJoining reports whether this member takes part in no election, because it reads its data or is still catching up.
 func (m *Member) IsJoining() bool { return m.node.IsJoining() }
 
+// HasJoined reports whether this member takes part in elections whether or not it knows a leader, for tests.
+func (m *Member) HasJoined() bool { return !m.node.IsJoining() && !m.node.Record().IsCopying() }
+
 // isCatchingUp reports whether this member has read its data and is still catching up with the leader.
 func (m *Member) isCatchingUp() bool { return !m.node.Status().IsReadingData() && m.node.IsJoining() }
 

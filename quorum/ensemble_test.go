@@ -689,7 +689,7 @@ func (e *ensemble) joined(id uint32) {
 	e.t.Helper()
 	e.wait("member to have joined", func() bool {
 		n := e.members[id].node
-		return !n.IsJoining() && !n.record.copying.Load()
+		return !n.IsJoining() && !n.record.IsCopying()
 	})
 }
 

@@ -100,6 +100,10 @@ func (c *Record) storeCopying(copying bool) error {
 	return nil
 }
 
+// IsCopying reports whether this disk is recorded as one that has not caught up yet. A member that loses its leader before that is
+// recorded otherwise joins again, although IsJoining has been false.
+func (c *Record) IsCopying() bool { return c.copying.Load() }
+
 func (c *Record) loadCopying(alone bool) error {
 	copying, err := readCopyingMark(c.disk.Stable())
 	c.copying.Store(copying || !c.disk.HasData() && !alone)

@@ -633,11 +633,11 @@ func (e *Ensemble) votes(id uint32) bool {
 	return e.isObserver(id) || slices.ContainsFunc(e.Member(id).RaftConfiguration(), func(p quorumwire.Peer) bool { return p.ID == id && p.DiskID == own && !p.Observer })
 }
 
-// Joined waits until every running member takes part in elections.
+// Joined waits until every running member takes part in elections, also if it loses its leader.
 func (e *Ensemble) Joined() {
 	e.t.Helper()
 	e.Wait("every member to take part in elections", 60*e.opts.Tick, func() bool {
-		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && (e.Member(id).IsJoining() || !e.votes(id)) })
+		return !slices.ContainsFunc(e.Members(), func(id uint32) bool { return e.Running(id) && (!e.Member(id).HasJoined() || !e.votes(id)) })
 	})
 }
 
