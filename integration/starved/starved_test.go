@@ -1,16 +1,20 @@
 package starved
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"rollcall/lab/process"
+	"rollcall/operator/api"
 )
 
 // lowestPriority is the nice value of members that run when nobody else wants to.
@@ -19,9 +23,38 @@ const lowestPriority = 19
 // start starts three members with failover at its default, and waits until each of them may lead.
 func start(t *testing.T) *process.Ensemble {
 	t.Helper()
-	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 2 * time.Second, Patience: time.Minute})
-	time.Sleep(3 * time.Second)
+	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 2 * time.Second, Lines: process.AnyHTTP, Patience: time.Minute})
+	err := process.Until(t.Context(), "all members vote and follow one leader, as each of them says", func() bool {
+		return !slices.ContainsFunc(e.Members, func(m *process.Member) bool { return !sawAllVote(m) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return e
+}
+
+// sawAllVote reports whether a member knows that all three have a vote, and serve.
+func sawAllVote(m *process.Member) bool {
+	addr, err := m.HTTP()
+	if err != nil {
+		return false
+	}
+	reply, err := (&http.Client{Timeout: process.Patience}).Get("http://" + addr + "/v1/members")
+	if err != nil {
+		return false
+	}
+	defer reply.Body.Close()
+	var members api.Members
+	if json.NewDecoder(reply.Body).Decode(&members) != nil {
+		return false
+	}
+	ready := 0
+	for _, s := range members.Items {
+		if s.IsVoter && (s.State == "leader" || s.State == "follower") {
+			ready++
+		}
+	}
+	return ready == 3 && members.IsSettled
 }
 
 // elections returns the number of lines about an election that the members have logged.
