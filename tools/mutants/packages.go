@@ -97,7 +97,7 @@ func readTree(dir string) (*tree, error) {
 }
 
 // notProduction are the parts of the tree that run in tests only, or are generated.
-var notProduction = []string{"integration", "ci", "tools", "proto", "lab/process", "lab/history", "lab/checker", "operator/logs/logtest", "client/internal/fakezk", "client/examples", "zk/zktest"}
+var notProduction = []string{"integration", "ci", "tools", "proto", "lab/process", "lab/history", "lab/checker", "operator/logs/logtest", "client/internal/fakezk", "client/internal/recipetest", "client/examples", "zk/zktest"}
 
 // unitTests are the packages of integration whose tests are the unit tests of others, by the directory of these. The client
 // is a module of its own and must not need a server, so the tests of its recipes on a server are here.
