@@ -4,7 +4,7 @@ import "slices"
 
 // named has faults that a sample would miss, and for each of them the test that must notice it. A sample draws at all other
 // lines on which a promise depends.
-var named = slices.Concat(unlikely, syncFaults())
+var named = slices.Concat(unlikely, syncFaults(), recipeFaults)
 
 // unlikely has faults that samples do not judge: no sample has their kind, the tests of their lines are too slow for one, or their
 // package gets none.
