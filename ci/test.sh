@@ -43,7 +43,7 @@ served() { go list $all | grep -E '^rollcall/(client|follower|leader|member|quor
 small="./integration/needs ./integration/cluster"
 recipes="./integration/recipes ./integration/recipes/schedules"
 virtual="./integration ./integration/cases ./integration/model ./lab/checker $recipes"
-waiting="./integration/clients ./integration/drills"
+waiting="./integration/clients ./integration/drills ./integration/stopped"
 trouble=./integration/trouble # several ensembles beside each other: its tests wait even more of their time
 processes="./integration/kills ./integration/moves ./integration/trials ./integration/power ./integration/differential ./integration/proxy ./integration/recipes/others ./integration/deploy"
 

@@ -15,7 +15,13 @@ func workAlways(ctx context.Context, servers string, work func(context.Context, 
 			return err
 		}
 		defer func() { _ = right.Release(ctx) }()
-		return work(ctx, right)
+		working, cancel := right.Context(ctx)
+		defer cancel()
+		err = work(working, right)
+		if !right.Held() {
+			return client.ErrNotHeld // the session may live: Keep goes on with a new one
+		}
+		return err
 	})
 }
 

@@ -26,6 +26,10 @@ const keepPauseDivisor = 8
 // itself, with Close, Abandon or HandOver, Keep returns f's error too. If f returns because its session has expired,
 // its error is dropped. Keep returns ErrAuthFailed if the login or an identity is rejected.
 //
+// A session can outlive what f does with it: a pause of the process ends f's rights a little before the session. So
+// Keep also closes the session and runs f again if f returns ErrNotHeld, or any error while the Client may not act on
+// its session. A function that works under a Right returns ErrNotHeld if that is not held any more.
+//
 // If cfg resumes a session that is gone, Keep begins with a new one.
 func Keep(ctx context.Context, servers string, cfg Config, f func(ctx context.Context, c *Client) error) error {
 	for {
@@ -42,7 +46,7 @@ func Keep(ctx context.Context, servers string, cfg Config, f func(ctx context.Co
 	}
 }
 
-// keepOnce runs f with one session. again reports whether that has expired; err is then the reason.
+// keepOnce runs f with one session. again reports whether f must run with another one; err is then the reason.
 func keepOnce(ctx context.Context, servers string, cfg Config, f func(context.Context, *Client) error) (
 	timeout time.Duration, again bool, err error,
 ) {
@@ -58,6 +62,7 @@ func keepOnce(ctx context.Context, servers string, cfg Config, f func(context.Co
 		return 0, cfg.Resume != nil && errors.Is(err, ErrExpired), err
 	}
 	err = f(sessionCtx, c)
+	lost := err != nil && (errors.Is(err, ErrNotHeld) || !c.Held())
 	_, timeout = c.Session()
 	ended, stopNow := context.WithCancel(ctx)
 	stopNow()
@@ -77,5 +82,5 @@ func keepOnce(ctx context.Context, servers string, cfg Config, f func(context.Co
 	if closeErr := c.Close(closeCtx); err == nil && ctx.Err() == nil {
 		err = closeErr
 	}
-	return 0, false, err
+	return timeout, lost && ctx.Err() == nil, err
 }

@@ -88,8 +88,17 @@ func (r *Right) watchNode() {
 }
 
 // Held reports whether the right is held at this moment. If it returns true, the ensemble had given the right to no
-// other client when Held was called.
-func (r *Right) Held() bool { return r.over.Err() == nil && r.c.Held() }
+// other client when Held was called. Once it has returned false, it always does.
+func (r *Right) Held() bool {
+	if r.over.Err() != nil {
+		return false
+	}
+	if !r.c.Held() {
+		r.leaveNode() // now, because a timer would do so later, and the session may be proven before
+		return false
+	}
+	return true
+}
 
 // Token returns the fencing token. It is the zxid of the transaction that created the node, or that created the node
 // whose place this one has taken.

@@ -115,7 +115,7 @@ func TestOutlast(t *testing.T) {
 }
 
 // A right is not held any more as soon as the client may not act on its session. After a suspend that is so before anything
-// has ended the right.
+// else has ended the right. Held then ends it for good.
 func TestHeldAfterASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var suspended atomic.Int64
@@ -130,9 +130,14 @@ func TestHeldAfterASuspend(t *testing.T) {
 			held      bool
 		}{{left - 1, true}, {left, false}} {
 			suspended.Store(int64(tt.suspended))
-			if r.Held() != tt.held || r.over.Err() != nil {
-				t.Errorf("after a suspend of %v: held %t, ended %v; want %t, and not ended", tt.suspended, r.Held(), r.over.Err(), tt.held)
+			before := r.over.Err()
+			if r.Held() != tt.held || before != nil {
+				t.Errorf("after a suspend of %v: held %t, ended before %v; want %t, and not ended", tt.suspended, r.Held(), before, tt.held)
 			}
+		}
+		suspended.Store(0)
+		if !c.Held() || r.Held() || r.over.Err() == nil {
+			t.Errorf("the client may act again: %t; the right is held: %t, ended %v", c.Held(), r.Held(), r.over.Err())
 		}
 	})
 }

@@ -96,7 +96,8 @@ func (l *Leadership) resignAfterLead(ctx context.Context) (lost error) {
 }
 
 // Keep takes part in the election under parent until ctx ends, and calls lead each time this program leads. It
-// campaigns again after the end of a session, as client.Keep does, and after a leadership that has ended by itself.
+// campaigns again after the end of a session, as client.Keep does, and after a leadership that has ended by itself,
+// whatever lead then returns.
 //
 // The context of lead ends with ctx, with the session, and when the leadership ends; lead must return then: see
 // Election.Run. If lead returns while it leads, Keep resigns, closes the session, and returns lead's error, which may
@@ -104,18 +105,44 @@ func (l *Leadership) resignAfterLead(ctx context.Context) (lost error) {
 func Keep(ctx context.Context, servers string, session client.Config, parent string, cfg Config,
 	lead func(ctx context.Context, l *Leadership) error,
 ) error {
-	return client.Keep(ctx, servers, session, func(ctx context.Context, c *client.Client) error {
-		e := New(c, parent, cfg)
-		for {
-			var ended bool // the leadership, before lead returned
-			err := e.Run(ctx, func(leading context.Context, l *Leadership) error {
-				err := lead(leading, l)
-				ended = leading.Err() != nil
-				return err
-			})
-			if ctx.Err() != nil || !ended || !errors.Is(err, client.ErrNotHeld) {
-				return err
-			}
-		}
+	var left error // what lead has returned while it led; not for client.Keep, which goes on after some errors
+	err := client.Keep(ctx, servers, session, func(ctx context.Context, c *client.Client) error {
+		var err error
+		left, err = New(c, parent, cfg).keepLeading(ctx, lead)
+		return err
 	})
+	if left != nil {
+		return left
+	}
+	return err
+}
+
+// campaignPause is the time until Keep campaigns again when it could not prove in time that its session lives. After a
+// suspend that takes a hundredth of the timeout. Without a pause, Keep would send requests all that time.
+const campaignPause = 100 * time.Millisecond
+
+// keepLeading campaigns, and calls lead, until lead returns while it leads; left is then its error. err is that of a
+// campaign.
+func (e *Election) keepLeading(ctx context.Context, lead func(context.Context, *Leadership) error) (left, err error) {
+	for {
+		var called, ended bool // ended: the leadership, before lead returned
+		err := e.Run(ctx, func(leading context.Context, l *Leadership) error {
+			called = true
+			err := lead(leading, l)
+			ended = !l.Held() && !l.givenUp.Load() // the context ends later: a timer ends it
+			return err
+		})
+		switch {
+		case ctx.Err() == nil && ended:
+		case called:
+			return err, nil
+		case ctx.Err() == nil && errors.Is(err, client.ErrNotHeld):
+			select {
+			case <-time.After(campaignPause):
+			case <-ctx.Done():
+			}
+		default:
+			return nil, err
+		}
+	}
 }

@@ -73,7 +73,8 @@ type Partition struct {
 //
 // The context of work ends when the partition must move to another member, or when its right has ended. work must
 // return soon after that, because the partition is released only then. If work returns earlier, the member leaves, as
-// with client.Keep, and the others get its partitions. work may be called again with the same number after it has
+// with client.Keep, and the others get its partitions. If work returns client.ErrNotHeld after its right has ended, that
+// is no reason to leave, although the context may end a moment later. work may be called again with the same number after it has
 // returned, with another Right.
 //
 // When SharePartitions returns, no work runs, and the member has left. The error is that of work, which may be nil,
@@ -240,12 +241,21 @@ func (s *partitionOwner) runTenure(ctx context.Context, number int) error {
 	err = s.work(workCtx, Partition{Right: right, Number: number})
 	if err == nil && workCtx.Err() == nil && right.Held() {
 		err = errWorkReturned
-	} else if workCtx.Err() != nil && (errors.Is(err, workCtx.Err()) || errors.Is(err, context.Cause(workCtx))) {
-		err = nil // work returned because its context ended
+	} else if hasEnded(workCtx, right, err) {
+		err = nil
 	}
 	stop()
 	s.releaseRight(ctx, right)
 	return err
+}
+
+// hasEnded reports whether work has returned err because its context or its right has ended. After a pause of the
+// process, the context ends later than the right.
+func hasEnded(ctx context.Context, right *client.Right, err error) bool {
+	if errors.Is(err, client.ErrNotHeld) && !right.Held() {
+		return true
+	}
+	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }
 
 // acquirePartition waits until this member owns the partition. If ctx ends meanwhile, it releases the partition.
