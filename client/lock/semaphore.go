@@ -57,35 +57,25 @@ func NewSemaphore(c *client.Client, parent string, cfg SemaphoreConfig) (*Semaph
 
 // Acquire waits for a permit, until ctx ends, and returns the right to it. Tokens of permits do not exclude each other.
 func (s *Semaphore) Acquire(ctx context.Context) (*client.Right, error) {
-	return s.acquireRight(ctx, waits)
-}
-
-// TryAcquire returns the right to a permit if there is one that no other client waits for. Otherwise the error is
-// ErrBusy.
-func (s *Semaphore) TryAcquire(ctx context.Context) (*client.Right, error) {
-	return s.acquireRight(ctx, givesUp)
-}
-
-// acquireRight gets the queue, then a permit, and releases the queue.
-func (s *Semaphore) acquireRight(ctx context.Context, p patience) (*client.Right, error) {
-	turn, err := s.queue.acquireRight(ctx, p)
+	place, turn, err := acquireTurn(ctx, s.c, s.queue.cfg, waits)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = turn.Release(ctx) }() // at the latest the session's end deletes the node
-	x, err := contender.Enter(ctx, s.c, s.leaseConfig)
+	cfg := s.leaseConfig
+	cfg.ID = place.ID() // TryAcquire sees by it which client in the queue has a lease
+	x, err := contender.Enter(ctx, s.c, cfg)
 	if err == nil {
-		err = s.awaitPermit(ctx, x, p)
+		err = s.awaitPermit(ctx, x)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock: semaphore %s: %w", s.leaseConfig.Parent, err)
+		return nil, fmt.Errorf("lock: semaphore %s: %w", cfg.Parent, err)
 	}
 	return contenderRight(ctx, x)
 }
 
-// awaitPermit waits until fewer clients than there are permits are before x, if the client waits. If it returns an
-// error, x has left.
-func (s *Semaphore) awaitPermit(ctx context.Context, x *contender.Contender, p patience) error {
+// awaitPermit waits until fewer clients than there are permits are before x. If it returns an error, x has left.
+func (s *Semaphore) awaitPermit(ctx context.Context, x *contender.Contender) error {
 	permits, err := s.readPermits(ctx)
 	if err != nil {
 		x.Abandon()
@@ -93,11 +83,8 @@ func (s *Semaphore) awaitPermit(ctx context.Context, x *contender.Contender, p p
 	}
 	// No watch is set for a permit that is free: servers would notify its holder of a later release.
 	ahead, err := x.CountAhead(ctx)
-	switch {
-	case err != nil || ahead < permits:
+	if err != nil || ahead < permits {
 		return err
-	case p == givesUp:
-		return errors.Join(ErrBusy, x.Leave(ctx))
 	}
 	for {
 		ok, err := s.awaitRelease(ctx, x)

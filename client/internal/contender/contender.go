@@ -45,6 +45,7 @@ type Config struct {
 	Kind   Kind         // of the contender
 	Data   []byte       // of its node
 	ACL    []client.ACL // of its node; nil: everyone has every permission
+	ID     string       // the protection id, such as that of a contender under another parent; "": a random one
 
 	// WaitsFor reports whether the contender waits for earlier contenders of a kind. It waits for the last of them, and
 	// has its turn when there are none. nil: it waits for every kind.

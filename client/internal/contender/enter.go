@@ -1,6 +1,7 @@
 package contender
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 // Enter creates the node of a contender. If it returns an error, no node stays: it may be deleted in the background.
 // Enter waits for a connection if there is none, whatever WhileSuspended of client.Config is.
 func Enter(ctx context.Context, c *client.Client, cfg Config) (*Contender, error) {
-	x := &Contender{c: c, cfg: cfg, id: cfg.Layout.newID()}
+	x := &Contender{c: c, cfg: cfg, id: cmp.Or(cfg.ID, cfg.Layout.newID())}
 	path, mode := cfg.PathOf(cfg.Layout.namePrefix(x.id, cfg.Kind)), client.EphemeralSequential.WithACL(cfg.ACL...)
 	err := x.createNode(ctx, func() (string, client.Stat, error) { return c.Create(ctx, path, cfg.Data, mode) })
 	if err != nil {
