@@ -10,7 +10,8 @@
 //   - Different nodes can be as of different transactions while changes come in. When AsOf reports complete, all nodes
 //     are as of its transaction.
 //   - Changes reports each change of the copy, in the order in which the copy changed. Several changes of a node can
-//     become one: the copy skips what it does not see.
+//     become one: the copy skips what it does not see. One loop lasts as long as the Cache, over sessions, and has marks
+//     where a session has ended and where another one begins.
 //
 // # When it ends
 //
@@ -129,20 +130,24 @@ func Open(ctx context.Context, c *client.Client, root string, cfg Config) (*Cach
 // If there is an error, the Cache stays Stale, and Attach can be called again. Close must not be called meanwhile.
 func (k *Cache) Attach(ctx context.Context, c *client.Client) error {
 	k.stopFollowing()
-	if err := k.awaitServer(ctx, c); err != nil {
-		return fmt.Errorf("cache: attach %s: %w", k.root, err)
-	}
-	f, err := newFollower(k, c)
-	if err != nil {
-		return fmt.Errorf("cache: attach %s: %w", k.root, err)
+	err := k.awaitServer(ctx, c)
+	var f *follower
+	if err == nil {
+		f, err = newFollower(k, c)
 	}
 	k.mu.Lock()
+	if err != nil {
+		k.stayStale(err)
+		k.mu.Unlock()
+		return fmt.Errorf("cache: attach %s: %w", k.root, err)
+	}
 	if k.closed {
 		k.mu.Unlock()
 		f.watcher.Close()
 		return fmt.Errorf("cache: attach %s: %w", k.root, ErrClosed)
 	}
 	k.err, k.follower = nil, f
+	k.reportChange(Change{Type: Resumed, Path: k.root}) // Open has no listeners
 	k.mu.Unlock()
 	go f.followEnsemble()
 	err = k.awaitLocked(ctx, func() bool { _, complete := k.asOfNow(); return complete })
@@ -183,7 +188,7 @@ func (k *Cache) stopFollowing() {
 func (k *Cache) Close() {
 	k.mu.Lock()
 	k.closed = true
-	k.err = cmp.Or(k.err, ErrClosed)
+	k.err = ErrClosed
 	k.notifyWaiters()
 	k.mu.Unlock()
 	k.stopFollowing()
@@ -200,7 +205,10 @@ func (k *Cache) notifyWaiters() {
 
 // stayStale makes the Cache Stale until Attach. The lock is held.
 func (k *Cache) stayStale(err error) {
-	k.err = cmp.Or(k.err, err)
+	if k.err == nil {
+		k.err = err
+		k.reportChange(Change{Type: Paused, Path: k.root, Err: err})
+	}
 	k.notifyWaiters()
 }
 
@@ -220,8 +228,8 @@ func (k *Cache) State() State {
 	return Live
 }
 
-// Err returns the reason for which the Cache stays Stale: the end of the session, ErrTooLarge or ErrClosed. It is nil
-// as long as the Cache follows the ensemble, or tries to.
+// Err returns the reason for which the Cache stays Stale: the end of the session, that Attach has failed, ErrTooLarge or
+// ErrClosed. It is nil as long as the Cache follows the ensemble, or tries to.
 func (k *Cache) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

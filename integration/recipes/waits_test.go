@@ -57,7 +57,12 @@ func waitingCalls() []recipeCall {
 				return err
 			}
 			defer k.Close()
-			return lastOf(k.Changes(ctx))
+			for change, err := range k.Changes(ctx) {
+				if err != nil || change.Type == cache.Paused { // Attach could go on
+					return errors.Join(err, change.Err)
+				}
+			}
+			return nil
 		}},
 	}
 }

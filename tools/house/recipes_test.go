@@ -35,7 +35,13 @@ var c *client.Client
 var right *client.Right
 var data []byte
 `,
-	"barrier.md":  `func compute() {}`,
+	"barrier.md": `func compute() {}`,
+	"cache.md": `
+var servers string
+var settings *cache.Cache
+func follow(*cache.Cache) {}
+func readAll(*cache.Cache) {}
+func apply(cache.Change) {}`,
 	"election.md": `func serve(context.Context, *election.Leadership) error { return nil }`,
 	"fence.md": `
 var db *sql.DB
