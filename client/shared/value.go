@@ -29,9 +29,18 @@
 // Do not delete the node of a value that is in use. Its versions begin again, so a writer that has seen the old node
 // can set the new one.
 //
+// # Writers in each other's way
+//
+// A write that finds that another one was faster takes its turn from then on, and so do the next ones until nobody else
+// waits. The writers of a Value wait for each other in memory, and one of them at a time waits for those of other Values
+// and clients, with an ephemeral sequential node that the write deletes. Turns are only a courtesy: they decide nothing,
+// and other clients such as Curator's need not know them. A writer whose process is stopped in its turn is passed over
+// after a second or two. If the servers reject the nodes, writers pause for random times instead.
+//
 // # Layout
 //
-// The value is the data of one persistent node. Receipts are under a parent beside it. Curator's SharedValue and
+// The value is the data of one persistent node. Receipts are under a parent beside it, and writers that wait are under
+// the path of the value, followed by "-writers". Curator's SharedValue and
 // SharedCount and its DistributedAtomicLong and DistributedAtomicInteger have the same layout, and so has kazoo's
 // Counter: see Encoding. Nodes on the way to it are created as containers, as Curator does. The node is created by the
 // first write.
@@ -89,11 +98,12 @@ type Value struct {
 	path     string
 	cfg      Config
 	receipts *receipt.Book // nil: writes have no receipts
+	line     *line
 }
 
 // NewValue returns the Value in the node with this path. It does not use the network.
 func NewValue(c *client.Client, path string, cfg Config) *Value {
-	v := &Value{c: c, path: path, cfg: cfg}
+	v := &Value{c: c, path: path, cfg: cfg, line: newLine(c, path, cfg.ACL)}
 	if !cfg.NoReceipts {
 		v.receipts = receipt.NewBook(c, cmp.Or(cfg.Receipts, path+"-receipts"))
 	}
@@ -134,7 +144,7 @@ func (v *Value) Set(ctx context.Context, data []byte) (Revision, error) {
 // TrySet sets the value if seen is the present revision. It returns the new revision, or set false and the present
 // revision if another client has set the value since.
 func (v *Value) TrySet(ctx context.Context, seen Revision, data []byte) (now Revision, set bool, err error) {
-	now, err = v.writeRevision(ctx, seen, data)
+	now, err = v.writeRevision(ctx, seen, data, &place{})
 	if !errors.Is(err, errChanged) {
 		return now, err == nil, v.wrapError("set", err)
 	}
@@ -146,10 +156,13 @@ func (v *Value) TrySet(ctx context.Context, seen Revision, data []byte) (now Rev
 // if another client has set the value meanwhile. If it returns an error, nothing is set, and Update returns that
 // error. Update fails with ErrContended after 1,000 attempts.
 func (v *Value) Update(ctx context.Context, change func(Revision) ([]byte, error)) (Revision, error) {
+	place := &place{line: v.line}
+	defer place.leave()
 	for attempt := range maxAttempts {
 		if err := pauseAfter(ctx, attempt); err != nil {
 			return Revision{}, v.wrapError("set", err)
 		}
+		place.await(ctx, attempt > 0)
 		seen, err := v.Get(ctx)
 		if err != nil {
 			return Revision{}, err
@@ -158,7 +171,7 @@ func (v *Value) Update(ctx context.Context, change func(Revision) ([]byte, error
 		if err != nil {
 			return Revision{}, err
 		}
-		now, err := v.writeRevision(ctx, seen, data)
+		now, err := v.writeRevision(ctx, seen, data, place)
 		if !errors.Is(err, errChanged) {
 			return now, v.wrapError("set", err)
 		}

@@ -12,8 +12,9 @@ import (
 // errChanged means that the value has another revision than the write was based on.
 var errChanged = errors.New("another client has set the value")
 
-// writeRevision sets the value if seen is the present revision. The error is errChanged if it is not.
-func (v *Value) writeRevision(ctx context.Context, seen Revision, data []byte) (Revision, error) {
+// writeRevision sets the value if seen is the present revision, and leaves the line. The error is errChanged if the
+// present revision is another one, or if the place in the line is gone.
+func (v *Value) writeRevision(ctx context.Context, seen Revision, data []byte, p *place) (Revision, error) {
 	if err := client.CheckPath(v.path); err != nil { // the first request may be about the receipts
 		return Revision{}, err
 	}
@@ -24,7 +25,7 @@ func (v *Value) writeRevision(ctx context.Context, seen Revision, data []byte) (
 		}
 	}
 	if v.receipts != nil {
-		return v.writeWithReceipt(ctx, seen, data)
+		return v.writeWithReceipt(ctx, seen, data, p)
 	}
 	for {
 		stat, err := v.c.Set(ctx, v.path, data, seen.Stat.Version)
@@ -90,16 +91,23 @@ func (v *Value) resolveLostWrite(ctx context.Context, seen Revision, data []byte
 }
 
 // writeWithReceipt is write for a Value with receipts.
-func (v *Value) writeWithReceipt(ctx context.Context, seen Revision, data []byte) (Revision, error) {
-	outcome, err := v.receipts.Do(ctx, client.SetOp(v.path, data, seen.Stat.Version))
+func (v *Value) writeWithReceipt(ctx context.Context, seen Revision, data []byte, p *place) (Revision, error) {
+	leave := p.leaveOps()
+	ops := append([]client.Operation{client.SetOp(v.path, data, seen.Stat.Version)}, leave...)
+	outcome, err := v.receipts.Do(ctx, ops...)
 	failed, isMulti := errors.AsType[*client.MultiError](err)
 	isOurs := isMulti && failed.Index == 0 // not the operation on the receipt
 	switch {
+	case isMulti && failed.Index > 0 && failed.Index <= len(leave):
+		p.nodeLost(err)
+		return Revision{}, errChanged
 	case isOurs && (errors.Is(err, client.ErrBadVersion) || errors.Is(err, client.ErrNoNode)):
 		return Revision{}, errChanged
 	case err != nil:
 		return Revision{}, err
-	case outcome.Results != nil:
+	}
+	p.nodeLeft()
+	if outcome.Results != nil {
 		return newRevision(data, outcome.Results[0].Stat), nil
 	}
 	stat := seen.Stat // the reply was lost, but everything except the time is known
