@@ -40,11 +40,14 @@ var ErrInvalidToken = errors.New("a fencing token must be positive")
 // StaleError says that a store has rejected a token. Its holder has lost the right and must stop.
 type StaleError struct {
 	Token    client.Token // that was rejected
-	Greatest client.Token // that the store has seen
+	Greatest client.Token // that the store has seen; 0 if it has not said that
 }
 
 // Error implements error.
 func (e *StaleError) Error() string {
+	if e.Greatest == 0 {
+		return fmt.Sprintf("fence: token %d rejected: %v", e.Token, ErrStale)
+	}
 	return fmt.Sprintf("fence: token %d rejected: %v (%d)", e.Token, ErrStale, e.Greatest)
 }
 

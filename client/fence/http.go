@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 
@@ -20,7 +21,7 @@ const Header = "Fencing-Token"
 //
 //   - 428 (precondition required): there is no token
 //   - 400 (bad request): the token is no positive number
-//   - 412 (precondition failed): a greater token has been seen; the client must stop
+//   - 412 (precondition failed): a greater token has been seen, which the header of the reply has; the client must stop
 //   - 503 (service unavailable): the fence failed, or a request of another token did not end in time
 func Handler(f Fence, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -39,8 +40,10 @@ func Handler(f Fence, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return nil
 		})
+		stale, isStale := errors.AsType[*StaleError](err)
 		switch {
-		case errors.Is(err, ErrStale):
+		case isStale:
+			w.Header().Set(Header, strconv.FormatInt(int64(stale.Greatest), 10))
 			http.Error(w, err.Error(), http.StatusPreconditionFailed)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -55,13 +58,17 @@ type Holder interface {
 }
 
 // Transport sends requests with the token of a right. It is safe for concurrent use if Base is.
+//
+// Every reply with the status 412 counts as the store's that has rejected the token. A service behind a fence must use
+// another status for conditions of its own, such as If-Match.
 type Transport struct {
 	Right Holder
 	Base  http.RoundTripper // sends the requests; nil: http.DefaultTransport
 }
 
 // RoundTrip sends a request with the token. If the right is not held, nothing is sent, and the error is
-// client.ErrNotHeld. It implements http.RoundTripper.
+// client.ErrNotHeld. If the store has seen a greater token, the error is a *StaleError, and nothing was carried out. It
+// implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !t.Right.Held() {
 		if r.Body != nil {
@@ -71,5 +78,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	fenced := r.Clone(r.Context())
 	fenced.Header.Set(Header, strconv.FormatInt(int64(t.Right.Token()), 10))
-	return cmp.Or(t.Base, http.DefaultTransport).RoundTrip(fenced)
+	resp, err := cmp.Or(t.Base, http.DefaultTransport).RoundTrip(fenced)
+	if err != nil || resp.StatusCode != http.StatusPreconditionFailed {
+		return resp, err
+	}
+	greatest, _ := strconv.ParseInt(resp.Header.Get(Header), 10, 64) // 0 if a service in another language does not send it
+	_, _ = io.CopyN(io.Discard, resp.Body, maxRejection)             // so that the connection can be used again
+	_ = resp.Body.Close()
+	return nil, &StaleError{Token: t.Right.Token(), Greatest: client.Token(greatest)}
 }
+
+// maxRejection limits the bytes of a rejection that are read.
+const maxRejection = 4 << 10

@@ -96,8 +96,9 @@ func TestTransport(t *testing.T) {
 		right fence.Holder
 		text  string
 		want  int
-	}{{first, "a", 200}, {second, "b", 200}, {first, "c", 412}, {second, "d", 200}} {
-		if code, err := put(c.right, c.text); code != c.want || err != nil {
+		err   error
+	}{{first, "a", 200, nil}, {second, "b", 200, nil}, {first, "c", 0, fence.ErrStale}, {second, "d", 200, nil}} {
+		if code, err := put(c.right, c.text); code != c.want || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 			t.Errorf("%s: status %d, %v", c.text, code, err)
 		}
 	}
