@@ -282,8 +282,8 @@ func (cfg *Config) forSession(list []string) session.Config {
 
 // Close ends the session: the ensemble deletes its ephemeral nodes. It waits for the reply, and without a connection
 // for one, until ctx ends. Then the session ends when its timeout has passed. Close also waits until ctx ends for
-// OnState to return; OnState itself may call Close, which then does not wait for it. Whatever Close returns, the Client
-// has ended: no goroutine is left, except one that a function of the caller blocks.
+// OnState to return; OnState itself may call Close, which then does not wait for it. A second Close returns nil, and
+// calls after Close return ErrClosed. Whatever Close returns, the Client has ended: no goroutine is left, except one that a function of the caller blocks.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.callbacks.checkNotInCallback(); err != nil {
 		return err

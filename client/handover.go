@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,9 +61,12 @@ type HeldRight struct {
 // contexts end and its functions of OnLost are called, as with Release. Nodes of rights that are not handed over stay
 // as long as the session. Watches are not handed over: the successor sets those that it needs.
 //
-// HandOver reads the node of each right from the ensemble. If one is no longer held, the error is ErrNotHeld. If there
-// is an error, nothing was handed over and the Client continues. Requests of others in flight end with ErrClosed.
+// HandOver reads the node of each right from the ensemble. If one is no longer held, the error is ErrNotHeld. If the
+// Client has ended, the error is ErrClosed, or the reason of the end, such as ErrExpired. If there is an error, nothing was handed over and the Client continues. Requests of others in flight end with ErrClosed.
 func (c *Client) HandOver(ctx context.Context, rights ...*Right) (Handover, error) {
+	if last := c.State(); last.State.IsFinal() {
+		return Handover{}, fmt.Errorf("client: hand over: %w", cmp.Or(last.Err, ErrClosed))
+	}
 	id, timeout := c.Session()
 	h := Handover{Session: id, Timeout: timeout, Chroot: string(c.chroot)}
 	for _, r := range rights {

@@ -305,7 +305,8 @@ func AwaitEnd(ctx context.Context, ended <-chan struct{}) {
 // that begin after Close end with ErrClosed, and the right ends at once. Whatever Close returns, the
 // Session has then ended as with Abandon, unless a function of the caller blocks the reader for a second after the end
 // of ctx. The error is ctx's, in which case the session ends when it
-// expires, or ErrClosed if the Session had ended before. It is nil if the session had expired.
+// expires, or ErrClosed if Abandon has ended the Session before. It is nil if the session had expired, and for each
+// further Close.
 func (c *Session) Close(ctx context.Context) error {
 	c.mu.Lock()
 	again := c.closing
@@ -313,7 +314,7 @@ func (c *Session) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	if again {
 		AwaitEnd(ctx, c.readerEnded)
-		return ErrClosed
+		return nil
 	}
 	err := ErrConnectionLost
 	for errors.Is(err, ErrConnectionLost) {
