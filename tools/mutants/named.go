@@ -316,7 +316,7 @@ var unlikely = []namedMutant{
 	},
 	{
 		"right held after its release", "client/right.go",
-		"return r.over.Err() == nil && r.c.Held()", "return r.c.Held()",
+		"if r.over.Err() != nil {\n\t\treturn false\n\t}\n\tif !r.c.Held()", "if !r.c.Held()",
 		"integration/recipes/schedules", "TestRandomFaults/seed=",
 	},
 }
