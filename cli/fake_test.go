@@ -361,4 +361,9 @@ var slowRequests = []api.SlowRequest{
 		Largest: "the client did not take the reply", MissingIDs: []uint32{}, Causes: []api.SlowCause{},
 		Stages: []api.SlowStage{{Stage: "taken", MemberID: 1, TookUs: 150_000, Text: "the client did not take the reply"}},
 	},
+	{
+		ID: "3-19a3f0c29ff", MemberID: 3, ReceivedAt: ago(time.Hour), Op: "pause", TotalUs: 930_000, Complete: true, Connections: 41,
+		Largest: "the process of member 3 did not run; connected clients: 41", MissingIDs: []uint32{}, Causes: []api.SlowCause{},
+		Stages: []api.SlowStage{{Stage: "paused", MemberID: 3, TookUs: 930_000, Text: "the process of member 3 did not run; connected clients: 41"}},
+	},
 }

@@ -19,7 +19,10 @@ func newSlow(w IOStreams) *cobra.Command {
 		Long: "Lists the requests of the last hour that took longer than their threshold, the newest first, each with " +
 			"the stage that took longest. With an ID it prints all stages of one request, on all members, and what else " +
 			"happened there meanwhile. Each member keeps the slow requests of its clients in memory, at most 8 of a second " +
-			"and 512 of an hour, the slowest ones. A restart forgets them.",
+			"and 512 of an hour, the slowest ones. A restart forgets them.\n\n" +
+			"A time in which the process of a member did not run is a row of its own, with the operation pause: requests that " +
+			"came meanwhile waited in their sockets, so none of them looks slow. Each member keeps up to 128 pauses of an " +
+			"hour. With --session or --address there are none, because they concern all clients of a member.",
 		Example: "  rollcall slow\n  rollcall slow --member 2 --limit 0\n  rollcall slow --session 0x1000012f99a0001\n  " +
 			"rollcall slow 2-19a3f0c2b41",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -128,6 +131,8 @@ func formatSlowCause(c api.SlowCause) string {
 	switch c.Cause {
 	case "paused":
 		return fmt.Sprintf("the process of member %d did not run", c.MemberID)
+	case "paused before":
+		return fmt.Sprintf("the process of member %d had not run, and the request may have waited for that long", c.MemberID)
 	case "no leader":
 		return fmt.Sprintf("member %d had no leader that serves", c.MemberID)
 	case "snapshot", "backup":

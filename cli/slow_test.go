@@ -13,12 +13,13 @@ import (
 // overlaps the request.
 func TestFormatSlowCause(t *testing.T) {
 	for cause, want := range map[string]string{
-		"paused":    "the process of member 2 did not run",
-		"no leader": "member 2 had no leader that serves",
-		"snapshot":  "member 2 wrote a snapshot",
-		"backup":    "member 2 wrote a backup",
-		"slow sync": "member 2 was in a slow sync of the log",
-		"unknown":   "something else on member 2",
+		"paused":        "the process of member 2 did not run",
+		"paused before": "the process of member 2 had not run, and the request may have waited for that long",
+		"no leader":     "member 2 had no leader that serves",
+		"snapshot":      "member 2 wrote a snapshot",
+		"backup":        "member 2 wrote a backup",
+		"slow sync":     "member 2 was in a slow sync of the log",
+		"unknown":       "something else on member 2",
 	} {
 		if got := formatSlowCause(api.SlowCause{Cause: cause, MemberID: 2, TookUs: 1}); got != want {
 			t.Errorf("%s: %q; want %q", cause, got, want)
@@ -30,7 +31,7 @@ func TestFormatSlowCause(t *testing.T) {
 func TestSlowFilters(t *testing.T) {
 	f := newFakeMember(t)
 	for line, want := range map[string]string{
-		"slow": "2-19a3f0c2b41 1-19a3f0c2a00", "slow --member 1": "1-19a3f0c2a00", "slow --session 0x2": "2-19a3f0c2b41",
+		"slow": "2-19a3f0c2b41 1-19a3f0c2a00 3-19a3f0c29ff", "slow --member 1": "1-19a3f0c2a00", "slow --session 0x2": "2-19a3f0c2b41",
 		"slow --address 10.0.0.7": "2-19a3f0c2b41", "slow --session 0x1 --address 10.0.0.7": "",
 	} {
 		out, _, err := f.execute(t, nil, append(strings.Fields(line), "-o", "json")...)

@@ -460,7 +460,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.rebalancer.autoRebalanceLoop(inner) })
 	g.Go(func() error { return m.viewer.slow.joinLoop(inner) })
 	g.Go(func() error {
-		m.viewer.slow.recorder.WatchPauses(inner.Done(), m.cfg.Monotonic.After, m.viewer.slow.logPause)
+		m.viewer.slow.recorder.WatchPauses(inner.Done(), m.cfg.Monotonic.After, m.viewer.slow.recordPause)
 		return nil
 	})
 	g.Go(func() error { return m.ports.trustGuard.Run(inner) })

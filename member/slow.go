@@ -140,10 +140,10 @@ func (s *slowRequests) logOne(one *stages.Slow) {
 		"stage_took", largest.Took.Round(time.Millisecond), "skipped", skipped)
 }
 
-// logPause logs that the process did not run, unless that was shorter than the threshold of all classes of requests and costs
-// no leader its place. Requests that came meanwhile waited in their sockets, where no time is recorded, so this line may be
+// recordPause keeps and logs that the process did not run, unless that was shorter than the threshold of all classes of requests
+// and costs no leader its place. Requests that came meanwhile waited in their sockets, where no time is recorded, so the pause is
 // their only trace.
-func (s *slowRequests) logPause(took time.Duration) {
+func (s *slowRequests) recordPause(took time.Duration) {
 	advice := failoverAdvice(took, s.m.cfg.HeartbeatTimeout)
 	if s.m.cfg.isStandalone() {
 		advice = nil
@@ -151,6 +151,7 @@ func (s *slowRequests) logPause(took time.Duration) {
 	if took < min(s.recorder.Threshold(stages.Reads), s.recorder.Threshold(stages.Writes), s.recorder.Threshold(stages.Sessions)) && advice == nil {
 		return
 	}
+	s.recorder.KeepPause(s.m.cfg.ID, took, s.m.server.Stats().Connections)
 	if skipped, due := s.pauses.AllowLine(time.Now()); due {
 		s.m.log.Warn("the process did not run", append([]any{"took", took.Round(time.Millisecond), "skipped", skipped}, advice...)...)
 	}
@@ -245,7 +246,8 @@ func readDelays(to *[stages.MaxMembers]stages.MemberDelay, rows []*proto.MemberD
 	}
 }
 
-// slowRows returns the slow requests of this member's clients that a query selects, newest first.
+// slowRows returns the slow requests of this member's clients that a query selects, newest first, and the pauses of its process
+// unless the query selects clients.
 func (s *slowRequests) slowRows(q *proto.ViewSlow) *proto.SlowRows {
 	kept, notKept := s.recorder.Kept()
 	r, limit, want := &proto.SlowRows{NotKept: notKept}, rowLimit(q.Limit), view.NewClientFilter(string(q.Address))
@@ -270,7 +272,7 @@ func slowRow(one *stages.Slow) *proto.SlowRow {
 	row := &proto.SlowRow{
 		Number: one.Number, ReceivedMs: one.At.UnixMilli(), Session: uint64(one.Session), Address: []byte(one.Address),
 		Op: one.Op, Path: []byte(one.Path), Xid: one.Xid, Index: one.Index, TotalUs: micros(one.Total), Missing: one.Missing,
-		ErrorUs: micros(one.Error), Joined: one.Joined,
+		ErrorUs: micros(one.Error), Joined: one.Joined, Connections: uint64(max(0, one.Connections)),
 	}
 	for _, stage := range one.Stages {
 		row.Stages = append(row.Stages, &proto.StageRow{

@@ -13,6 +13,7 @@ import (
 
 	"rollcall/config"
 	"rollcall/integration/cluster"
+	"rollcall/internal/stages"
 	"rollcall/member"
 	"rollcall/operator/api"
 	"rollcall/operator/logs/logtest"
@@ -548,6 +549,64 @@ func TestPauseIsLogged(t *testing.T) {
 			t.Errorf("member %d was paused for %v; the line is %q, %v", s.home, slowLength, got[0], err)
 		}
 	})
+}
+
+// A pause of a member's process is a row of its own, on every member, whether it leads, follows or is alone: a read that came
+// meanwhile waited in its socket, and does not look slow. A filter for clients leaves the pause out.
+func TestPauseIsListed(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		members int
+		leads   bool
+	}{{"the leader", 3, true}, {"a follower", 3, false}, {"alone", 1, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const pause = 350 * time.Millisecond // a leader keeps its place
+				s := cluster.Start(t, tt.members, cluster.Options{Tick: 4 * time.Second, Adjust: func(cfg *member.Config) {
+					cfg.Slow.Request, cfg.HeartbeatTimeout = 100*time.Millisecond, time.Second
+				}})
+				home := s.Ready()
+				if !tt.leads {
+					home = s.Followers()[0]
+				}
+				client := s.Connect(20*time.Second, home)
+				time.Sleep(time.Second)
+				begun := time.Now()
+				s.Pause(home)
+				time.AfterFunc(pause, func() { s.Resume(home) })
+				if _, err := client.Do(jute.OpGetData, jute.GetDataRequest{Path: []byte("/")}); err != nil || time.Since(begun) < pause {
+					t.Fatalf("the read took %v, %v", time.Since(begun), err)
+				}
+				s.Wait("the end of the pause", time.Second, func() bool {
+					a, _ := s.Member(home).View().SlowRequests(t.Context(), view.SlowFilter{}, view.Page{})
+					return len(a.Items) > 0
+				})
+				for _, id := range s.IDs() {
+					list := func(f view.SlowFilter) []api.SlowRequest {
+						a, err := s.Member(id).View().SlowRequests(t.Context(), f, view.Page{})
+						if err != nil || len(a.Silent) > 0 {
+							t.Fatal(a.Silent, err)
+						}
+						return a.Items
+					}
+					found := list(view.SlowFilter{})
+					if len(found) != 1 || found[0].Op != stages.PauseOp || found[0].MemberID != home || found[0].Connections != 1 {
+						t.Fatalf("member %d lists %+v", id, found)
+					}
+					took := time.Duration(found[0].TotalUs) * time.Microsecond
+					if (took-pause).Abs() > 30*time.Millisecond || found[0].ReceivedAt.Sub(begun).Abs() > 30*time.Millisecond {
+						t.Errorf("a pause of %v is %+v", pause, found[0])
+					}
+					if want := fmt.Sprintf("the process of member %d did not run; connected clients: 1", home); found[0].Largest != want {
+						t.Errorf("%q; want %q", found[0].Largest, want)
+					}
+					if found = list(view.SlowFilter{Session: client.Session()}); len(found) != 0 {
+						t.Errorf("of the session: %+v", found)
+					}
+				}
+			})
+		})
+	}
 }
 
 // With random faults, the sum of the stages of every slow request is its total.

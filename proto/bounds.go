@@ -90,7 +90,7 @@ var numberBounds = map[protoreflect.FullName]uint64{
 	"ViewSlow.number": maxPosition, "ViewSlow.before": maxPosition, "ViewSlow.limit": maxPage,
 	"SlowRows.next": maxPosition, "SlowRows.not_kept": maxPosition,
 	"SlowRow.number": maxPosition, "SlowRow.received_ms": maxClock, "SlowRow.xid": anyUint32, "SlowRow.index": maxPosition,
-	"SlowRow.total_us": maxMicros, "SlowRow.missing": maxMember, "SlowRow.error_us": maxMicros,
+	"SlowRow.total_us": maxMicros, "SlowRow.missing": maxMember, "SlowRow.error_us": maxMicros, "SlowRow.connections": maxPosition,
 	"StageRow.kind": maxMember, "StageRow.member": maxMember, "StageRow.to": maxMember, "StageRow.took_us": maxMicros,
 	"StageRow.entry": maxPosition, "StageRow.of_us": maxMicros,
 	"SlowCauseRow.cause": anyUint32, "SlowCauseRow.member": maxMember, "SlowCauseRow.took_us": maxMicros,

@@ -200,12 +200,13 @@ func (RemovalCause) EnumDescriptor() ([]byte, []int) {
 type SlowCause int32
 
 const (
-	SlowCause_SLOW_CAUSE_UNSPECIFIED SlowCause = 0
-	SlowCause_SLOW_CAUSE_PAUSED      SlowCause = 1 // the process did not run
-	SlowCause_SLOW_CAUSE_NO_LEADER   SlowCause = 2
-	SlowCause_SLOW_CAUSE_SNAPSHOT    SlowCause = 3 // a snapshot was written
-	SlowCause_SLOW_CAUSE_BACKUP      SlowCause = 4 // a backup was written
-	SlowCause_SLOW_CAUSE_SLOW_SYNC   SlowCause = 5 // a sync of the log was slow
+	SlowCause_SLOW_CAUSE_UNSPECIFIED   SlowCause = 0
+	SlowCause_SLOW_CAUSE_PAUSED        SlowCause = 1 // the process did not run
+	SlowCause_SLOW_CAUSE_NO_LEADER     SlowCause = 2
+	SlowCause_SLOW_CAUSE_SNAPSHOT      SlowCause = 3 // a snapshot was written
+	SlowCause_SLOW_CAUSE_BACKUP        SlowCause = 4 // a backup was written
+	SlowCause_SLOW_CAUSE_SLOW_SYNC     SlowCause = 5 // a sync of the log was slow
+	SlowCause_SLOW_CAUSE_PAUSED_BEFORE SlowCause = 6 // of a request: its member did not run until a moment before it read the request
 )
 
 // Enum value maps for SlowCause.
@@ -217,14 +218,16 @@ var (
 		3: "SLOW_CAUSE_SNAPSHOT",
 		4: "SLOW_CAUSE_BACKUP",
 		5: "SLOW_CAUSE_SLOW_SYNC",
+		6: "SLOW_CAUSE_PAUSED_BEFORE",
 	}
 	SlowCause_value = map[string]int32{
-		"SLOW_CAUSE_UNSPECIFIED": 0,
-		"SLOW_CAUSE_PAUSED":      1,
-		"SLOW_CAUSE_NO_LEADER":   2,
-		"SLOW_CAUSE_SNAPSHOT":    3,
-		"SLOW_CAUSE_BACKUP":      4,
-		"SLOW_CAUSE_SLOW_SYNC":   5,
+		"SLOW_CAUSE_UNSPECIFIED":   0,
+		"SLOW_CAUSE_PAUSED":        1,
+		"SLOW_CAUSE_NO_LEADER":     2,
+		"SLOW_CAUSE_SNAPSHOT":      3,
+		"SLOW_CAUSE_BACKUP":        4,
+		"SLOW_CAUSE_SLOW_SYNC":     5,
+		"SLOW_CAUSE_PAUSED_BEFORE": 6,
 	}
 )
 
@@ -5534,7 +5537,8 @@ func (x *CauseRow) GetTo() int64 {
 	return 0
 }
 
-// ViewSlow requests the slow requests of the member's clients, newest first.
+// ViewSlow requests the slow requests of the member's clients, and without session and address also the pauses of its
+// process, newest first.
 type ViewSlow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // only this one; 0: all
@@ -5687,6 +5691,7 @@ type SlowRow struct {
 	ErrorUs       uint64                 `protobuf:"varint,12,opt,name=error_us,json=errorUs,proto3" json:"error_us,omitempty"` // by which stages on two members may be wrong
 	Joined        bool                   `protobuf:"varint,13,opt,name=joined,proto3" json:"joined,omitempty"`                  // the other members were asked
 	Causes        []*SlowCauseRow        `protobuf:"bytes,14,rep,name=causes,proto3" json:"causes,omitempty"`                   // that overlap the request and are no stage of it
+	Connections   uint64                 `protobuf:"varint,15,opt,name=connections,proto3" json:"connections,omitempty"`        // of a pause of the process, whose op is "pause": clients that were connected
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5817,6 +5822,13 @@ func (x *SlowRow) GetCauses() []*SlowCauseRow {
 		return x.Causes
 	}
 	return nil
+}
+
+func (x *SlowRow) GetConnections() uint64 {
+	if x != nil {
+		return x.Connections
+	}
+	return 0
 }
 
 type StageRow struct {
@@ -6433,7 +6445,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bSlowRows\x12(\n" +
 	"\x04rows\x18\x01 \x03(\v2\x14.rollcall.v1.SlowRowR\x04rows\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x19\n" +
-	"\bnot_kept\x18\x03 \x01(\x04R\anotKept\"\x8c\x03\n" +
+	"\bnot_kept\x18\x03 \x01(\x04R\anotKept\"\xae\x03\n" +
 	"\aSlowRow\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1f\n" +
 	"\vreceived_ms\x18\x02 \x01(\x03R\n" +
@@ -6450,7 +6462,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\amissing\x18\v \x03(\rR\amissing\x12\x19\n" +
 	"\berror_us\x18\f \x01(\x04R\aerrorUs\x12\x16\n" +
 	"\x06joined\x18\r \x01(\bR\x06joined\x121\n" +
-	"\x06causes\x18\x0e \x03(\v2\x19.rollcall.v1.SlowCauseRowR\x06causes\"\x8a\x01\n" +
+	"\x06causes\x18\x0e \x03(\v2\x19.rollcall.v1.SlowCauseRowR\x06causes\x12 \n" +
+	"\vconnections\x18\x0f \x01(\x04R\vconnections\"\x8a\x01\n" +
 	"\bStageRow\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\rR\x06member\x12\x0e\n" +
@@ -6481,14 +6494,15 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x14REMOVAL_CAUSE_DELETE\x10\x01\x12\x1f\n" +
 	"\x1bREMOVAL_CAUSE_SESSION_ENDED\x10\x02\x12\x15\n" +
 	"\x11REMOVAL_CAUSE_TTL\x10\x03\x12\x1b\n" +
-	"\x17REMOVAL_CAUSE_CONTAINER\x10\x04*\xa2\x01\n" +
+	"\x17REMOVAL_CAUSE_CONTAINER\x10\x04*\xc0\x01\n" +
 	"\tSlowCause\x12\x1a\n" +
 	"\x16SLOW_CAUSE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SLOW_CAUSE_PAUSED\x10\x01\x12\x18\n" +
 	"\x14SLOW_CAUSE_NO_LEADER\x10\x02\x12\x17\n" +
 	"\x13SLOW_CAUSE_SNAPSHOT\x10\x03\x12\x15\n" +
 	"\x11SLOW_CAUSE_BACKUP\x10\x04\x12\x18\n" +
-	"\x14SLOW_CAUSE_SLOW_SYNC\x10\x052\xba\x02\n" +
+	"\x14SLOW_CAUSE_SLOW_SYNC\x10\x05\x12\x1c\n" +
+	"\x18SLOW_CAUSE_PAUSED_BEFORE\x10\x062\xba\x02\n" +
 	"\bFollower\x12;\n" +
 	"\x05Hello\x12\x19.rollcall.v1.HelloRequest\x1a\x17.rollcall.v1.HelloReply\x121\n" +
 	"\x05Pings\x12\x11.rollcall.v1.Ping\x1a\x11.rollcall.v1.Pong(\x010\x01\x128\n" +

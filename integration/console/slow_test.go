@@ -89,6 +89,7 @@ func newSlowFake(t *testing.T) *fake {
 			{Cause: "backup", MemberID: 1, TookUs: 60_000},
 			{Cause: "slow sync", MemberID: 1, TookUs: 50_000},
 			{Cause: "unknown", MemberID: 2, TookUs: 40_000},
+			{Cause: "paused before", MemberID: 2, TookUs: 30_000},
 		},
 	})
 	for i := range 150 {
@@ -134,14 +135,14 @@ func TestSlowRequests(t *testing.T) {
 	p.shows("#slow .pager", "slow requests 1 to 1, the last")
 	p.fill("#slow-about", "10.0.0.3")
 	p.press(kb.Enter)
-	p.shows("#slow .empty", "No slow request passes the filter.")
+	p.shows("#slow .empty", "No slow request passes the filter. Pauses of members are in the list without one.")
 	p.excused = []string{refused(400)}
 	p.fill("#slow-about", "myhost")
 	p.press(kb.Enter)
 	p.shows("#slow .note", "must be an IP address")
 	f.set(func() { f.slow = nil })
 	p.click("#slow button", "Clear")
-	p.shows("#slow .empty", "No request of the last hour took longer than its threshold.")
+	p.shows("#slow .empty", "No request of the last hour took longer than its threshold, and no member was paused for as long.")
 }
 
 // The window of a slow request shows what `rollcall slow ID` prints. It becomes complete while it is open, and its path goes when the
@@ -163,6 +164,7 @@ func TestSlowRequestWindow(t *testing.T) {
 		"2 ms: on the way from member 2 to the leader, member 1", "1.41 s: the disk of member 1",
 		"90 ms: the process of member 3 did not run", "80 ms: member 2 had no leader that serves", "70 ms: member 1 wrote a snapshot",
 		"60 ms: member 1 wrote a backup", "50 ms: member 1 was in a slow sync of the log", "40 ms: something else on member 2",
+		"30 ms: the process of member 2 had not run, and the request may have waited for that long",
 	}; !slices.Equal(lines, want) {
 		t.Errorf("stages and causes: %q", lines)
 	}

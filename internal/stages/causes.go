@@ -10,11 +10,12 @@ type CauseKind uint8
 
 // The kinds of causes.
 const (
-	Paused   CauseKind = iota + 1 // the process did not run: it was stopped, or had no processor
-	NoLeader                      // the member knew no leader that serves
-	Snapshot                      // the member wrote a snapshot
-	Backup                        // the member wrote a backup
-	SlowSync                      // a sync of the member's log was slow
+	Paused       CauseKind = iota + 1 // the process did not run: it was stopped, or had no processor
+	NoLeader                          // the member knew no leader that serves
+	Snapshot                          // the member wrote a snapshot
+	Backup                            // the member wrote a backup
+	SlowSync                          // a sync of the member's log was slow
+	PausedBefore                      // of a request: its member did not run until a moment before it read the request
 	NumCauseKinds
 )
 

@@ -392,17 +392,29 @@ func (j *joiner) lastNeededAck() (member uint32, at Time) {
 	return acks[needed-1].member, acks[needed-1].at
 }
 
-// MemberCause is a cause on a member that overlaps a request.
+// MemberCause is a cause on a member that overlaps a request, or explains why it was read late.
 type MemberCause struct {
 	Kind   CauseKind
 	Member uint32
-	Took   time.Duration // of the request's time
+	Took   time.Duration // of the request's time; of PausedBefore, the whole pause
 }
 
-// causesOf returns the causes that overlap a request, by member.
-func causesOf(q *Request, peers map[uint32]Peer) (found []MemberCause) {
+// backlogTime is the time after a pause in which a member reads what has come meanwhile.
+const backlogTime = 100 * time.Millisecond
+
+// isBefore reports whether c is a pause of the member of q that ended just before the member read q: q may have waited in
+// its socket for as long.
+func (c *Cause) isBefore(q *Request) bool {
+	return c.Kind == Paused && c.To != 0 && c.To <= q.Received && q.Received-c.To <= Time(backlogTime)
+}
+
+// causesOf returns the causes that overlap a request of member self, or came just before it, by member.
+func causesOf(q *Request, self uint32, peers map[uint32]Peer) (found []MemberCause) {
 	for member, peer := range peers {
 		for _, c := range peer.Causes {
+			if member == self && c.isBefore(q) {
+				found = append(found, MemberCause{PausedBefore, member, time.Duration(c.To - c.From)})
+			}
 			to := c.To - peer.Ahead
 			if c.To == 0 {
 				to = q.endTime()

@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ const (
 	maxPerSecond = 8
 	// keepFor is the time for which a request is kept.
 	keepFor = time.Hour
+	// maxPauses limits the pauses that are kept.
+	maxPauses = 128
 	// MaxPath limits the bytes of a path that is kept.
 	MaxPath = 256
 )
@@ -54,7 +57,10 @@ type Request struct {
 // endTime returns the time at which the request was over.
 func (q *Request) endTime() Time { return max(q.Queued, q.Taken) }
 
-// Slow is a slow request with its stages.
+// PauseOp is the name of a pause in place of an operation.
+const PauseOp = "pause"
+
+// Slow is a slow request with its stages, or a pause of this member's process: its Op is PauseOp, and it has one stage.
 type Slow struct {
 	Request
 
@@ -67,6 +73,8 @@ type Slow struct {
 	Error   time.Duration // by which stages on two members may be wrong, because their clocks differ
 	Joined  bool          // the other members were asked
 	tries   int
+
+	Connections int // of a pause: the clients that were connected when the process ran again
 }
 
 // Largest returns the longest stage.
@@ -79,12 +87,13 @@ func (s *Slow) Largest() (largest Stage) {
 	return largest
 }
 
-// keptRequests holds slow requests, oldest first.
+// keptRequests holds slow requests and pauses, each oldest first.
 type keptRequests struct {
 	arrived chan struct{} // capacity 1: a request waits for its stages
 
 	mu       sync.Mutex
 	slow     []*Slow
+	pauses   []*Slow // apart from the requests, which are slower during a pause and would displace it
 	second   int64   // in which the newest ended
 	inSecond []*Slow // those of slow that ended in that second, and some that were removed since
 	notKept  uint64
@@ -111,14 +120,40 @@ func (r *Recorder) Keep(q *Request) {
 	// A client chooses the length. A part of a string keeps the memory of the whole one, so the part is copied.
 	q.Path = strings.Clone(q.Path[:min(len(q.Path), MaxPath)])
 	s := &Slow{Request: *q, At: r.wallTime(q.Received), Total: took, Stages: joinLocal(q)}
-	s.Number = max(k.last+1, uint64(max(0, r.wallClock().UnixMilli())))
-	k.last = s.Number
+	s.Number = k.nextNumber(r.wallClock())
 	k.slow = append(k.slow, s)
 	k.inSecond = append(k.inSecond, s)
 	select {
 	case k.arrived <- struct{}{}:
 	default:
 	}
+}
+
+// nextNumber returns the number of a request or a pause that is kept now. The caller holds mu.
+func (k *keptRequests) nextNumber(now time.Time) uint64 {
+	k.last = max(k.last+1, uint64(max(0, now.UnixMilli())))
+	return k.last
+}
+
+// KeepPause keeps a pause of this member's process, which has ended now. Requests that came meanwhile have waited in their
+// sockets, where nobody measures them. It keeps maxPauses of the last hour.
+func (r *Recorder) KeepPause(member uint32, took time.Duration, connections int) {
+	now := r.Now()
+	from := now - Time(took)
+	s := &Slow{
+		Request: Request{Op: PauseOp, Received: from, Queued: now}, At: r.wallTime(from), Total: took,
+		Stages: []Stage{{Kind: StagePaused, Member: member, Took: took}}, Joined: true, Connections: connections,
+	}
+	k := &r.kept
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pauses = slices.DeleteFunc(k.pauses, func(old *Slow) bool { return now-old.endTime() > Time(keepFor) })
+	if len(k.pauses) == maxPauses {
+		k.pauses = dropFromFullestMinute(k.pauses)
+		k.notKept++
+	}
+	s.Number = k.nextNumber(r.wallClock())
+	k.pauses = append(k.pauses, s)
 }
 
 // makeRoom reports whether a request that took so long and ended at end may be kept, and removes what may not be kept
@@ -144,42 +179,43 @@ func (k *keptRequests) makeRoom(end Time, took time.Duration) bool {
 		k.notKept++
 	}
 	if len(k.slow) == maxKept {
-		k.dropFromFullestMinute()
+		k.slow = dropFromFullestMinute(k.slow)
 		k.notKept++
 	}
 	return true
 }
 
 // dropFromFullestMinute removes the fastest request of the minute with the most requests, so that one bad minute does
-// not make the member forget the hour.
-func (k *keptRequests) dropFromFullestMinute() {
+// not make the member forget the hour. It returns the others.
+func dropFromFullestMinute(slow []*Slow) []*Slow {
 	minute := func(one *Slow) int64 { return int64(one.endTime() / Time(time.Minute)) }
 	counts, fullest := map[int64]int{}, int64(0)
-	for _, one := range k.slow {
+	for _, one := range slow {
 		if counts[minute(one)]++; counts[minute(one)] >= counts[fullest] {
 			fullest = minute(one)
 		}
 	}
 	drop := -1
-	for i, one := range k.slow {
-		if minute(one) == fullest && (drop < 0 || one.Total < k.slow[drop].Total) {
+	for i, one := range slow {
+		if minute(one) == fullest && (drop < 0 || one.Total < slow[drop].Total) {
 			drop = i
 		}
 	}
-	k.slow = slices.Delete(k.slow, drop, drop+1)
+	return slices.Delete(slow, drop, drop+1)
 }
 
-// Kept returns copies of the kept requests, newest first, and the number of slow requests that were not kept.
+// Kept returns copies of the kept requests and pauses, newest first, and the number of those that were not kept.
 func (r *Recorder) Kept() (slow []Slow, notKept uint64) {
 	k := &r.kept
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := r.Now()
-	for _, s := range slices.Backward(k.slow) {
+	for _, s := range slices.Concat(k.slow, k.pauses) {
 		if now-s.endTime() <= Time(keepFor) {
 			slow = append(slow, *s)
 		}
 	}
+	slices.SortFunc(slow, func(a, b Slow) int { return cmp.Compare(b.Number, a.Number) })
 	return slow, k.notKept
 }
 
@@ -224,7 +260,7 @@ func (r *Recorder) Join(in Ensemble, indexes []uint64, peers map[uint32]Peer, mi
 			continue
 		}
 		s.Stages, s.Error = Join(&s.Request, in, peers)
-		s.Causes = causesOf(&s.Request, peers)
+		s.Causes = causesOf(&s.Request, in.Self, peers)
 		s.Missing = nil
 		if s.Index != 0 {
 			s.Missing = slices.Clone(missing)

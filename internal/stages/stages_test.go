@@ -300,7 +300,7 @@ func TestCausesOfWithManySyncs(t *testing.T) {
 	paused := peers[2]
 	paused.Causes = append(paused.Causes, Cause{Paused, 500 * ms, 560 * ms})
 	peers[2] = paused
-	got := causesOf(&Request{Received: 1, Queued: 1000 * 1000 * ms}, peers)
+	got := causesOf(&Request{Received: 1, Queued: 1000 * 1000 * ms}, 1, peers)
 	longest := time.Duration(100+2*maxRequestCauses-1) * time.Millisecond
 	want := []MemberCause{
 		{SlowSync, 1, longest},
@@ -328,12 +328,35 @@ func TestCausesByAnotherClock(t *testing.T) {
 			at(Paused, 50*ms, 90*ms), at(Snapshot, 150*ms, 230*ms), at(NoLeader, 230*ms, 0), at(SlowSync, 260*ms, 900*ms),
 			at(Paused, 10*ms, 99*ms), at(Paused, 300*ms, 400*ms),
 		}}}}
-		got := causesOf(&Request{Received: 100 * ms, Queued: 300 * ms}, peers)
+		got := causesOf(&Request{Received: 100 * ms, Queued: 300 * ms}, 1, peers)
 		want := []MemberCause{
 			{Snapshot, 2, 80 * time.Millisecond}, {NoLeader, 2, 70 * time.Millisecond}, {SlowSync, 2, 40 * time.Millisecond},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("a clock ahead by %v: the causes are %v; want %v", time.Duration(ahead), got, want)
+		}
+	}
+}
+
+// A request that its member reads just after a pause of its process may have waited in its socket: the whole pause is named. A
+// pause of another member, an earlier one, or one that has not ended, is not.
+func TestCausesOfWithPauseBefore(t *testing.T) {
+	q := &Request{Received: 1000 * ms, Queued: 1300 * ms}
+	for name, c := range map[string]struct {
+		member uint32
+		cause  Cause
+		want   []MemberCause
+	}{
+		"just before":        {2, Cause{Paused, 50 * ms, 990 * ms}, []MemberCause{{PausedBefore, 2, 940 * time.Millisecond}}},
+		"on another member":  {1, Cause{Paused, 50 * ms, 990 * ms}, nil},
+		"long before":        {2, Cause{Paused, 50 * ms, 890 * ms}, nil},
+		"no pause":           {2, Cause{Snapshot, 50 * ms, 990 * ms}, nil},
+		"while it was there": {2, Cause{Paused, 900 * ms, 1100 * ms}, []MemberCause{{Paused, 2, 100 * time.Millisecond}}},
+	} {
+		peers := map[uint32]Peer{1: {}, 2: {}}
+		peers[c.member] = Peer{Records: Records{Causes: []Cause{c.cause}}}
+		if got := causesOf(q, 2, peers); !slices.Equal(got, c.want) {
+			t.Errorf("%s: the causes are %v; want %v", name, got, c.want)
 		}
 	}
 }

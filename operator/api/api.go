@@ -331,14 +331,14 @@ type Removal struct {
 	End       *End      `json:"end"`     // of the session, if that removed the node and is still kept; else null
 }
 
-// SlowRequest is a request that took long, with the stages of its time.
+// SlowRequest is a request that took long, with the stages of its time, or a pause of a member's process, with one stage.
 type SlowRequest struct {
 	ID         string      `json:"id"`       // such as "2-19a3f0c2b41"; it begins with the member
 	MemberID   uint32      `json:"member"`   // that received the request
 	ReceivedAt time.Time   `json:"received"` // when, by that member's clock
 	SessionID  string      `json:"session"`  // of the client
 	Address    string      `json:"address"`  // of the client
-	Op         string      `json:"op"`       // its name, such as "setData"
+	Op         string      `json:"op"`       // its name, such as "setData"; "pause": no request, but a time in which the member's process did not run
 	Path       string      `json:"path"`     // cut after 256 bytes; "": there is none, or the caller may not see it
 	Xid        int32       `json:"xid"`      // the client's number of the request
 	Index      uint64      `json:"index"`    // of the entry of the log that has the write; 0: it is no write
@@ -349,6 +349,8 @@ type SlowRequest struct {
 	MissingIDs []uint32    `json:"missing"`  // members that did not say what they recorded, so that stages may be missing
 	ErrorUs    int64       `json:"error_us"` // by which a stage between two members may be wrong, because their clocks differ
 	Complete   bool        `json:"complete"` // false: the other members are still being asked
+
+	Connections int `json:"connections"` // of a pause: clients that were connected to the member when it was over
 }
 
 // SlowStage is a part of the time of a slow request.
@@ -362,10 +364,11 @@ type SlowStage struct {
 
 // SlowCause is an event on a member while a request was under way.
 type SlowCause struct {
-	// "paused", "no leader", "snapshot", "backup", "slow sync", or "unknown": one that only newer members know
+	// "paused", "no leader", "snapshot", "backup", "slow sync", "paused before": the process did not run just before it read
+	// the request, which may have waited in its socket for so long; or "unknown": one that only newer members know
 	Cause    string `json:"cause"`
 	MemberID uint32 `json:"member"`  // on which it was
-	TookUs   int64  `json:"took_us"` // while the request was under way
+	TookUs   int64  `json:"took_us"` // while the request was under way; of "paused before", the whole pause
 }
 
 // Buckets is the time axis of the leader's session table.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,8 +51,8 @@ type slowRequest struct {
 	api.SlowRequest
 }
 
-// SlowRequests returns a page of the slow requests that a filter selects, the newest first. Each member keeps those of its
-// clients in the last hour.
+// SlowRequests returns a page of the slow requests that a filter selects, and of the pauses of members unless it selects
+// clients, the newest first. Each member keeps those of its clients in the last hour.
 func (c *Collector) SlowRequests(ctx context.Context, f SlowFilter, p Page) (a api.List[api.SlowRequest], err error) {
 	from, limit, err := p.startAndLimit(slowList)
 	if err != nil {
@@ -129,6 +130,7 @@ func apiSlowRequest(member uint32, row *proto.SlowRow) api.SlowRequest {
 		SessionID: sessionText(row.Session), Address: string(row.Address), Op: row.Op, Path: string(row.Path), Xid: row.Xid,
 		Index: row.Index, TotalUs: clampMicros(row.TotalUs), ErrorUs: clampMicros(row.ErrorUs), Complete: row.Joined,
 		Stages: []api.SlowStage{}, Causes: []api.SlowCause{}, MissingIDs: append([]uint32{}, row.Missing...),
+		Connections: int(min(row.Connections, math.MaxInt32)),
 	}
 	longest := int64(-1)
 	for _, s := range row.Stages {
@@ -141,6 +143,9 @@ func apiSlowRequest(member uint32, row *proto.SlowRow) api.SlowRequest {
 			Of:   time.Duration(clampMicros(s.OfUs)) * time.Microsecond,
 		}
 		text := StageText(stage)
+		if row.Op == stages.PauseOp {
+			text += fmt.Sprintf("; connected clients: %d", shown.Connections)
+		}
 		shown.Stages = append(shown.Stages, api.SlowStage{
 			Stage: stage.Kind.String(), MemberID: s.Member, ToMemberID: s.To, TookUs: stage.Took.Microseconds(), Text: text,
 		})
@@ -160,6 +165,7 @@ var slowCauseNames = map[proto.SlowCause]string{
 	proto.SlowCause_SLOW_CAUSE_UNSPECIFIED: "unknown", proto.SlowCause_SLOW_CAUSE_PAUSED: "paused",
 	proto.SlowCause_SLOW_CAUSE_NO_LEADER: "no leader", proto.SlowCause_SLOW_CAUSE_SNAPSHOT: "snapshot",
 	proto.SlowCause_SLOW_CAUSE_BACKUP: "backup", proto.SlowCause_SLOW_CAUSE_SLOW_SYNC: "slow sync",
+	proto.SlowCause_SLOW_CAUSE_PAUSED_BEFORE: "paused before",
 }
 
 // StageText returns a stage in words, without its length.

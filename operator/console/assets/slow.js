@@ -31,7 +31,7 @@ export function start() {
   const ask = (from, limit, signal) => getJSON('slow', { ...clientParameters(text()), from, limit }, signal);
   const pages = new Pages({ root: $('#slow'), noun: 'slow request', table, ask });
   const list = () => {
-    table.explain(text() ? 'No slow request passes the filter.' : 'No request of the last hour took longer than its threshold.');
+    table.explain(text() ? 'No slow request passes the filter. Pauses of members are in the list without one.' : 'No request of the last hour took longer than its threshold, and no member was paused for as long.');
     pages.first();
   };
   // The filter is part of the address, so that it can be sent.
@@ -100,6 +100,7 @@ const timeList = (title, rows) => (rows.length === 0 ? null : h('div', {},
 
 const causeText = (c) => ({
   paused: `the process of member ${c.member} did not run`,
+  'paused before': `the process of member ${c.member} had not run, and the request may have waited for that long`,
   'no leader': `member ${c.member} had no leader that serves`,
   snapshot: `member ${c.member} wrote a snapshot`,
   backup: `member ${c.member} wrote a backup`,
