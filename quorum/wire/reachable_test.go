@@ -80,3 +80,48 @@ func TestHold(t *testing.T) {
 		})
 	}
 }
+
+// A request to a member that is down is held only as long as raft's configuration has the member at that address: after a move the
+// next request must go to the new one, and a server that was removed gets none.
+func TestHoldEndsWithAddress(t *testing.T) {
+	const poll = 20 * time.Millisecond
+	listed := server(2, "m2:1").ServerAddress()
+	for _, tt := range []struct {
+		name  string
+		id    raft.ServerID
+		to    raft.ServerAddress
+		holds bool
+	}{
+		{"the member stays", named(2), listed, true},
+		{"the member has moved", named(2), "m2-old:1", false},
+		{"another member has come to its address", named(3), listed, false},
+		{"the server was removed", named(4), "m4:1", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				after, _ := leaderless(t) // has 1, 2 and 3
+				member, running := new(down), new(atomic.Pointer[raft.Raft])
+				tr := newTestTransport(t, newPipes(func(c net.Conn) { go member.serve(newFar(t, c)) }))
+				tr.cfg.ElectionTimeout, tr.cfg.Raft = probesPerElection*poll, running.Load
+				tr.cfg.IsStableLeader = func(uint64) bool { return true }
+				done := make(chan error, 1)
+				go func() {
+					done <- tr.AppendEntries(tt.id, tt.to, &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 1}, new(raft.AppendEntriesResponse))
+				}()
+				time.Sleep(3*poll - poll/2)
+				if len(done) != 0 || member.beats.Load() == 0 {
+					t.Fatalf("before raft has a configuration: %d answers, %d heartbeats", len(done), member.beats.Load())
+				}
+				running.Store(after)
+				time.Sleep(3 * poll)
+				if holds := len(done) == 0; holds != tt.holds {
+					t.Errorf("the request is held: %t, want %t", holds, tt.holds)
+				}
+				member.up.Store(true)
+				if <-done == nil {
+					t.Error("the request did not fail: raft is to make it anew")
+				}
+			})
+		})
+	}
+}
