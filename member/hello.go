@@ -27,6 +27,7 @@ type helloClient struct {
 	serverLists    *serverLists
 	node           *quorum.Node
 	digestWarnings *digestWarnings
+	otherAddress   *otherAddress
 
 	mu     sync.Mutex
 	probes map[peerRoute]*probe // under way
@@ -131,7 +132,7 @@ func (c *helloClient) helloRequest() *proto.HelloRequest {
 	return &proto.HelloRequest{
 		Member: c.cfg.ID, ConfigHash: hash[:], Election: c.cfg.ownServer().RaftAddr, Disk: uint64(c.node.DiskID()),
 		Start:    c.ports.addressBook.RunID(),
-		Ensemble: ensemble[:], HasData: c.node.HasData(),
+		Ensemble: ensemble[:], HasData: c.node.HasData(), Line: c.otherAddress.ownLine(),
 	}
 }
 
@@ -222,6 +223,7 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 			s.m.health.recordClaim(peer, r.GetServes())
 		} else {
 			n.Reachability().RecordContact(quorum.PeerContact{Peer: peer, EnsembleID: theirs, HasData: r.GetHasData()})
+			s.m.viewer.reportedAddresses.record(from.member, r.GetLine())
 		}
 	}
 	n.LogReportedRival(from.member, r.GetRival())

@@ -162,7 +162,10 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 				peers.closed = true
 			}
 			began := time.Now()
-			c := &helloClient{cfg: &u.cfg, ports: u.helloClient.ports, peers: peers, node: u.node, probes: map[peerRoute]*probe{}}
+			c := &helloClient{
+				cfg: &u.cfg, ports: u.helloClient.ports, peers: peers, node: u.node, otherAddress: u.helloClient.otherAddress,
+				probes: map[peerRoute]*probe{},
+			}
 			p := c.startProbe(route)
 			if silent && c.startProbe(route) != p {
 				t.Error("a second probe begins while the first one is under way")

@@ -316,6 +316,7 @@ func (m *Member) assembleLogParts() {
 		probes: make(map[peerRoute]*probe),
 		cfg:    &m.cfg, ports: &m.ports, peers: m.peerConns, serverLists: m.serverLists, node: m.node,
 		digestWarnings: &digestWarnings{ownAlgorithm: m.cfg.digestAlgorithm(), log: m.log},
+		otherAddress:   &otherAddress{serverLists: m.serverLists, node: m.node, log: m.log},
 	}
 	m.removalWatch = &removalWatch{
 		self: m.cfg.ID, tick: m.cfg.Tick, serverLists: m.serverLists, helloClient: m.helloClient, node: m.node,
@@ -476,6 +477,7 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 	if !m.cfg.isStandalone() {
 		g.Go(func() error { return m.removalWatch.pollWithoutLeader(inner) })
+		g.Go(func() error { return m.helloClient.otherAddress.watchLoop(inner) })
 		g.Go(func() error { return m.health.cutOffWatch.watchLoop(inner) })
 	}
 	m.serveMembers(inner, g)

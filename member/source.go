@@ -72,7 +72,7 @@ func (s source) Health() admin.Health {
 		Role: s.m.Role(), Damage: n.Record().DamageReason(), Divergence: s.m.health.disputeReason(),
 		CutOff:         s.m.health.cutOffWatch.reason(),
 		LeavingVersion: s.m.removalWatch.unlistedVersion(), RemovedVersion: s.m.removalWatch.removedVersion(),
-		WaitingFor: n.Status().WaitingFor(), Progress: n.Progress(),
+		OtherAddress: s.m.helloClient.otherAddress.reason(), WaitingFor: n.Status().WaitingFor(), Progress: n.Progress(),
 		ReadsData: n.Status().IsReadingData(), Joining: s.m.isCatchingUp(), Drained: s.m.server.Draining(), HasLeader: n.Status().LeaderID() != 0,
 		InsecurePorts: s.m.ports.insecurity(), NoMemory: s.m.cfg.Memory.IsFull(),
 	}

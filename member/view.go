@@ -45,10 +45,14 @@ type viewer struct {
 
 	collector *view.Collector // queries the members
 	slow      *slowRequests
+
+	reportedAddresses *reportedAddresses
 }
 
 func newViewer(m *Member) viewer {
-	return viewer{m: m, viewSlots: make(chan struct{}, maxConcurrentViews), slow: newSlowRequests(m)}
+	return viewer{
+		m: m, viewSlots: make(chan struct{}, maxConcurrentViews), slow: newSlowRequests(m), reportedAddresses: newReportedAddresses(m),
+	}
 }
 
 // View returns the rows of this member. If ctx ends, it stops and returns no reply.
@@ -476,7 +480,7 @@ func (v viewer) viewMembers() []view.Member {
 			peer = v.View // nothing is encoded and decoded
 		}
 		at, _ := m.serverLists.addressesOf(id)
-		members = append(members, view.Member{ID: id, QuorumAddress: at.GrpcAddr, ElectionAddress: at.RaftAddr, Peer: peer})
+		members = append(members, view.Member{ID: id, QuorumAddress: at.GrpcAddr, ElectionAddress: at.RaftAddr, Peer: peer, Advice: v.reportedAddresses.adviceFor(id)})
 	}
 	return members
 }

@@ -1290,6 +1290,7 @@ type HelloRequest struct {
 	HasData       bool                   `protobuf:"varint,7,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"`         // a snapshot or a log entry
 	Rival         string                 `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`                             // another process running with the called member's id; "": none known
 	Serves        bool                   `protobuf:"varint,9,opt,name=serves,proto3" json:"serves,omitempty"`                          // the caller serves clients
+	Line          string                 `protobuf:"bytes,10,opt,name=line,proto3" json:"line,omitempty"`                              // the caller's own server line, if it waits at other addresses than those in the list; otherwise ""
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1385,6 +1386,13 @@ func (x *HelloRequest) GetServes() bool {
 		return x.Serves
 	}
 	return false
+}
+
+func (x *HelloRequest) GetLine() string {
+	if x != nil {
+		return x.Line
+	}
+	return ""
 }
 
 type HelloReply struct {
@@ -6065,7 +6073,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +
 	"\x05Sweep\x12\x14\n" +
-	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"\xf2\x01\n" +
+	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"\x86\x02\n" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
@@ -6076,7 +6084,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bensemble\x18\x06 \x01(\fR\bensemble\x12\x19\n" +
 	"\bhas_data\x18\a \x01(\bR\ahasData\x12\x14\n" +
 	"\x05rival\x18\b \x01(\tR\x05rival\x12\x16\n" +
-	"\x06serves\x18\t \x01(\bR\x06serves\"\xc6\x04\n" +
+	"\x06serves\x18\t \x01(\bR\x06serves\x12\x12\n" +
+	"\x04line\x18\n" +
+	" \x01(\tR\x04line\"\xc6\x04\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +

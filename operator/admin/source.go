@@ -125,6 +125,8 @@ type Health struct {
 	LeavingVersion int64
 	// as LeavingVersion, if raft's configuration does not have this member either; 0: one of them has
 	RemovedVersion int64
+	// why the others do not find it, if it has waited for a leader at an address that the list does not have; "": it has not
+	OtherAddress string
 	// the condition without which it can neither join an ensemble nor get a leader; "": none is known
 	WaitingFor    string
 	Progress      string // what it still has to do before it takes part, such as "applies its log, 40 %"; "": nothing
@@ -167,6 +169,10 @@ func (h Health) StatusText() (text string, serves bool) {
 	case h.LeavingVersion != 0:
 		return fmt.Sprintf("this member is not in the list of servers any more (since version 0x%x), and votes until "+
 			"another one can take its place: do not stop it before", uint64(h.LeavingVersion)), false
+	case h.OtherAddress != "" && h.WaitingFor != "":
+		return h.OtherAddress + "; it waits for " + h.WaitingFor, false
+	case h.OtherAddress != "":
+		return h.OtherAddress, false
 	case h.CutOff != "" && h.Role == api.RoleReadOnly:
 		return "read-only: " + h.CutOff + "; clients that ask for a read-only server are served", false
 	case h.CutOff != "" && h.WaitingFor != "":

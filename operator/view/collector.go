@@ -46,6 +46,7 @@ type Member struct {
 	ID              uint32
 	QuorumAddress   string // host:port of the port for members
 	ElectionAddress string // host:port of the port for the log
+	Advice          string // what is known about the reason if it does not reply, and what to do; "": nothing
 	Peer            Peer
 }
 
@@ -152,6 +153,11 @@ func (c *Collector) queryMembers(ctx context.Context, requests map[uint32]*proto
 				silent = append(silent, c.lateSilence(id))
 			}
 			clear(open)
+		}
+	}
+	for i := range silent {
+		if advice := c.memberByID(silent[i].MemberID).Advice; advice != "" {
+			silent[i].Detail += "; " + advice
 		}
 	}
 	return silent
