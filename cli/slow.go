@@ -115,6 +115,9 @@ func oneSlowColumns(now time.Time, r api.SlowRequest) []Column[api.SlowRequest] 
 	for _, c := range r.Causes {
 		lines.add("meanwhile", fmt.Sprintf("%7s  %s", formatLatency(c.TookUs), formatSlowCause(c)))
 	}
+	if r.Lost {
+		lines.add("reply", "none: the connection ended")
+	}
 	if len(r.MissingIDs) > 0 {
 		lines.add("missing", "what these members recorded: "+JoinFunc(r.MissingIDs, ", ", formatMember))
 	}

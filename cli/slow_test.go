@@ -3,8 +3,10 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"rollcall/operator/api"
 )
@@ -23,6 +25,20 @@ func TestFormatSlowCause(t *testing.T) {
 	} {
 		if got := formatSlowCause(api.SlowCause{Cause: cause, MemberID: 2, TookUs: 1}); got != want {
 			t.Errorf("%s: %q; want %q", cause, got, want)
+		}
+	}
+}
+
+// A request whose connection ended before there was a reply says so.
+func TestSlowWithoutReply(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		r := api.SlowRequest{Lost: lost, Complete: true}
+		columns := oneSlowColumns(time.Now(), r)
+		found := slices.ContainsFunc(columns, func(c Column[api.SlowRequest]) bool {
+			return c.Name == "reply" && c.Cell(r) == "none: the connection ended"
+		})
+		if found != lost {
+			t.Errorf("lost %t: the columns say so: %t", lost, found)
 		}
 	}
 }

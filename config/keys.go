@@ -324,7 +324,7 @@ var mainKeys = []key{
 	},
 	{
 		name: "slowSessionThreshold", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.config.Slow.Session }),
-		unset: likeSlowRequest, doc: "Own: the same for pings and ends of sessions",
+		unset: likeSlowRequest, doc: "Own: the same for pings, and for openings, resumptions and ends of sessions",
 	},
 	{
 		name: "fsync.warningthresholdms", kind: slowTime(func(d *rawConfig) *time.Duration { return &d.config.Slow.Sync }),

@@ -272,7 +272,7 @@ func slowRow(one *stages.Slow) *proto.SlowRow {
 	row := &proto.SlowRow{
 		Number: one.Number, ReceivedMs: one.At.UnixMilli(), Session: uint64(one.Session), Address: []byte(one.Address),
 		Op: one.Op, Path: []byte(one.Path), Xid: one.Xid, Index: one.Index, TotalUs: micros(one.Total), Missing: one.Missing,
-		ErrorUs: micros(one.Error), Joined: one.Joined, Connections: uint64(max(0, one.Connections)),
+		ErrorUs: micros(one.Error), Joined: one.Joined, Connections: uint64(max(0, one.Connections)), Lost: one.Lost,
 	}
 	for _, stage := range one.Stages {
 		row.Stages = append(row.Stages, &proto.StageRow{

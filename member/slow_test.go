@@ -184,13 +184,19 @@ func (s *slowAt) set() {
 // slowest returns the newest slow request of a path, once all members were asked about it.
 func (s *slowAt) slowest(path string) (found api.SlowRequest) {
 	s.t.Helper()
+	return s.slowestOf(func(r api.SlowRequest) bool { return r.Path == path })
+}
+
+// slowestOf returns the newest row that is wanted, once all members were asked about it.
+func (s *slowAt) slowestOf(wanted func(api.SlowRequest) bool) (found api.SlowRequest) {
+	s.t.Helper()
 	s.Wait("the stages of a slow request", 20*time.Second, func() bool {
 		a, err := s.Member(s.other).View().SlowRequests(s.t.Context(), view.SlowFilter{}, view.Page{})
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		for _, one := range a.Items {
-			if one.Path == path {
+			if wanted(one) {
 				found = one
 				return one.Complete
 			}
@@ -607,6 +613,77 @@ func TestPauseIsListed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The opening of a session and its resumption are requests: a slow one is kept with all stages of its entry.
+func TestSlowOpening(t *testing.T) {
+	for _, ofLeader := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := startSlow(t, ofLeader)
+			slowed := func(op string, open func()) {
+				end := s.needDisk(s.leader, slowLength)
+				open()
+				end()
+				r := s.slowestOf(func(r api.SlowRequest) bool { return r.Op == op })
+				checkSlow(t, r, "disk", []uint32{s.leader}, slowLength)
+				if r.MemberID != s.home || r.SessionID == "" || r.Address == "" || r.Index == 0 {
+					t.Errorf("a row of %s: %+v", op, r)
+				}
+			}
+			slowed("createSession", func() {
+				if err := s.Connect(20*time.Second, s.home).WaitConnected(20 * time.Second); err != nil {
+					t.Fatal(err)
+				}
+			})
+			conn, opened := s.Open(s.home, 20*time.Second)
+			conn.Close()
+			slowed("attach", func() {
+				conn, err := s.Dial(s.home)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if got, err := conn.Resume(opened, 0); err != nil || got.SessionID != opened.SessionID {
+					t.Fatal(got, err)
+				}
+			})
+		})
+	}
+}
+
+// A write whose connection ends before there is a reply is kept, with the time in which the member had no leader.
+func TestSlowWithoutReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startSlow(t, false)
+		for _, id := range s.IDs() {
+			if id != s.home {
+				s.Kill(id)
+			}
+		}
+		begun := time.Now()
+		if _, err := s.client.Do(jute.OpSetData, jute.SetDataRequest{Path: []byte("/node"), Version: -1}); err == nil {
+			t.Fatal("a write without a majority has a reply")
+		}
+		took := time.Since(begun)
+		var found []api.SlowRequest
+		s.Wait("the write", 20*time.Second, func() bool {
+			a, err := s.Member(s.home).View().SlowRequests(t.Context(), view.SlowFilter{Session: s.client.Session()}, view.Page{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = a.Items
+			return len(found) == 1 && found[0].Complete
+		})
+		r, of := found[0], map[string]time.Duration{}
+		checkSum(t, r)
+		for _, one := range r.Stages {
+			of[one.Stage] += time.Duration(one.TookUs) * time.Microsecond
+		}
+		if r.Op != "setData" || r.Path != "/node" || !r.Lost || !strings.HasSuffix(r.Largest, "; no reply: the connection ended") ||
+			of["no_leader"] < took/2 || of["no_reply"]+of["no_leader"] < took-time.Second/10 {
+			t.Errorf("the write, without a reply after %v, is %+v", took, r)
+		}
+	})
 }
 
 // With random faults, the sum of the stages of every slow request is its total.

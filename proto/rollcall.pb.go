@@ -5700,6 +5700,7 @@ type SlowRow struct {
 	Joined        bool                   `protobuf:"varint,13,opt,name=joined,proto3" json:"joined,omitempty"`                  // the other members were asked
 	Causes        []*SlowCauseRow        `protobuf:"bytes,14,rep,name=causes,proto3" json:"causes,omitempty"`                   // that overlap the request and are no stage of it
 	Connections   uint64                 `protobuf:"varint,15,opt,name=connections,proto3" json:"connections,omitempty"`        // of a pause of the process, whose op is "pause": clients that were connected
+	Lost          bool                   `protobuf:"varint,16,opt,name=lost,proto3" json:"lost,omitempty"`                      // the connection ended before there was a reply
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5837,6 +5838,13 @@ func (x *SlowRow) GetConnections() uint64 {
 		return x.Connections
 	}
 	return 0
+}
+
+func (x *SlowRow) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
 }
 
 type StageRow struct {
@@ -6455,7 +6463,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bSlowRows\x12(\n" +
 	"\x04rows\x18\x01 \x03(\v2\x14.rollcall.v1.SlowRowR\x04rows\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\x04R\x04next\x12\x19\n" +
-	"\bnot_kept\x18\x03 \x01(\x04R\anotKept\"\xae\x03\n" +
+	"\bnot_kept\x18\x03 \x01(\x04R\anotKept\"\xc2\x03\n" +
 	"\aSlowRow\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x1f\n" +
 	"\vreceived_ms\x18\x02 \x01(\x03R\n" +
@@ -6473,7 +6481,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\berror_us\x18\f \x01(\x04R\aerrorUs\x12\x16\n" +
 	"\x06joined\x18\r \x01(\bR\x06joined\x121\n" +
 	"\x06causes\x18\x0e \x03(\v2\x19.rollcall.v1.SlowCauseRowR\x06causes\x12 \n" +
-	"\vconnections\x18\x0f \x01(\x04R\vconnections\"\x8a\x01\n" +
+	"\vconnections\x18\x0f \x01(\x04R\vconnections\x12\x12\n" +
+	"\x04lost\x18\x10 \x01(\bR\x04lost\"\x8a\x01\n" +
 	"\bStageRow\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\rR\x06member\x12\x0e\n" +

@@ -143,6 +143,7 @@ func (c *conn) StreamEnded(why stream.Reason) {
 	}
 	c.stream.Lock()
 	c.replies.finishUntaken()
+	c.replies.keepUnreplied()
 	session, unanswered, refused, readOnly := c.session.id, c.replies.queue.n, c.closeSessionOnEnd, c.readOnly
 	c.releaseCreateSlot()
 	c.stream.Unlock()

@@ -9,6 +9,7 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 
 	"rollcall/internal/admission"
+	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/server/stream"
 	"rollcall/zk/jute"
@@ -38,6 +39,7 @@ type handshake struct {
 	timeout         time.Duration
 	hasReadOnly     bool // the reply has the byte too
 	retried         bool // the attach was rejected once for an old since
+	times           requestTimes
 }
 
 // BeginInReader implements stream.Frames. It reads the client's first bytes, and returns true if the create
@@ -85,7 +87,7 @@ func (c *conn) serveConnectRequest(frame []byte) bool {
 		return false
 	}
 	c.srv.stats.handshakes.Add(1)
-	h := &handshake{c: c}
+	h := &handshake{c: c, times: requestTimes{receivedAt: time.Now()}}
 	return h.connect(&req)
 }
 
@@ -276,12 +278,16 @@ func (h *handshake) txnBody(since uint64) []byte {
 	return body
 }
 
+// NoteSent implements follower.timedWaiter.
+func (h *handshake) NoteSent(room, sent stages.Time) { h.times.roomAt, h.times.sentAt = room, sent }
+
 // ReceiveResult implements znode.Waiter. Only this result decides whether a session exists.
 func (h *handshake) ReceiveResult(res *znode.Result) {
 	c := h.c
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	c.releaseCreateSlot()
+	h.times.resultAt, h.times.entryIndex = c.srv.cfg.Stages.Now(), c.srv.cfg.Stages.ApplyingIndex()
 	switch {
 	case c.stream.HasEnded():
 	case res.Code == jute.OK:
@@ -316,6 +322,7 @@ func (h *handshake) completeOpen(s *znode.Session) {
 	c.stream.Open(s.Timeout)
 	c.createdSession = !h.isAttach
 	c.replies.countHandshakeReply(h.startedAt)
+	c.replies.keepOpening(h)
 	c.srv.conns.setCarrier(s.ID, c)
 	h.queueResponse(jute.ConnectResponse{
 		TimeOut: int32(s.Timeout.Milliseconds()), SessionID: s.ID, Passwd: s.Password[:], HasReadOnly: h.hasReadOnly,

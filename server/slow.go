@@ -30,7 +30,8 @@ type untakenReply struct {
 	batchesLeft int // that the client must take until it has the reply
 }
 
-// slowClasses are the classes by which requests have thresholds. All others are reads. Connects are not kept.
+// slowClasses are the classes by which requests have thresholds. All others are reads. Connects have no request: see
+// keepOpening.
 var slowClasses = [numClasses]stages.Class{
 	classWrite: stages.Writes, classPing: stages.Sessions, classClose: stages.Sessions,
 }
@@ -80,13 +81,44 @@ func (p *replies) finishUntaken() {
 	p.stages.Keep(&u.request)
 }
 
-func (p *replies) describe(r *request, now time.Time) stages.Request {
-	return stages.Request{
-		Class: slowClasses[r.operation.class], Session: int64(p.session.id), Address: r.c.addr.String(), Op: r.op.String(), Path: requestPath(r), Xid: r.xid,
-		Received: p.stages.At(r.times.receivedAt), Ready: r.times.readyAt, Room: r.times.roomAt, Sent: r.times.sentAt,
-		Index: r.times.entryIndex, Result: r.times.resultAt,
-		Queued: p.stages.At(now),
+// keepUnreplied keeps the first request that has no reply, if that was slow to come: the connection has ended. The others wait
+// for it, and a reply that the client does not take is kept by finishUntaken. The caller holds the lock.
+func (p *replies) keepUnreplied() {
+	r := p.queue.first
+	if p.stages == nil || r == nil || !r.inLog && !r.needsProof {
+		return
 	}
+	q := p.describe(r, time.Now())
+	q.Lost = true
+	p.stages.Keep(&q)
+}
+
+func (p *replies) describe(r *request, now time.Time) stages.Request {
+	q := r.times.describe(p.stages, now)
+	q.Class, q.Session, q.Address = slowClasses[r.operation.class], int64(p.session.id), r.c.addr.String()
+	q.Op, q.Path, q.Xid = r.op.String(), requestPath(r), r.xid
+	return q
+}
+
+// describe returns the times of a request whose reply was queued at now.
+func (t *requestTimes) describe(by *stages.Recorder, now time.Time) stages.Request {
+	return stages.Request{
+		Received: by.At(t.receivedAt), Ready: t.readyAt, Room: t.roomAt, Sent: t.sentAt, Index: t.entryIndex, Result: t.resultAt,
+		Queued: by.At(now),
+	}
+}
+
+// keepOpening keeps the opening or resumption of a session, whose reply is queued now, if it was slow. The caller holds the lock.
+func (p *replies) keepOpening(h *handshake) {
+	if p.stages == nil {
+		return
+	}
+	q := h.times.describe(p.stages, time.Now())
+	q.Class, q.Session, q.Address, q.Op = stages.Sessions, int64(h.sessionID), h.c.addr.String(), jute.OpCreateSession.String()
+	if h.isAttach {
+		q.Op = jute.OpAttach.String()
+	}
+	p.stages.Keep(&q)
 }
 
 // requestPath returns the path of a request, the first path of a multi, or "" if the request has none. It copies the first

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"rollcall/internal/stages"
 	"rollcall/zk/jute"
@@ -22,5 +23,14 @@ func TestPathOfSlowRequest(t *testing.T) {
 		if got := requestPath(r); got != string(long[:stages.MaxPath]) {
 			t.Errorf("%s: a path of %d bytes, want the first %d", name, len(got), stages.MaxPath)
 		}
+	}
+}
+
+// The opening of a session has the times at which it had room and was sent, as a write has.
+func TestOpeningTimes(t *testing.T) {
+	var h handshake
+	h.NoteSent(3, 5)
+	if q := h.times.describe(stages.New(stages.Thresholds{}, time.Now), time.Now()); q.Room != 3 || q.Sent != 5 {
+		t.Errorf("it had room at %d and was sent at %d", q.Room, q.Sent)
 	}
 }

@@ -77,7 +77,7 @@ func newSlowFake(t *testing.T) *fake {
 	f := newFake(t, 10)
 	f.slow = append(f.slow, api.SlowRequest{
 		ID: "2-19a3f0c2b41", MemberID: 2, ReceivedAt: time.Now().Add(-time.Minute), SessionID: f.sessions[1].id, Address: "[fd00::7]:4000", Op: "setData",
-		Path: "/locks/\u202ea", TotalUs: 1_412_000, Largest: "the disk of member 1", MissingIDs: []uint32{1, 3}, ErrorUs: 700,
+		Path: "/locks/\u202ea", TotalUs: 1_412_000, Lost: true, Largest: "the disk of member 1", MissingIDs: []uint32{1, 3}, ErrorUs: 700,
 		Stages: []api.SlowStage{
 			{Stage: "link", MemberID: 2, ToMemberID: 1, TookUs: 2_000, Text: "on the way from member 2 to the leader, member 1"},
 			{Stage: "disk", MemberID: 1, TookUs: 1_410_000, Text: "the disk of member 1"},
@@ -154,7 +154,7 @@ func TestSlowRequestWindow(t *testing.T) {
 	p.excused = []string{refused(404)}
 	p.shows("dialog h2", "Slow request 2-19a3f0c2b41")
 	for name, want := range map[string]string{
-		"Member": "member 2", "Session": f.sessions[1].id, "Address": "[fd00::7]:4000", "Operation": "setData", "Path": `/locks/\\u202ea`, "Took": "1.41 s",
+		"Member": "member 2", "Session": f.sessions[1].id, "Address": "[fd00::7]:4000", "Operation": "setData", "Path": `/locks/\\u202ea`, "Took": "1.41 s", "Reply": "none: the connection ended",
 		"Missing": "what these members recorded: 1, 3", "Error": "a stage between two members may be wrong by 700 µs", "Not known yet": "the other members are still being asked",
 	} {
 		p.wait(fmt.Sprintf("%s === '%s'", fact(name), want))

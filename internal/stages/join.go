@@ -30,6 +30,7 @@ const (
 	StageUnknown                   // the records of the leader are missing
 	StagePaused                    // a process did not run
 	StageNoLeader                  // the member knew no leader
+	StageNoReply                   // the connection ended before the request had a result
 	NumStages
 )
 
@@ -39,6 +40,7 @@ var names = [NumStages]string{
 	StageReplicate: "replicate", StageDisk: "disk", StageAck: "ack", StageNotice: "notice", StageBefore: "before",
 	StageLock: "lock", StageApply: "apply", StageFresh: "fresh", StageProof: "proof", StageReply: "reply",
 	StageTaken: "taken", StageUnknown: "unknown", StagePaused: "paused", StageNoLeader: "no_leader",
+	StageNoReply: "no_reply",
 }
 
 // String returns the stage's name in the API and in metrics.
@@ -177,7 +179,7 @@ type placedCause struct {
 }
 
 // needLeader are the stages that cannot end while the request's member knows no leader.
-var needLeader = []Kind{StageForward, StageLink, StageNotice, StageProof, StageUnknown}
+var needLeader = []Kind{StageForward, StageLink, StageNotice, StageProof, StageUnknown, StageNoReply}
 
 // waitsForLeader reports whether a stage of a length cannot end while the request's member knows no leader. A member that
 // made the entry as leader learns only by the next term that it is committed: until then it counts no confirmations, and
@@ -236,7 +238,11 @@ func (j *joiner) addEnd() {
 		kind = StageUnknown
 	}
 	j.addStage(Stage{Kind: kind, Member: j.in.Self}, q.Result)
-	j.addStage(Stage{Kind: StageReply, Member: j.in.Self}, q.Queued)
+	end := Stage{Kind: StageReply, Member: j.in.Self}
+	if q.Lost && q.Result == 0 {
+		end.Kind = StageNoReply
+	}
+	j.addStage(end, q.Queued)
 	j.addStage(Stage{Kind: StageTaken, Member: j.in.Self}, q.Taken)
 }
 

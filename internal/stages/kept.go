@@ -50,7 +50,8 @@ type Request struct {
 	Sent     Time   // the write was on its way to the leader
 	Index    uint64 // of the write's entry
 	Result   Time   // applied, or proved
-	Queued   Time   // its reply was ready to be sent
+	Queued   Time   // its reply was ready to be sent, or the connection ended before
+	Lost     bool   // the connection ended before there was a reply
 	Taken    Time   // the client's socket had taken the reply; only if the client was slow to take it
 }
 

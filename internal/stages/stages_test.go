@@ -122,6 +122,18 @@ func TestJoinPause(t *testing.T) {
 	})
 }
 
+// A request whose connection ended before it had a result waited for it, and without a leader that could not come. One that had
+// its result waited for earlier replies.
+func TestJoinLost(t *testing.T) {
+	peers := map[uint32]Peer{2: {Records: Records{Causes: []Cause{{NoLeader, 30 * ms, 0}}}}}
+	q := &Request{Received: 10 * ms, Queued: 90 * ms, Lost: true}
+	got, _ := Join(q, Ensemble{2, []uint32{1, 2, 3}}, peers)
+	checkStages(t, got, []Stage{stage(StageNoReply, 2, 0, 20*ms), stage(StageNoLeader, 2, 0, 60*ms)})
+	q.Result = 20 * ms
+	got, _ = Join(q, Ensemble{2, []uint32{1, 2, 3}}, map[uint32]Peer{2: {}})
+	checkStages(t, got, []Stage{stage(StageProof, 2, 0, 10*ms), stage(StageReply, 2, 0, 70*ms)})
+}
+
 // The commit of an entry cannot be reported while the member knows no leader. The disks of the members go on.
 func TestJoinLeaderLostAfterTheEntry(t *testing.T) {
 	peers := peersOf(0)

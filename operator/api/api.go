@@ -350,7 +350,8 @@ type SlowRequest struct {
 	ErrorUs    int64       `json:"error_us"` // by which a stage between two members may be wrong, because their clocks differ
 	Complete   bool        `json:"complete"` // false: the other members are still being asked
 
-	Connections int `json:"connections"` // of a pause: clients that were connected to the member when it was over
+	Connections int  `json:"connections"` // of a pause: clients that were connected to the member when it was over
+	Lost        bool `json:"lost"`        // the connection ended before there was a reply, at the end of the total
 }
 
 // SlowStage is a part of the time of a slow request.

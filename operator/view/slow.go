@@ -130,7 +130,7 @@ func apiSlowRequest(member uint32, row *proto.SlowRow) api.SlowRequest {
 		SessionID: sessionText(row.Session), Address: string(row.Address), Op: row.Op, Path: string(row.Path), Xid: row.Xid,
 		Index: row.Index, TotalUs: clampMicros(row.TotalUs), ErrorUs: clampMicros(row.ErrorUs), Complete: row.Joined,
 		Stages: []api.SlowStage{}, Causes: []api.SlowCause{}, MissingIDs: append([]uint32{}, row.Missing...),
-		Connections: int(min(row.Connections, math.MaxInt32)),
+		Connections: int(min(row.Connections, math.MaxInt32)), Lost: row.Lost,
 	}
 	longest := int64(-1)
 	for _, s := range row.Stages {
@@ -152,6 +152,9 @@ func apiSlowRequest(member uint32, row *proto.SlowRow) api.SlowRequest {
 		if took := stage.Took.Microseconds(); took > longest {
 			longest, shown.Largest = took, text
 		}
+	}
+	if row.Lost {
+		shown.Largest += "; no reply: the connection ended"
 	}
 	for _, c := range row.Causes {
 		shown.Causes = append(shown.Causes, api.SlowCause{
@@ -215,6 +218,8 @@ func StageText(s stages.Stage) string {
 		return "the client did not take the reply"
 	case stages.StagePaused:
 		return fmt.Sprintf("the process of member %d did not run", s.Member)
+	case stages.StageNoReply:
+		return fmt.Sprintf("the connection to member %d ended before there was a reply", s.Member)
 	case stages.StageNoLeader:
 		return fmt.Sprintf("member %d had no leader that serves", s.Member)
 	}

@@ -17,6 +17,7 @@ func TestStageText(t *testing.T) {
 		{Kind: stages.StageDisk, Member: 1}:          "the disk of member 1",
 		{Kind: stages.StageNotice, Member: 1, To: 2}: "the commit was on the way from member 1 to member 2",
 		{Kind: stages.StagePaused, Member: 1}:        "the process of member 1 did not run",
+		{Kind: stages.StageNoReply, Member: 3}:       "the connection to member 3 ended before there was a reply",
 		{Kind: stages.StageNoLeader, Member: 2}:      "member 2 had no leader that serves",
 	} {
 		if got := StageText(stage); got != want {

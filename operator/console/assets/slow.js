@@ -87,6 +87,7 @@ function requestFacts(r) {
     ['Operation', r.op],
     ['Path', r.path ? h('a', { href: pageAddress('nodes', r.path) }, visibleText(r.path)) : null, 'code'],
     ['Took', formatMicros(r.total_us)],
+    ['Reply', r.lost ? 'none: the connection ended' : null],
     ['Missing', r.missing.length > 0 ? `what these members recorded: ${r.missing.join(', ')}` : null],
     ['Error', r.error_us > 0 ? `a stage between two members may be wrong by ${formatMicros(r.error_us)}` : null],
     ['Not known yet', r.complete ? null : incomplete],
