@@ -9,6 +9,7 @@ package lockwatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -77,7 +78,9 @@ func (w *Watch) Run(ctx context.Context) error {
 }
 
 func (w *Watch) tryAll(now time.Time) {
-	for _, l := range w.locks() {
+	listed := w.locks()
+	w.forgetUnlisted(listed)
+	for _, l := range listed {
 		if l.TryLock() {
 			l.Unlock()
 			w.removeWait(l)
@@ -104,6 +107,19 @@ func (w *Watch) addTry(l Lock, now time.Time) int {
 	held.tries++
 	w.waiting[l.Locker] = held
 	return held.tries
+}
+
+// forgetUnlisted forgets locks that were held at the last tries and are in no list any more, because what they belong to has ended. Nobody
+// waits for them, so nobody would notice that they are free.
+func (w *Watch) forgetUnlisted(listed []Lock) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for at, held := range w.waiting {
+		isListed := slices.ContainsFunc(listed, func(l Lock) bool { return l.Locker == at })
+		if !isListed && held.tries < triesBeforeWait {
+			delete(w.waiting, at)
+		}
+	}
 }
 
 func (w *Watch) removeWait(l Lock) {

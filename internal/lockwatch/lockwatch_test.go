@@ -48,3 +48,24 @@ func TestHeldLock(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A lock that is held at a few tries, and then belongs to nothing any more, is forgotten.
+func TestLockIsListedNoMore(t *testing.T) {
+	const limit = time.Millisecond
+	var one sync.Mutex
+	one.Lock()
+	listed := []Lock{{"one", &one}}
+	w := New(limit, func() []Lock { return listed })
+	began := time.Now().Add(-time.Hour)
+	for range triesBeforeWait - 1 {
+		w.tryAll(began)
+	}
+	if w.Err() == nil {
+		t.Fatal("a lock that was held for an hour is not named")
+	}
+	listed = nil
+	w.tryAll(began)
+	if err := w.Err(); err != nil {
+		t.Error(err)
+	}
+}
