@@ -240,7 +240,7 @@ func TestLoadOtherKeys(t *testing.T) {
 			err: "zoo.cfg:4: ssl.quorum.keyStore.location with portUnification=true needs ssl.quorum.trustStore.location; set it, or leave ssl.quorum.keyStore.location out",
 		},
 		{name: "certificates prepared", line: "portUnification=true\nssl.quorum.keyStore.location=k.pem\nssl.quorum.trustStore.location=t.pem"},
-		{name: "a key of members that is not used", line: "ssl.quorum.keyStore.location=k.pem", warning: "zoo.cfg:3: ssl.quorum.keyStore.location has no effect without sslQuorum or portUnification"},
+		{name: "a key of members that is not used", line: "ssl.quorum.keyStore.location=k.pem", warning: "zoo.cfg:3: ssl.quorum.keyStore.location has no effect without sslQuorum, portUnification, admin.forceHttps or admin.portUnification"},
 		{name: "lines required of no audit log", line: "audit.required=true", err: "zoo.cfg:3: audit.required=true needs audit.enable=true; set it, or leave audit.required out"},
 		{name: "lines required of a log that is off", line: "audit.enable=false\naudit.required=true", err: "zoo.cfg:4: audit.required=true needs audit.enable=true"},
 		{name: "lines required of an audit log", line: "audit.required=true\naudit.enable=true"},

@@ -269,7 +269,7 @@ func (d *rawConfig) checkPeerType() error {
 }
 
 // checkMemberStore returns an error if a store with members' certificates is needed but not set. It warns if the key
-// store is set but not needed.
+// store is set but not needed, by members or by HTTPS for operators.
 func (d *rawConfig) checkMemberStore() error {
 	if key, err := d.config.Trust.CheckStoreLocations(); err != nil {
 		return fmt.Errorf("%s: %w", d.whereSet(key), err)
@@ -279,8 +279,10 @@ func (d *rawConfig) checkMemberStore() error {
 			"each other; leave it out", d.whereSet("ssl.quorum.clientAuth"))
 	}
 	const key = "ssl.quorum.keyStore.location"
-	if where := d.setIn[key]; where != "" && !d.config.Trust.ShowCertificates && !d.config.Trust.AcceptPlain {
-		d.addWarning(where, key+" has no effect without sslQuorum or portUnification")
+	ofMembers := d.config.Trust.ShowCertificates || d.config.Trust.AcceptPlain
+	ofHTTPS := d.config.HTTP.ForceHTTPS || d.config.HTTP.UnifyPorts
+	if where := d.setIn[key]; where != "" && !ofMembers && !ofHTTPS {
+		d.addWarning(where, key+" has no effect without sslQuorum, portUnification, admin.forceHttps or admin.portUnification")
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func TestConfigCheckMembers(t *testing.T) {
 		{"prepared", cli.Failed, []string{anothers}},
 		{"unchecked", cli.OK, nil},
 		{"plain", cli.OK, []string{"warning: DIR/plain:5: " + exposed, "server.1 a.example:1:2 dangerous DIR/plain:5"}},
-		{"unused", cli.OK, []string{exposed, "ssl.quorum.keyStore.location has no effect without sslQuorum or portUnification"}},
+		{"unused", cli.OK, []string{exposed, "ssl.quorum.keyStore.location has no effect without sslQuorum, portUnification, admin.forceHttps or admin.portUnification"}},
 		{"unified", cli.OK, []string{exposed}},
 		{"loopback", cli.OK, []string{"members are not authenticated"}},
 		{"everywhere", cli.OK, []string{"members are not authenticated"}},
