@@ -103,9 +103,6 @@ func WithAdvice(err error) error {
 	case errors.As(err, &apiErr) && apiErr.Status == http.StatusUnauthorized:
 		return fmt.Errorf("%w; --token-file or --auth digest:super:PASSWORD gives them, the password only at the socket "+
 			"of a member (--admin unix:DATADIR/admin.sock)", err)
-	case errors.As(err, &apiErr) && apiErr.Status == http.StatusForbidden:
-		return fmt.Errorf("%w; run this command on the machine of a member, with --admin http://127.0.0.1:%d", err,
-			defaultAdminPort)
 	case errors.Is(err, tokenproof.ErrNotProved):
 		return WithStatus(Denied, err)
 	case errors.As(err, &unreachable) && !errors.Is(err, context.Canceled):

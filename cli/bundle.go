@@ -92,8 +92,8 @@ func newBundle(w IOStreams) *cobra.Command {
 			"metrics, the environment of the process, goroutines and a profile of the memory. The file MISSING names what " +
 			"could not be collected, with the reason. The archive has " +
 			"no passwords, digests, tokens or data of " +
-			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs and profiles "+
-				"need an administrator's credentials on the member's own machine.", maxBundleRows),
+			fmt.Sprintf("nodes. It does have paths, addresses and session ids. A list has at most %d rows. Logs need an "+
+				"administrator's credentials, and profiles need them on the member's own machine.", maxBundleRows),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && file != "" {
 				return UsageError.Errorf("support-bundle: FILE and --out both name the archive; leave one out")

@@ -132,7 +132,7 @@ func TestCommandsFail(t *testing.T) {
 		{"slow --session 2", UsageError, `"2" is not the id of a session`},
 		{"slow --session 0x2 2-19a3f0c2b41", UsageError, "an ID names one request; leave --member, --session and --address out"},
 		{"log-level all", UsageError, `"all": there are debug, info, warn, error`},
-		{"log-level debug", Denied, "member 2: this is served on the member's own machine alone; run this command on the machine of a member"},
+		{"log-level debug", Denied, "member 2: this is served on the member's own machine alone"},
 		{"log-level --admin 127.0.0.1:1", Unavailable, "connection refused"},
 		{"log-level --hosts 127.0.0.1:1 --admin=", Unavailable, "no member answers operators"},
 		{"word", UsageError, "it takes one word"},

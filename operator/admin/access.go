@@ -24,11 +24,19 @@ const (
 	readAccess
 	// metricsAccess: likewise for metrics. A metrics token suffices.
 	metricsAccess
-	// changeAccess: changes, and reads of the member's memory, only on this machine and only with credentials.
+	// logAccess: the log, only with an administrator's credentials, from every machine.
+	logAccess
+	// changeAccess: changes, and reads of the member's memory, only on this machine and only with an administrator's
+	// credentials.
 	changeAccess
 )
 
-func (c accessClass) String() string { return [...]string{"open", "reads", "metrics", "changes"}[c] }
+func (c accessClass) String() string {
+	return [...]string{"open", "reads", "metrics", "log", "changes"}[c]
+}
+
+// forAdministrators reports whether the class needs an administrator's credentials. Its requests are audited.
+func (c accessClass) forAdministrators() bool { return c == logAccess || c == changeAccess }
 
 // callerRole is the set of classes that credentials allow. A higher role includes the lower ones.
 type callerRole int
@@ -47,6 +55,7 @@ type authorizer struct {
 	hostNames        []string        // this member's names in the Host header, in lower case
 	anonymousAccess  AnonymousAccess // what callers without credentials may read
 	distrustLoopback bool            // see HTTPSettings
+	onLoopback       bool            // the port is also that of a loopback address
 	source           Source
 }
 
@@ -54,7 +63,7 @@ func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 	a := &authorizer{
 		credentials:  credentials{superDigest: cfg.SuperDigest, digestAlg: cfg.DigestAlg},
 		superSubject: cfg.SuperSubject, anonymousAccess: cfg.AnonymousAccess, source: cfg.Source,
-		distrustLoopback: cfg.DistrustLoopback,
+		distrustLoopback: cfg.DistrustLoopback, onLoopback: includesLoopback(cfg.Addr),
 	}
 	for _, name := range slices.Concat([]string{"localhost"}, cfg.HostNames, cfg.Hosts) {
 		a.hostNames = append(a.hostNames, strings.ToLower(name))
@@ -66,7 +75,7 @@ func newAuthorizer(cfg *HTTPConfig, log *slog.Logger) (*authorizer, error) {
 // machine, too.
 var neededRoles = map[accessClass]callerRole{
 	openAccess: roleNone, metricsAccess: roleMetrics, readAccess: roleReads,
-	changeAccess: roleAdmin,
+	logAccess: roleAdmin, changeAccess: roleAdmin,
 }
 
 // checkAccess returns nil if the request may use an endpoint of the class, and a Failure otherwise. A web page
@@ -87,27 +96,46 @@ func (a *authorizer) checkAccess(c accessClass, r *http.Request) *Failure {
 		return nil
 	}
 	switch {
-	case !a.isLocal(r.RemoteAddr) && c != changeAccess:
-		return &Failure{Status: http.StatusUnauthorized, Text: a.describeOrigin(r.RemoteAddr) + needs}
-	case !a.isLocal(r.RemoteAddr) && a.distrustLoopback:
-		return &Failure{
-			Status: http.StatusForbidden,
-			Text: "this is served at the socket admin.sock in the member's dataDir alone (admin.loopbackTrust=false): run " +
-				"the command as the member's user",
-		}
+	case !a.isLocal(r.RemoteAddr) && c == changeAccess:
+		return a.elsewhereFailure()
+	case c == logAccess && has > roleNone:
+		return errOnlyReads
 	case !a.isLocal(r.RemoteAddr):
-		return &Failure{
-			Status: http.StatusForbidden,
-			Text:   "this is served on the member's own machine alone: connect to a loopback address",
-		}
+		return &Failure{Status: http.StatusUnauthorized, Text: a.describeOrigin(r.RemoteAddr) + needs}
 	case !a.knowsHost(r.Host):
 		return errWrongHost
 	case c == changeAccess && has > roleNone && has < roleAdmin:
-		return &Failure{Status: http.StatusForbidden, Text: "these credentials only read; an administrator's are needed"}
-	case c == changeAccess && has < roleAdmin:
+		return errOnlyReads
+	case c.forAdministrators() && has < roleAdmin:
 		return &Failure{Status: http.StatusUnauthorized, Text: needs}
 	}
 	return nil
+}
+
+var errOnlyReads = &Failure{Status: http.StatusForbidden, Text: "these credentials only read; an administrator's are needed"}
+
+// elsewhereFailure rejects a change from another machine. It names addresses at which this member takes changes.
+func (a *authorizer) elsewhereFailure() *Failure {
+	text := "this is served on the member's own machine alone, at its socket: run the command there as the member's user, with --admin " +
+		"unix:DATADIR/" + localsocket.SocketName + ", where DATADIR is the member's dataDir"
+	switch {
+	case a.distrustLoopback:
+		text += "; with admin.loopbackTrust=false a loopback address is none of its own"
+	case a.onLoopback:
+		text += ", or at a loopback address"
+	}
+	return &Failure{Status: http.StatusForbidden, Text: text}
+}
+
+// includesLoopback reports whether a listener at addr, a host:port, can be reached at a loopback address. It reports false
+// for a name.
+func includesLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "" || host == "localhost" || err == nil && (ip.IsUnspecified() || ip.Unmap().IsLoopback())
 }
 
 // errWrongHost rejects a request for another host, as a page of another site sends if its name resolves to this

@@ -62,7 +62,7 @@ func example(e *endpoint) visit {
 	for i, name := range e.requiredParameters {
 		v.path += [...]string{"?", "&"}[min(i, 1)] + name + "=" + map[string]string{"path": "/a"}[name]
 	}
-	if e.access == changeAccess {
+	if e.access.forAdministrators() {
 		v.header = signedIn
 	}
 	switch e.requestBody.(type) {
@@ -150,7 +150,7 @@ func provoked(t *testing.T, h *HTTP, e *endpoint, status int) visit {
 			h.longReplies.pages <- struct{}{}
 			h.longReplies.administratorPages <- struct{}{}
 		}
-	case status == http.StatusServiceUnavailable && e.access == changeAccess:
+	case status == http.StatusServiceUnavailable && e.access.forAdministrators():
 		h.auditor.auditLog = &fullLog{}
 	case status == http.StatusNotFound && e.access == readAccess:
 		opsOf(h).rows, opsOf(h).slow = nil, nil

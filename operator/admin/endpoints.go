@@ -95,7 +95,7 @@ func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request
 		leave := h.longReplies.acquire(e, r)
 		if leave == nil {
 			busy := &Failure{Status: http.StatusServiceUnavailable, Text: "too many long replies are being made; try again"}
-			if e.access == changeAccess {
+			if e.access.forAdministrators() {
 				h.auditor.logRejected(e, r, h.authorizer.administratorOf(r), busy.Text)
 			}
 			busy.write(w, r)
@@ -115,7 +115,7 @@ func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request
 	default:
 		e.serve(p, r)
 	}
-	if e.access == changeAccess {
+	if e.access.forAdministrators() {
 		h.auditor.logFinished(e, r, h.authorizer.administratorOf(r), p.failure)
 	}
 }

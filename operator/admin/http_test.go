@@ -106,34 +106,34 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 	h.handler = h.guardedHandler(all)
 	with := func(header ...string) []string { return append(slices.Clone(allowed), header...) }
 	for _, tt := range []struct {
-		name                 string
-		visit                visit
-		open, reads, changes int // status
+		name                      string
+		visit                     visit
+		open, reads, log, changes int // status
 	}{
-		{"signed in here", visit{header: allowed}, 200, 200, 200},
-		{"with the token", visit{header: with("Authorization", "Bearer "+testToken)}, 200, 200, 200},
-		{"over IPv6", visit{header: allowed, from: "[::1]:7", host: "[::1]:8080"}, 200, 200, 200},
-		{"by a name of the member", visit{header: allowed, host: "ZOO1:8080"}, 200, 200, 200},
-		{"here", visit{header: []string{"Content-Type", json}}, 200, 200, 401},
-		{"wrong password", visit{header: with("Authorization", "digest super:Secret")}, 200, 200, 401},
-		{"the digest itself", visit{header: with("Authorization", "digest "+testSuper)}, 200, 200, 401},
-		{"another user", visit{header: with("Authorization", "digest root:secret")}, 200, 200, 401},
-		{"wrong token", visit{header: with("Authorization", "Bearer "+testToken+"x")}, 200, 200, 401},
-		{"no token", visit{header: with("Authorization", "Bearer ")}, 200, 200, 401},
-		{"another scheme", visit{header: with("Authorization", "Basic "+testToken)}, 200, 200, 401},
-		{"from elsewhere", visit{from: remote, header: []string{"Content-Type", json}}, 200, 401, 403},
-		{"from elsewhere, signed in", visit{from: remote, header: allowed}, 200, 200, 403},
-		{"from no address", visit{from: "pipe", header: []string{"Content-Type", json}}, 200, 401, 403},
-		{"from a page of another site", visit{header: with("Origin", "https://example.com")}, 200, 403, 403},
-		{"from a page in a sandbox", visit{header: with("Origin", "null")}, 200, 403, 403},
-		{"from the same host on another port", visit{header: with("Origin", "http://127.0.0.1:9090")}, 200, 403, 403},
-		{"from a page of its own", visit{header: with("Origin", "http://127.0.0.1:8080")}, 200, 200, 200},
-		{"across sites", visit{header: with("Sec-Fetch-Site", "cross-site")}, 200, 403, 403},
-		{"the same site on another port", visit{header: with("Sec-Fetch-Site", "same-site")}, 200, 403, 403},
-		{"typed by a user", visit{header: with("Sec-Fetch-Site", "none")}, 200, 200, 200},
-		{"by a name that leads here", visit{host: "evil.example:8080", header: []string{"Content-Type", json}}, 403, 403, 403},
-		{"by such a name, signed in", visit{host: "evil.example:8080", header: allowed}, 200, 200, 403},
-		{"from a form", visit{header: with("Content-Type", "text/plain")}, 200, 200, 415},
+		{"signed in here", visit{header: allowed}, 200, 200, 200, 200},
+		{"with the token", visit{header: with("Authorization", "Bearer "+testToken)}, 200, 200, 200, 200},
+		{"over IPv6", visit{header: allowed, from: "[::1]:7", host: "[::1]:8080"}, 200, 200, 200, 200},
+		{"by a name of the member", visit{header: allowed, host: "ZOO1:8080"}, 200, 200, 200, 200},
+		{"here", visit{header: []string{"Content-Type", json}}, 200, 200, 401, 401},
+		{"wrong password", visit{header: with("Authorization", "digest super:Secret")}, 200, 200, 401, 401},
+		{"the digest itself", visit{header: with("Authorization", "digest "+testSuper)}, 200, 200, 401, 401},
+		{"another user", visit{header: with("Authorization", "digest root:secret")}, 200, 200, 401, 401},
+		{"wrong token", visit{header: with("Authorization", "Bearer "+testToken+"x")}, 200, 200, 401, 401},
+		{"no token", visit{header: with("Authorization", "Bearer ")}, 200, 200, 401, 401},
+		{"another scheme", visit{header: with("Authorization", "Basic "+testToken)}, 200, 200, 401, 401},
+		{"from elsewhere", visit{from: remote, header: []string{"Content-Type", json}}, 200, 401, 401, 403},
+		{"from elsewhere, signed in", visit{from: remote, header: allowed}, 200, 200, 200, 403},
+		{"from no address", visit{from: "pipe", header: []string{"Content-Type", json}}, 200, 401, 401, 403},
+		{"from a page of another site", visit{header: with("Origin", "https://example.com")}, 200, 403, 403, 403},
+		{"from a page in a sandbox", visit{header: with("Origin", "null")}, 200, 403, 403, 403},
+		{"from the same host on another port", visit{header: with("Origin", "http://127.0.0.1:9090")}, 200, 403, 403, 403},
+		{"from a page of its own", visit{header: with("Origin", "http://127.0.0.1:8080")}, 200, 200, 200, 200},
+		{"across sites", visit{header: with("Sec-Fetch-Site", "cross-site")}, 200, 403, 403, 403},
+		{"the same site on another port", visit{header: with("Sec-Fetch-Site", "same-site")}, 200, 403, 403, 403},
+		{"typed by a user", visit{header: with("Sec-Fetch-Site", "none")}, 200, 200, 200, 200},
+		{"by a name that leads here", visit{host: "evil.example:8080", header: []string{"Content-Type", json}}, 403, 403, 403, 403},
+		{"by such a name, signed in", visit{host: "evil.example:8080", header: allowed}, 200, 200, 200, 403},
+		{"from a form", visit{header: with("Content-Type", "text/plain")}, 200, 200, 415, 415},
 	} {
 		for _, e := range all {
 			v := tt.visit
@@ -143,7 +143,7 @@ func TestEveryEndpointIsGuarded(t *testing.T) {
 				v.header[i] = e.contentType
 			}
 			w := v.to(h)
-			want := map[accessClass]int{openAccess: tt.open, metricsAccess: tt.reads, readAccess: tt.reads, changeAccess: tt.changes}[e.access]
+			want := map[accessClass]int{openAccess: tt.open, metricsAccess: tt.reads, readAccess: tt.reads, logAccess: tt.log, changeAccess: tt.changes}[e.access]
 			if e.isProbe {
 				want = http.StatusOK
 			}

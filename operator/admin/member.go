@@ -19,7 +19,7 @@ type memberAPI struct {
 }
 
 // routes returns its rows. The log holds addresses and session ids of clients, so only administrators may read
-// it.
+// it, from every machine.
 func (m *memberAPI) routes() []endpoint {
 	return []endpoint{
 		{
@@ -36,7 +36,7 @@ func (m *memberAPI) routes() []endpoint {
 			replyJSON: m.listSettings,
 		},
 		{
-			method: "GET", path: "/v1/log", access: changeAccess, action: "read log", longReply: true,
+			method: "GET", path: "/v1/log", access: logAccess, action: "read log", longReply: true,
 			responseBody: api.List[api.Line]{}, failureStatuses: []int{http.StatusNotImplemented},
 			help: "the last lines of its log, at most 1,000, oldest first", replyJSON: m.listLogLines,
 		},

@@ -126,7 +126,7 @@ func statuses(e *endpoint) []int {
 		all = append(all, http.StatusForbidden)
 	case readAccess:
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
-	case changeAccess:
+	case logAccess, changeAccess:
 		all = append(all, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
 		all = append(all, http.StatusServiceUnavailable)
 		if e.method == http.MethodPost {

@@ -169,7 +169,7 @@ func (p *longReplyLimiter) acquire(e *endpoint, r *http.Request) (leave func()) 
 	kind, patience := p.longReplies, time.Duration(0)
 	if e.replyJSON != nil {
 		kind, patience = p.pages, slotTimeout
-		if e.access == changeAccess {
+		if e.access.forAdministrators() {
 			kind = p.administratorPages
 		}
 	}

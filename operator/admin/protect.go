@@ -53,7 +53,7 @@ func (h *HTTP) serveRequest(e *endpoint, w http.ResponseWriter, r *http.Request)
 		h.serveEndpoint(e, w, r)
 		return
 	}
-	if e.access == changeAccess {
+	if e.access.forAdministrators() {
 		h.auditor.logRejected(e, r, h.authorizer.administratorOf(r), failure.Text)
 	}
 	failure.write(w, r)
@@ -73,7 +73,7 @@ func (h *HTTP) checkRequest(e *endpoint, w http.ResponseWriter, r *http.Request)
 	if failure == nil && (e.changesEnsemble || e.readsEnsemble) {
 		failure = h.health.failureIfRemoved()
 	}
-	if failure == nil && e.access == changeAccess {
+	if failure == nil && e.access.forAdministrators() {
 		failure = h.auditor.writeRequiredEntry(e, r, h.authorizer.administratorOf(r))
 	}
 	if failure != nil {

@@ -31,13 +31,13 @@ func TestLesserTokens(t *testing.T) {
 		from     string
 		statuses map[accessClass]int
 	}{
-		{metricsToken, "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 401, changeAccess: 403}},
-		{metricsToken, "10.0.0.9:5", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 401, changeAccess: 403}},
-		{readToken, "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, changeAccess: 403}},
-		{readToken, "10.0.0.9:5", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, changeAccess: 403}},
-		{testToken, "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, changeAccess: 200}},
-		{testToken, "10.0.0.9:5", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, changeAccess: 403}},
-		{metricsToken + "x", "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 401, readAccess: 401, changeAccess: 401}},
+		{metricsToken, "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 401, logAccess: 403, changeAccess: 403}},
+		{metricsToken, "10.0.0.9:5", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 401, logAccess: 403, changeAccess: 403}},
+		{readToken, "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, logAccess: 403, changeAccess: 403}},
+		{readToken, "10.0.0.9:5", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, logAccess: 403, changeAccess: 403}},
+		{testToken, "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, logAccess: 200, changeAccess: 200}},
+		{testToken, "10.0.0.9:5", map[accessClass]int{openAccess: 200, metricsAccess: 200, readAccess: 200, logAccess: 200, changeAccess: 403}},
+		{metricsToken + "x", "127.0.0.1:1", map[accessClass]int{openAccess: 200, metricsAccess: 401, readAccess: 401, logAccess: 401, changeAccess: 401}},
 	} {
 		all := testRoutes(t)
 		for i := range all {
