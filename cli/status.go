@@ -146,6 +146,15 @@ func freeText(m api.Member) string {
 	return FormatSize(m.DataFree) + "/" + FormatSize(m.LogFree)
 }
 
+// lowSpace is the free space, in bytes, below which a disk is shown as a problem, as the alert RollcallDiskFull does.
+const lowSpace = 1 << 30
+
+// isShortOfSpace reports whether a disk of a member is nearly full. Space of 0 is unknown.
+func isShortOfSpace(m api.Member) bool {
+	isLow := func(free int64) bool { return free > 0 && free < lowSpace }
+	return isLow(m.DataFree) || isLow(m.LogFree)
+}
+
 // fullShare is the share of a limit, in percent, from which it is shown as a problem: the first at which the leader
 // warns of its data quota.
 const fullShare = 80
@@ -219,6 +228,7 @@ func problemText(m memberRow) string {
 		{!m.WasRemoved && m.IsJoining && isServing && m.silentReason == "", "joining: it has no vote yet"},
 		{true, m.InsecurePorts},
 		{m.NoMemory, "short of memory: it rejects writes that add data"},
+		{isShortOfSpace(m.Member), "the disk is nearly full: " + freeText(m.Member) + " free; a member whose disk is full stops"},
 		{shareReached(m.DataUsed, m.DataQuota), "the data quota is nearly used up: " + shareText(m.DataUsed, m.DataQuota)},
 		{
 			shareReached(m.MemoryUsed, m.MemoryLimit) && !m.NoMemory,

@@ -24,6 +24,9 @@ func TestProblemText(t *testing.T) {
 		{memberRow{Member: api.Member{Role: "follower", InsecurePorts: "open ports", NoMemory: true}}, "open ports; short of memory: it rejects writes that add data"},
 		{memberRow{Member: api.Member{Role: "follower", IsDrained: true}}, "drained: it takes no clients"},
 		{memberRow{Member: api.Member{IsDrained: true, NotServing: "it takes no more clients"}}, "it takes no more clients"},
+		{memberRow{Member: api.Member{Role: "leader", DataFree: 10_171_187, LogFree: 10_171_187}}, "the disk is nearly full: 9.7 MiB free; a member whose disk is full stops"},
+		{memberRow{Member: api.Member{Role: "leader", DataFree: 9 << 30, LogFree: 1<<30 - 1}}, "the disk is nearly full: 9.0 GiB/1.0 GiB free; a member whose disk is full stops"},
+		{memberRow{Member: api.Member{Role: "leader", DataFree: 1 << 30, LogFree: 1 << 30}}, ""},
 	} {
 		if got := problemText(tt.member); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.member, got, tt.want)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -26,6 +27,7 @@ type fake struct {
 
 	mu      sync.Mutex
 	silent  []api.Silence       // the members that do not answer
+	free    int64               // of both disks of member 2; 0: enough
 	secret  string              // what the header Authorization must have; "": anything
 	exposed string              // what member 1 says of its ports for members
 	full    bool                // member 1 is short of memory
@@ -183,7 +185,7 @@ func (f *fake) status() api.List[api.Member] {
 			m.ConsoleURL = "http://127.0.0.1:8080"
 		}
 		if id == 2 {
-			m.DataFree, m.LogFree = 9<<30, 9<<30
+			m.DataFree, m.LogFree = cmp.Or(f.free, 9<<30), cmp.Or(f.free, 9<<30)
 			m.Role, m.Sessions, m.Connections = "leader", len(f.sessions)-2*n, len(f.sessions)-2*n
 		}
 		a.Items = append(a.Items, m)

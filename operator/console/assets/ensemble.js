@@ -55,7 +55,7 @@ function roleCell(m) {
 
 // stateBadge returns the role of a member that replied, or its problem.
 function stateBadge(m) {
-  const trouble = m.damaged ? 'damaged' : m.stalled ? 'hangs' : m.joining ? 'joining' : m.drained ? 'drained' : m.no_memory ? 'short of memory' : '';
+  const trouble = m.damaged ? 'damaged' : m.stalled ? 'hangs' : m.joining ? 'joining' : m.drained ? 'drained' : m.no_memory ? 'short of memory' : isShortOfSpace(m) ? 'disk nearly full' : '';
   if (trouble) {
     return badge(trouble, trouble === 'joining' || trouble === 'drained' ? 'warn' : 'bad');
   }
@@ -91,6 +91,10 @@ function freeText(m) {
   }
   return data === log ? data : `${data} for data, ${log} for the log`;
 }
+
+// lowSpace is the free space, in bytes, below which a disk is nearly full, as in rollcall status. Space of 0 is unknown.
+const lowSpace = 1 << 30;
+const isShortOfSpace = (m) => [m.data_free, m.log_free].some((free) => free > 0 && free < lowSpace);
 
 // fullShare marks a limit of which as much is used. The leader warns of its quota from there on, too.
 const fullShare = 0.8;
@@ -132,7 +136,7 @@ function memberFacts(m) {
     ['Watches', formatCount(m.watches)],
     ['Snapshot', m.snapshot ? `at log entry ${formatCount(m.snapshot)}${m.snapshot_at ? `, ${timeSince(m.snapshot_at)}` : ''}` : 'none yet'],
     ['Data', `${formatBytes(m.data_bytes)}, and ${formatBytes(m.log_bytes)} of log`],
-    ['Free', freeText(m)],
+    ['Free', freeText(m), isShortOfSpace(m) ? 'bad' : ''],
     ['Data quota', shareText(m.data_used, m.data_quota), shareTone(m.data_used, m.data_quota)],
     ['Memory', shareText(m.memory_used, m.memory_limit) + (m.no_memory ? ': it refuses writes that add data' : ''),
       m.no_memory ? 'bad' : shareTone(m.memory_used, m.memory_limit)],
