@@ -24,7 +24,11 @@ export function start() {
   });
   $('#leaders .rows').append(table.element);
   const draw = () => {
-    table.show(changes.slice(0, maxChanges));
+    if (!status && changes.length === 0) {
+      table.clear(); // the stream begins with the changes, so before a status it is not known whether there was one
+    } else {
+      table.show(changes.slice(0, maxChanges));
+    }
     setText($('#leaders-text'), leaderSentence(changes, status));
   };
   draw();

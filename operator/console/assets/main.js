@@ -131,6 +131,9 @@ function handleEvent(name, data) {
 // oldestEvent returns the time of the oldest data on the page, or 0 if it shows nothing yet.
 const oldestEvent = () => Math.min(...Object.values(lastEvents));
 
+// isListUnanswered reports whether the member failed to reply to the last request for a list that is shown.
+const isListUnanswered = () => [...document.querySelectorAll('[data-unanswered]')].some((list) => list.checkVisibility());
+
 // updateLiveness shows whether the page is live.
 function updateLiveness() {
   const last = oldestEvent();
@@ -138,10 +141,16 @@ function updateLiveness() {
   const live = $('#live');
   live.dataset.state = streamState === 'live' && old ? 'lost' : streamState;
   const then = last === 0 ? '' : asOf(last);
-  setText(live, streamState === 'lost' ? `Not live${then && `, ${then}`}` : old ? `Not live, ${then}` : { connecting: 'Connecting…', live: 'Live' }[streamState]);
+  if (streamState === 'live' && !old && isListUnanswered()) {
+    live.dataset.state = 'lost';
+    setText(live, 'Live, except the list');
+  } else {
+    setText(live, streamState === 'lost' ? `Not live${then && `, ${then}`}` : old ? `Not live, ${then}` : { connecting: 'Connecting…', live: 'Live' }[streamState]);
+  }
   document.body.toggleAttribute('data-stale', streamState === 'lost' || old);
 }
 setInterval(updateLiveness, 1000);
+document.addEventListener('listed', updateLiveness);
 
 const stream = new Stream(handleEvent, (now, error, wait) => {
   if (now !== 'connecting' || streamState !== 'lost') { // while a page is not live, each further try leaves it so

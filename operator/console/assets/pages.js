@@ -24,6 +24,7 @@ export class Pages {
   #words;
   #loaded;
   #heard = 0; // when the rows came
+  #known = false; // the rows are those of a reply
   #froms = ['']; // cursors of the pages up to this one
   #counts = []; // rows on the pages before this one
   #next = '';
@@ -84,9 +85,9 @@ export class Pages {
   rows = 0; // of the page
 
   // seen returns how many rows there are up to the end of the page, whether the list ends there, whether the page is full, and
-  // whether there was an answer at all.
+  // whether this is known at all.
   get seen() {
-    return { count: this.#counts.reduce((sum, n) => sum + n, this.rows), last: this.#next === '', full: this.rows === pageRows, known: this.#heard > 0 };
+    return { count: this.#counts.reduce((sum, n) => sum + n, this.rows), last: this.#next === '', full: this.rows === pageRows, known: this.#known };
   }
 
   // load shows a page. If it is asked for by the user, its errors are shown at once; a page that is asked
@@ -105,13 +106,15 @@ export class Pages {
       this.#heard = Date.now();
       this.#show(page);
       this.#note(silenceText(page.silent));
+      this.#mark(false);
     } catch (err) {
       if (err.name === 'AbortError') {
         return;
       }
       if (asked) {
-        this.#show({ items: [], next: '', silent: [] });
+        this.#showUnknown();
       }
+      this.#mark(!(err.status >= 400 && err.status < 500));
       const old = !asked && this.rows > 0;
       this.#note(old ? `${withFullStop(err.message)} These rows are ${asOf(this.#heard)}.` : err.message, old);
     }
@@ -121,7 +124,26 @@ export class Pages {
     }
   }
 
+  // showUnknown shows that the page is not known. It may have rows, so the table does not say that there are none.
+  #showUnknown() {
+    this.#known = false;
+    this.rows = 0;
+    this.#next = '';
+    this.#table.clear();
+    setText($('.pager p', this.#root), 'Not known');
+    this.#loaded(this);
+    $('[data-to=back]', this.#root).disabled = this.#froms.length === 1;
+    $('[data-to=on]', this.#root).disabled = true;
+  }
+
+  // mark notes whether the member failed to reply to the last request, for main.js.
+  #mark(unanswered) {
+    this.#root.toggleAttribute('data-unanswered', unanswered);
+    document.dispatchEvent(new CustomEvent('listed'));
+  }
+
   #show(page) {
+    this.#known = true;
     this.rows = page.items.length;
     this.#next = page.next;
     this.#table.show(page.items);

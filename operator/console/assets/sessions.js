@@ -49,7 +49,9 @@ export function start() {
   });
   let held = null; // sessions in the leader's table; null: not known
   const total = () => {
-    if (pages.seen.known) {
+    if (!pages.seen.known) {
+      setText($('#sessions .total'), held === null || hasFilter(form) ? '' : countNoun(held, 'session'));
+    } else {
       // A sorted list has one page: if that is full, there may be more.
       const { count, last, full } = pages.seen;
       setText($('#sessions .total'), sessionCount(count, last && !(full && form.elements.sort.value), hasFilter(form), held));

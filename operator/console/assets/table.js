@@ -29,6 +29,12 @@ export class Table {
     this.#body.addEventListener('focusin', (event) => this.#rest(event.target.closest('tr')));
   }
 
+  // clear removes the rows, and does not say that there are none.
+  clear() {
+    this.show([]);
+    this.#empty.hidden = true;
+  }
+
   // show makes rows the rows of the table.
   show(rows) {
     updateChildren(this.#body, rows, this.#key, () => this.#make(), (tr, row) => this.#fill(tr, row));
