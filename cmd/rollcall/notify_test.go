@@ -85,7 +85,7 @@ func TestNotifierLooks(t *testing.T) {
 		health admin.Health
 		want   []string
 	}{
-		{0, admin.Health{}, []string{"STATUS=no leader is known: a majority of the members must be up and reach each other", "WATCHDOG=1"}},
+		{0, admin.Health{}, []string{"STATUS=no leader is known: a majority of the members must be up, reach each other and accept each other's secret or certificate", "WATCHDOG=1"}},
 		{time.Second, admin.Health{}, nil},
 		{2 * time.Second, admin.Health{Role: "leader", HasLeader: true}, []string{"STATUS=leader", "WATCHDOG=1"}},
 		{3 * time.Second, admin.Health{Stalled: "the disk\nhangs"}, []string{"STATUS=the disk hangs"}},

@@ -146,7 +146,8 @@ func (h Health) serves() bool {
 // shortOfMemory is the text for NoMemory.
 const shortOfMemory = "short of memory: writes that add data are rejected"
 
-const noLeader = "no leader is known: a majority of the members must be up and reach each other"
+const noLeader = "no leader is known: a majority of the members must be up, reach each other and accept each other's secret " +
+	"or certificate"
 
 // StatusText returns the member's role, or the reason why it does not serve clients.
 func (h Health) StatusText() (text string, serves bool) {

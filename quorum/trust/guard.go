@@ -199,8 +199,8 @@ func (g *Guard) CertificateExpiry() time.Time {
 // this member may use plain connections to it. The caller dials another connection for that.
 var ErrPeerIsPlain = errors.New("the member does not speak TLS")
 
-// errHandshakeClosed is the dialer's error if the dialed side closes the connection without a TLS alert.
-var errHandshakeClosed = errors.New("TLS handshake: the member closed the connection; its log says why")
+// ErrHandshakeClosed is the dialer's error if the dialed side closes the connection without a TLS alert.
+var ErrHandshakeClosed = errors.New("TLS handshake: the member closed the connection; its log says why")
 
 // SecureDialedAt makes a connection private that this member has dialed to member to, and proves both ends. The
 // certificate of a member that may not be known yet must be for host, or if host is "", for one of the member's known
@@ -216,7 +216,7 @@ func (g *Guard) SecureDialedAt(conn net.Conn, to uint32, host string) (net.Conn,
 			return nil, fmt.Errorf("%w: %w", ErrPeerIsPlain, err)
 		}
 		if isClosedByPeer(err) {
-			return nil, fmt.Errorf("%w: %w", errHandshakeClosed, err)
+			return nil, fmt.Errorf("%w: %w", ErrHandshakeClosed, err)
 		}
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}

@@ -121,9 +121,9 @@ func (c *Conn) newExchange() (e proofExchange, err error) {
 	return e, err
 }
 
-// errProofRejected is the dialer's error if the dialed side does not reply to its proof.
-var errProofRejected = errors.New("the member does not accept this member's proof; if it logs that the proof is " +
-	"wrong, their ensembleSecretFile, or their sections of quorum.auth, have no secret in common")
+// ErrProofRejected is the dialer's error if the dialed side does not reply to its proof.
+var ErrProofRejected = errors.New("the secret differs: the member does not accept this member's proof; give both the same " +
+	"ensembleSecretFile, or the same section of quorum.auth, or if they have it, see the log there")
 
 // proveAsDialer proves this member to member to, and checks that member's proof.
 func (g *Guard) proveAsDialer(c *Conn, to uint32) (*Conn, error) {
@@ -143,9 +143,9 @@ func (g *Guard) proveAsDialer(c *Conn, to uint32) (*Conn, error) {
 	var answer proof
 	switch _, err := io.ReadFull(c, answer[:]); {
 	case errors.Is(err, io.EOF):
-		return nil, errProofRejected
+		return nil, ErrProofRejected
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errProofRejected, err)
+		return nil, fmt.Errorf("%w: %w", ErrProofRejected, err)
 	}
 	if c.provedSecret = e.confirmedSecret(&answer, secrets); c.provedSecret == "" {
 		return nil, errors.New("the other end does not have the ensemble's secret")

@@ -132,7 +132,7 @@ func TestSecrets(t *testing.T) {
 				}
 				if !tt.meet {
 					wantRejection(t, in.err, NoProof, "says it is member 2")
-					if out.err == nil || !strings.HasSuffix(out.err.Error(), "no secret in common") {
+					if out.err == nil || !errors.Is(out.err, ErrProofRejected) {
 						t.Errorf("dialer: %v", out.err)
 					}
 					return
@@ -415,7 +415,7 @@ func TestFalseMember(t *testing.T) {
 				}
 				why := "the other end does not have the ensemble's secret"
 				if name == nothing {
-					why = errProofRejected.Error()
+					why = ErrProofRejected.Error()
 				}
 				if !strings.Contains(out.err.Error(), why) {
 					t.Errorf("the error is %q, want %q", out.err, why)

@@ -89,7 +89,8 @@ type Hello struct {
 	knownProcesses   *processTable     // shared by the Listeners and dialers with this hello
 	logger           *slog.Logger      // for corruptions
 	corruptions      *Corruptions
-	outside          bool // see OutsideEnsemble
+	proofRejections  *proofRejections // shared by all dials with this hello
+	outside          bool             // see OutsideEnsemble
 	// handshakeTimeout limits the handshake and the hello with a dialed member; 0: helloTimeout.
 	handshakeTimeout time.Duration
 }
@@ -99,7 +100,7 @@ func NewHello(book *AddressBook) Hello {
 	return Hello{
 		memberID: book.Self().ID, addressBook: book, handshakeLimiter: newHandshakeLimiter(book),
 		knownProcesses: newProcessTable(), logger: slog.New(slog.DiscardHandler),
-		corruptions: &Corruptions{lastLogged: logTimes[uint32]{}},
+		corruptions: &Corruptions{lastLogged: logTimes[uint32]{}}, proofRejections: newProofRejections(),
 	}
 }
 
@@ -197,7 +198,7 @@ func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) 
 		}
 		return private, err
 	})
-	if err != nil {
+	if err = h.proofRejections.explain(to, err); err != nil {
 		return nil, fmt.Errorf("quorum: connect to member %d at %s: %w", to, addr, err)
 	}
 	return conn, nil
@@ -611,6 +612,7 @@ func (h Hello) Locks() []lockwatch.Lock {
 		{Name: "wire.HandshakeLimiter.mu", Locker: &h.handshakeLimiter.mu},
 		{Name: "wire.processTable.mu", Locker: &h.knownProcesses.mu},
 		{Name: "wire.Corruptions.mu", Locker: &h.corruptions.mu},
+		{Name: "wire.proofRejections.mu", Locker: &h.proofRejections.mu},
 	}
 }
 
