@@ -228,12 +228,12 @@ type wrongPortError struct{ text string }
 func (e *wrongPortError) Error() string { return e.text }
 
 // giveUpAtWrongPorts calls request with a context that ends early if no session can ever be opened at any of servers with
-// these flags. Its error is then a *wrongPortError.
+// these flags, or each of them is unreachable in a way in which waiting does not help. Its error is then a *wrongPortError.
 func (l *EnsembleFlags) giveUpAtWrongPorts(ctx context.Context, servers []string, request func(ctx context.Context) error) error {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	go func() {
-		if wrong := l.ports.findWrongPorts(ctx, l.streams, &l.tls, servers); wrong != nil {
+		if wrong := l.ports.findUselessPorts(ctx, l.streams, &l.tls, servers); wrong != nil {
 			giveUp(wrong)
 		}
 	}()
@@ -247,6 +247,18 @@ func (l *EnsembleFlags) giveUpAtWrongPorts(ctx context.Context, servers []string
 // findWrongPorts returns a *wrongPortError if no session can ever be opened at any of servers with these flags. Otherwise
 // it returns nil: the command waits for a member that starts, hangs or has no leader.
 func (p portCheck) findWrongPorts(ctx context.Context, w IOStreams, flags *TLS, servers []string) error {
+	return p.findPorts(ctx, w, flags, servers, func(context.Context, string) string { return "" })
+}
+
+// findUselessPorts is findWrongPorts that also gives up at ports where describeUnreachable has a reason.
+func (p portCheck) findUselessPorts(ctx context.Context, w IOStreams, flags *TLS, servers []string) error {
+	return p.findPorts(ctx, w, flags, servers, p.describeUnreachable)
+}
+
+// findPorts returns a *wrongPortError if each of servers is a wrong port, or unreachable has a reason for it.
+func (p portCheck) findPorts(ctx context.Context, w IOStreams, flags *TLS, servers []string,
+	unreachable func(ctx context.Context, addr string) string,
+) error {
 	config, err := flags.loadClientConfig(w)
 	if err != nil {
 		return nil // the command has rejected it
@@ -257,7 +269,10 @@ func (p portCheck) findWrongPorts(ctx context.Context, w IOStreams, flags *TLS, 
 	case <-time.After(p.delay):
 	}
 	return describeWrongPorts(servers, func(addr string) string {
-		return p.describeWrongPort(ctx, addr, config, func(err error) string { return flags.connectAdvice(w, err) })
+		reason := make(chan string, 1)
+		go func() { reason <- unreachable(ctx, addr) }()
+		wrong := p.describeWrongPort(ctx, addr, config, func(err error) string { return flags.connectAdvice(w, err) })
+		return cmp.Or(wrong, <-reason)
 	})
 }
 

@@ -149,6 +149,10 @@ func (w *FourLetterCommands) WriteReply(name string, argument io.Reader, out io.
 		stats := w.source.Stats()
 		if stats.Role == "" {
 			p.printf(notServing)
+			if health := w.source.Health(); name == "srvr" && health.RemovedVersion != 0 {
+				text, _ := health.StatusText()
+				p.printf("Reason: %s\n", text)
+			}
 			break
 		}
 		word.write(w, p, &stats, argument)
