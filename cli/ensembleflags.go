@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -44,8 +42,9 @@ type EnsembleFlags struct {
 	tls        TLS
 	ports      portCheck
 
-	warnedOfToken   bool  // that others may read the token file
-	tokenFileOwners []int // the owner of the token file, once it was read; this user may listen on a socket, too
+	warnedOfToken   bool   // that others may read the token file
+	typedToken      string // read from a terminal or a pipe, which gives it once
+	tokenFileOwners []int  // the owner of the token file, once it was read; this user may listen on a socket, too
 	// addresses of members that have said that they were removed from the ensemble; they are passed over
 	removedMembers []string
 }
@@ -155,7 +154,7 @@ func (l *EnsembleFlags) authIdentities() ([]client.Auth, error) {
 
 func (l *EnsembleFlags) readAuthorization() (string, error) {
 	if name, origin := l.streams.setting(l.tokenFile, "token-file"); name != "" {
-		token, owner, exposed, err := readToken(name)
+		token, owner, exposed, err := l.readToken(name)
 		if err != nil {
 			return "", UsageError.Errorf("%s: %w", origin, err)
 		}
@@ -173,34 +172,6 @@ func (l *EnsembleFlags) readAuthorization() (string, error) {
 		}
 	}
 	return "", err
-}
-
-// readToken also returns the owner of the file, and a warning if other users may read it and that is no reason to reject it.
-func readToken(name string) (token string, owner int, exposed string, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", 0, "", err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	info, err := f.Stat()
-	if err != nil {
-		return "", 0, "", err
-	}
-	file := secretfile.Describe(f, info)
-	if err := file.RejectExposed(); err != nil {
-		return "", 0, "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxToken))
-	token = strings.TrimSpace(string(text))
-	switch {
-	case err != nil:
-		return "", 0, "", err
-	case token == "":
-		return "", 0, "", fmt.Errorf("%s is empty", name)
-	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) || len(text) == maxToken:
-		return "", 0, "", fmt.Errorf("%s does not hold one token of visible characters", name)
-	}
-	return token, file.Owner, file.ExposedWarning(), nil
 }
 
 // SessionConfig returns the configuration of a session with the login of --jaas and the identities of --auth. Its calls fail
