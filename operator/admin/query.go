@@ -99,6 +99,28 @@ func (q *query) sessionIDParameter(name string) jute.SessionID {
 	return id
 }
 
+// rejectUnknownMember rejects the request if its parameter member names none of the ensemble.
+func (q *query) rejectUnknownMember(e Ensemble) {
+	if q.fault != nil || !q.values.Has("member") {
+		return
+	}
+	ids := []uint32{e.Self}
+	for _, p := range e.Peers {
+		ids = append(ids, p.ID)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	member := uint32(q.intParameter("member"))
+	if slices.Contains(ids, member) {
+		return
+	}
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = strconv.FormatUint(uint64(id), 10)
+	}
+	q.addFault("member=%d: the ensemble has no member %[1]d; it has %s", member, strings.Join(texts, ", "))
+}
+
 // pathSessionID returns the session id in the path of the request.
 func (q *query) pathSessionID() jute.SessionID {
 	id, _ := jute.ParseSessionID(q.PathValue("id")) // newQuery has checked it

@@ -18,6 +18,7 @@ func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	q := newQuery(e, r, h.authorizer.administratorOf(r))
 	q.paths = h.authorizer.pathFilterFor(r)
 	q.rejectHiddenPath()
+	q.rejectUnknownMember(h.health.source.Ensemble())
 	var answer any
 	var err error
 	if q.fault == nil {
