@@ -55,6 +55,7 @@ type serverProgress struct {
 	reportedApplied uint64    // applied entries at the last report
 	reportedAt      time.Time // zero: not yet
 	lastState       string    // at the last line
+	isLeaving       bool      // the list does not have it any more
 }
 
 func (p *serverProgress) endProgress() {
@@ -68,6 +69,7 @@ func (p *serverProgress) endProgress() {
 func (p *serverProgress) reportServer(m api.Members) {
 	s, known := findServer(m, p.id)
 	state := s.State
+	p.isLeaving = !known && state != ""
 	if !known && state == "" {
 		state = "not in the list"
 	}
@@ -98,6 +100,10 @@ func (p *serverProgress) printIfChanged(s api.Server, state string) {
 	text := fmt.Sprintf("member %d: %s", p.id, state)
 	switch s.State {
 	case api.StateSilent:
+		if p.isLeaving {
+			text += " (" + s.Detail + "); it need not run: it is out as soon as a majority of the other members replies"
+			break
+		}
 		text += " (" + s.Detail + "); start it, with the lines server.N of the other members in its zoo.cfg"
 	case api.StateNotServing:
 		if p.lastState == s.State && time.Since(p.reportedAt) < progressReportEvery {
