@@ -161,6 +161,17 @@ const fullShare = 80
 
 func shareReached(used, limit int64) bool { return limit > 0 && used >= limit/100*fullShare }
 
+// dataQuotaProblem returns the text about a data quota that is used up or nearly so, or "".
+func dataQuotaProblem(used, quota int64) string {
+	switch {
+	case !shareReached(used, quota):
+		return ""
+	case quota-used < quota/100: // writes of many sizes no longer fit
+		return "the data quota is used up: " + shareText(used, quota) + "; writes that add data are rejected: delete nodes, or raise dataQuota"
+	}
+	return "the data quota is nearly used up: " + shareText(used, quota) + "; a write that does not fit is rejected"
+}
+
 func shareText(used, limit int64) string {
 	if limit <= 0 {
 		return unknownText
@@ -229,7 +240,7 @@ func problemText(m memberRow) string {
 		{true, m.InsecurePorts},
 		{m.NoMemory, "short of memory: it rejects writes that add data"},
 		{isShortOfSpace(m.Member), "the disk is nearly full: " + freeText(m.Member) + " free; a member whose disk is full stops"},
-		{shareReached(m.DataUsed, m.DataQuota), "the data quota is nearly used up: " + shareText(m.DataUsed, m.DataQuota)},
+		{true, dataQuotaProblem(m.DataUsed, m.DataQuota)},
 		{
 			shareReached(m.MemoryUsed, m.MemoryLimit) && !m.NoMemory,
 			"the memory limit is nearly reached: " + shareText(m.MemoryUsed, m.MemoryLimit),

@@ -27,6 +27,10 @@ func TestProblemText(t *testing.T) {
 		{memberRow{Member: api.Member{Role: "leader", DataFree: 10_171_187, LogFree: 10_171_187}}, "the disk is nearly full: 9.7 MiB free; a member whose disk is full stops"},
 		{memberRow{Member: api.Member{Role: "leader", DataFree: 9 << 30, LogFree: 1<<30 - 1}}, "the disk is nearly full: 9.0 GiB/1.0 GiB free; a member whose disk is full stops"},
 		{memberRow{Member: api.Member{Role: "leader", DataFree: 1 << 30, LogFree: 1 << 30}}, ""},
+		{memberRow{Member: api.Member{Role: "leader", DataUsed: 79 << 20, DataQuota: 100 << 20}}, ""},
+		{memberRow{Member: api.Member{Role: "leader", DataUsed: 80 << 20, DataQuota: 100 << 20}}, "the data quota is nearly used up: 80 MiB of 100 MiB; a write that does not fit is rejected"},
+		{memberRow{Member: api.Member{Role: "leader", DataUsed: 100<<20 - 10, DataQuota: 100 << 20}}, "the data quota is used up: 100 MiB of 100 MiB; writes that add data are rejected: delete nodes, or raise dataQuota"},
+		{memberRow{Member: api.Member{Role: "leader", DataUsed: 101 << 20, DataQuota: 100 << 20}}, "the data quota is used up: 101 MiB of 100 MiB; writes that add data are rejected: delete nodes, or raise dataQuota"},
 	} {
 		if got := problemText(tt.member); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.member, got, tt.want)

@@ -141,8 +141,8 @@ var nodeFailureReplies = []struct {
 	{jute.NodeExists, http.StatusConflict, "there is such a node already"},
 	{jute.NotEmpty, http.StatusConflict, "it has children; delete them first"},
 	{jute.NoChildrenForEphemerals, http.StatusConflict, "its parent is ephemeral and can have no children"},
-	{jute.QuotaExceeded, http.StatusConflict, "this would exceed a quota"},
-	{jute.NoRoom, http.StatusConflict, "there is no room for more data: dataQuota is reached"},
+	{jute.QuotaExceeded, http.StatusConflict, "a hard quota of this node or of one above it is used up, so writes that add to it are rejected"},
+	{jute.NoRoom, http.StatusConflict, "the data quota is used up, so writes that add data are rejected: delete nodes, or raise dataQuota"},
 	{
 		jute.InvalidACL, http.StatusBadRequest,
 		"the acl is not allowed: an entry has the scheme world, digest, ip, sasl or x509, and an id that fits it",
