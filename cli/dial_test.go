@@ -59,7 +59,7 @@ func TestMemberOfThisMachine(t *testing.T) {
 	} {
 		w, _, _ := testWorld(variable)
 		w.adminPort = portOf(t, f.URL)
-		_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields("status "+strings.Replace(tt.line, "TOKEN", tokenFile(t), 1)))
+		_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields("status -o json "+strings.Replace(tt.line, "TOKEN", tokenFile(t), 1)))
 		if asked := f.requests(); err != nil || !slices.Equal(asked, tt.asked) {
 			t.Errorf("%s: %v, asked %q, want %q", tt.line, err, asked, tt.asked)
 		}
@@ -69,7 +69,7 @@ func TestMemberOfThisMachine(t *testing.T) {
 	}
 	w, _, _ := testWorld(variable)
 	w.adminPort = portOf(t, f.URL)
-	if _, err := Execute(t.Context(), NewRoot(w, "1"), []string{"status", "--token-file", tokenFile(t)}); err != nil {
+	if _, err := Execute(t.Context(), NewRoot(w, "1"), []string{"status", "-o", "json", "--token-file", tokenFile(t)}); err != nil {
 		t.Error(err)
 	}
 	if asked := f.requests(); !slices.Equal(asked, []string{probe, bearer}) {

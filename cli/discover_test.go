@@ -78,7 +78,7 @@ func TestCredentialsGoNowhereElse(t *testing.T) {
 	} {
 		w, _, _ := testWorld()
 		w.adminPort = tt.usual
-		_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields("status "+strings.Replace(tt.line, "TOKEN", token, 1)))
+		_, err := Execute(t.Context(), NewRoot(w, "1"), strings.Fields("status -o json "+strings.Replace(tt.line, "TOKEN", token, 1)))
 		if asked := f.requests(); !slices.Equal(asked, tt.asked) {
 			t.Errorf("%s: asked %q, want %q", tt.line, asked, tt.asked)
 		}

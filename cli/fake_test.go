@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -30,11 +31,12 @@ type fakeMember struct {
 	ends     []api.End
 	removals []api.Removal
 	owners   map[string]api.Owner
-	level    string // of its log
-	broken   string // the cursor of a page of sessions that fails
-	backup   []byte // what a backup sends
-	refusal  int    // the status of a refused backup; 0: none is
-	removed  bool   // it was removed from the ensemble
+	level    string            // of its log
+	broken   string            // the cursor of a page of sessions that fails
+	backup   []byte            // what a backup sends
+	leaders  []api.LeaderEvent // with which the stream of events begins
+	refusal  int               // the status of a refused backup; 0: none is
+	removed  bool              // it was removed from the ensemble
 
 	mu    sync.Mutex
 	asked []string // "METHOD path?query Authorization"
@@ -146,6 +148,15 @@ func (f *fakeMember) mux() http.Handler {
 	}
 	handle("GET /v1/openapi.json", func(*http.Request) any { return json.RawMessage(api.OpenAPI) })
 	handle("GET /v1/status", func(*http.Request) any { return f.status() })
+	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "retry: 1000\n\n")
+		for _, change := range f.leaders {
+			text, _ := json.Marshal(change)
+			_, _ = fmt.Fprintf(w, "event: leader\ndata: %s\n\n", text)
+		}
+		_, _ = io.WriteString(w, "event: status\ndata: {}\n\n")
+	})
 	handle("GET /v1/members", func(*http.Request) any { return f.members() })
 	handle("GET /v1/sessions", func(r *http.Request) any {
 		if f.broken != "" && r.FormValue("from") == f.broken {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -16,22 +17,49 @@ import (
 )
 
 func newStatus(w IOStreams) *cobra.Command {
-	a := newAdminCommand(w)
-	return a.registerFlags(&cobra.Command{
+	a, watch, every := newAdminCommand(w), false, defaultWatchInterval
+	cmd := a.registerFlags(&cobra.Command{
 		Use: "status [flags]", Short: "show the members: roles, lag, sessions, disk, whether their states agree",
 		GroupID: InspectGroup, Args: RangeArgs(0, 0, "flags only"),
 		Long: "Shows a row for each member. A member that does not answer has a row with the reason, and the other " +
 			"members' rows are not delayed by it for longer than a tick. FREE is the space that is left for files, or for " +
 			"data/log if these are on different disks. Each rollcall recover adds 65,536 to the term, which is shown apart: " +
-			"6+recovery. The reason for which a member does not serve is the one that rollcall health and /readyz give.",
+			"6+recovery. The reason for which a member does not serve is the one that rollcall health and /readyz give. Below the table " +
+			"it says how many more voters may be lost, why the leader changed, and how many sessions have just expired.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			members, err := getObject[api.List[api.Member]](cmd.Context(), a, "status", nil)
-			if err != nil {
-				return err
+			if !watch {
+				return printStatus(cmd.Context(), a, w)
 			}
-			return PrintRows(a.output, statusColumns(w.Now()), RowsOf(memberRows(members)))
+			return printRepeatedly(cmd.Context(), w, every, func(w IOStreams, _ int) error { return printStatus(cmd.Context(), a, w) })
 		},
 	})
+	cmd.Flags().BoolVar(&watch, "watch", false, "print the table again and again, until Ctrl-C")
+	cmd.Flags().DurationVar(&every, "every", defaultWatchInterval, "with --watch: the `time` between two tables")
+	return cmd
+}
+
+// printStatus prints the table of the members once, and the summary below it unless the format is for programs.
+func printStatus(ctx context.Context, a *adminCommand, w IOStreams) error {
+	var admin *api.Client // that has replied
+	members, err := askEnsemble(ctx, a.ensemble, func(c *api.Client) (api.List[api.Member], error) {
+		admin = c
+		reply, err := api.Get[api.List[api.Member]](ctx, c, "status", nil)
+		return reply, WithAdvice(err)
+	})
+	if err != nil {
+		return err
+	}
+	out := *a.output
+	out.streams = w
+	if err := PrintRows(&out, statusColumns(w.Now()), RowsOf(memberRows(members))); err != nil || !out.IsText() {
+		return err
+	}
+	for _, line := range statusSummary(ctx, admin, w.Now(), members) {
+		if _, err := fmt.Fprintln(w.Out, EscapeUnprintable(line)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // memberRow is a member in the list. If the member did not reply, its JSON has the reason as "silent", and
