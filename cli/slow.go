@@ -13,6 +13,7 @@ import (
 func newSlow(w IOStreams) *cobra.Command {
 	a, limit := newAdminCommand(w), 20
 	var of slowFilter
+	var chosen slowSelection
 	cmd := a.registerFlags(&cobra.Command{
 		Use: "slow [flags] [ID]", Short: "say where the time of slow requests went", GroupID: InspectGroup,
 		Args: RangeArgs(0, 1, "the id of a slow request"),
@@ -22,11 +23,16 @@ func newSlow(w IOStreams) *cobra.Command {
 			"and 512 of an hour, the slowest ones. A restart forgets them.\n\n" +
 			"A time in which the process of a member did not run is a row of its own, with the operation pause: requests that " +
 			"came meanwhile waited in their sockets, so none of them looks slow. Each member keeps up to 128 pauses of an " +
-			"hour. With --session or --address there are none, because they concern all clients of a member.",
+			"hour. With --session or --address there are none, because they concern all clients of a member.\n\n" +
+			"Below the list it adds up the stages of its requests.",
 		Example: "  rollcall slow\n  rollcall slow --member 2 --limit 0\n  rollcall slow --session 0x1000012f99a0001\n  " +
+			"rollcall slow --since 10m --path /locks --watch\n  " +
 			"rollcall slow 2-19a3f0c2b41",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := of.check(len(args) == 1); err != nil {
+				return err
+			}
+			if err := chosen.check(len(args) == 1); err != nil {
 				return err
 			}
 			space, err := a.ensemble.rootOnlySpace()
@@ -47,11 +53,22 @@ func newSlow(w IOStreams) *cobra.Command {
 				found = relative(found)
 				return printRow(a.output, oneSlowColumns(w.Now(), found), found)
 			}
-			rows := listRows[api.SlowRequest](cmd.Context(), a, "slow",
-				queryWithoutEmpty("member", of.member, "session", of.session, "address", of.address), limit)
-			return PrintRows(a.output, slowColumns(w.Now()), MapRows(rows, relative))
+			print := func(w IOStreams, _ int) error {
+				listed := limit
+				if chosen.path != "" || chosen.since > 0 {
+					listed = 0 // the members do not know what is chosen
+				}
+				rows := listRows[api.SlowRequest](cmd.Context(), a, "slow",
+					queryWithoutEmpty("member", of.member, "session", of.session, "address", of.address), listed)
+				return printSlowList(w, a.output, chosen.choose(MapRows(rows, relative), w.Now(), limit))
+			}
+			if chosen.watch {
+				return printRepeatedly(cmd.Context(), w, chosen.every, print)
+			}
+			return print(w, 0)
 		},
 	})
+	chosen.register(cmd)
 	cmd.Flags().StringVar(&of.member, "member", "", "only requests that the member with this `number` received")
 	cmd.Flags().StringVar(&of.session, "session", "", "only requests of the session with this `id`")
 	cmd.Flags().StringVar(&of.address, "address", "", "only requests of a client at this `address`, an IP with or without a port")
