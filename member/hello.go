@@ -28,6 +28,7 @@ type helloClient struct {
 	node           *quorum.Node
 	digestWarnings *digestWarnings
 	otherAddress   *otherAddress
+	lastWords      *lastWords // of the others
 
 	mu     sync.Mutex
 	probes map[peerRoute]*probe // under way
@@ -149,6 +150,11 @@ func (c *helloClient) sendHelloToAbsent(ctx context.Context, list serverlist.Lis
 
 // sendHelloTo sends a Hello to a server at the addresses of its line, on a connection of its own.
 func (c *helloClient) sendHelloTo(ctx context.Context, s serverlist.Server) (*proto.HelloReply, error) {
+	return c.sendRequestTo(ctx, s, c.helloRequest())
+}
+
+// sendRequestTo is sendHelloTo with another request.
+func (c *helloClient) sendRequestTo(ctx context.Context, s serverlist.Server, request *proto.HelloRequest) (*proto.HelloReply, error) {
 	there := newPeerConns(c.cfg.Tick, func(ctx context.Context, id uint32) (net.Conn, error) {
 		return c.ports.hello.ForHost(s.Host).Dial(ctx, c.cfg.Network.Dial, s.QuorumAddr(), id)
 	})
@@ -157,7 +163,7 @@ func (c *helloClient) sendHelloTo(ctx context.Context, s serverlist.Server) (*pr
 	if err != nil {
 		return nil, err
 	}
-	reply, err := to.Hello(ctx, c.helloRequest())
+	reply, err := to.Hello(ctx, request)
 	return reply, there.preferDialError(s.ID, err)
 }
 
@@ -224,6 +230,11 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 		} else {
 			n.Reachability().RecordContact(quorum.PeerContact{Peer: peer, EnsembleID: theirs, HasData: r.GetHasData()})
 			s.m.viewer.reportedAddresses.record(from.member, r.GetLine())
+		}
+	}
+	if from.member != s.m.cfg.ID && from.disk != 0 {
+		if text, isNew := s.m.helloClient.lastWords.record(from.member, r); isNew {
+			s.m.log.Warn("a member has ended", "ended", from.member, "err", text)
 		}
 	}
 	n.LogReportedRival(from.member, r.GetRival())

@@ -317,6 +317,7 @@ func (m *Member) assembleLogParts() {
 		cfg:    &m.cfg, ports: &m.ports, peers: m.peerConns, serverLists: m.serverLists, node: m.node,
 		digestWarnings: &digestWarnings{ownAlgorithm: m.cfg.digestAlgorithm(), log: m.log},
 		otherAddress:   &otherAddress{serverLists: m.serverLists, node: m.node, log: m.log},
+		lastWords:      newLastWords(func() time.Time { return m.wallClock.Now() }),
 	}
 	m.removalWatch = &removalWatch{
 		self: m.cfg.ID, tick: m.cfg.Tick, serverLists: m.serverLists, helloClient: m.helloClient, node: m.node,
@@ -497,6 +498,9 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 	if !m.auditLog.Close() && err != nil { // a member that ends without an error is not restarted
 		err = errors.Join(err, errNotStopped)
+	}
+	if err != nil && !m.cfg.isStandalone() {
+		m.helloClient.sendLastWords(m.serverLists.currentList(), err)
 	}
 	m.peerConns.closeAll()
 	m.ports.closeAll()

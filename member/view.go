@@ -475,9 +475,9 @@ func (v viewer) viewMembers() []view.Member {
 	}
 	members := make([]view.Member, 0, len(all))
 	for id := range all {
-		peer := remoteView(m.peerConns, id)
+		var peer view.Peer = rememberedPeer{remoteView(m.peerConns, id), id, m.helloClient.lastWords}
 		if id == m.cfg.ID {
-			peer = v.View // nothing is encoded and decoded
+			peer = viewPeer(v.View) // nothing is encoded and decoded
 		}
 		at, _ := m.serverLists.addressesOf(id)
 		members = append(members, view.Member{ID: id, QuorumAddress: at.GrpcAddr, ElectionAddress: at.RaftAddr, Peer: peer, Advice: v.reportedAddresses.adviceFor(id)})

@@ -1291,6 +1291,7 @@ type HelloRequest struct {
 	Rival         string                 `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`                             // another process running with the called member's id; "": none known
 	Serves        bool                   `protobuf:"varint,9,opt,name=serves,proto3" json:"serves,omitempty"`                          // the caller serves clients
 	Line          string                 `protobuf:"bytes,10,opt,name=line,proto3" json:"line,omitempty"`                              // the caller's own server line, if it waits at other addresses than those in the list; otherwise ""
+	LastWords     string                 `protobuf:"bytes,11,opt,name=last_words,json=lastWords,proto3" json:"last_words,omitempty"`   // why the caller is about to end, at most 300 bytes; "": it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1391,6 +1392,13 @@ func (x *HelloRequest) GetServes() bool {
 func (x *HelloRequest) GetLine() string {
 	if x != nil {
 		return x.Line
+	}
+	return ""
+}
+
+func (x *HelloRequest) GetLastWords() string {
+	if x != nil {
+		return x.LastWords
 	}
 	return ""
 }
@@ -6081,7 +6089,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +
 	"\x05Sweep\x12\x14\n" +
-	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"\x86\x02\n" +
+	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"\xa5\x02\n" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
@@ -6094,7 +6102,9 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05rival\x18\b \x01(\tR\x05rival\x12\x16\n" +
 	"\x06serves\x18\t \x01(\bR\x06serves\x12\x12\n" +
 	"\x04line\x18\n" +
-	" \x01(\tR\x04line\"\xc6\x04\n" +
+	" \x01(\tR\x04line\x12\x1d\n" +
+	"\n" +
+	"last_words\x18\v \x01(\tR\tlastWords\"\xc6\x04\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
