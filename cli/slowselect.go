@@ -82,7 +82,11 @@ type stageSum struct {
 // stageSums adds up the stages of requests.
 type stageSums map[string]*stageSum // by the stage's text
 
+// add adds the stages of a request. A pause is none: its row says how long it was.
 func (s stageSums) add(r api.SlowRequest) {
+	if r.Op == api.PauseOp {
+		return
+	}
 	for _, stage := range r.Stages {
 		if s[stage.Text] == nil {
 			s[stage.Text] = &stageSum{text: stage.Text}

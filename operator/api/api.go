@@ -331,6 +331,9 @@ type Removal struct {
 	End       *End      `json:"end"`     // of the session, if that removed the node and is still kept; else null
 }
 
+// PauseOp is the Op of a SlowRequest that is no request, but a time in which a member's process did not run.
+const PauseOp = "pause"
+
 // SlowRequest is a request that took long, with the stages of its time, or a pause of a member's process, with one stage.
 type SlowRequest struct {
 	ID         string      `json:"id"`       // such as "2-19a3f0c2b41"; it begins with the member
