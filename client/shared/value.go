@@ -35,7 +35,8 @@
 // waits. The writers of a Value wait for each other in memory, and one of them at a time waits for those of other Values
 // and clients, with an ephemeral sequential node that the write deletes. Turns are only a courtesy: they decide nothing,
 // and other clients such as Curator's need not know them. A writer whose process is stopped in its turn is passed over
-// after a second or two. If the servers reject the nodes, writers pause for random times instead.
+// after a second or two, and several of them one behind the other after a few seconds. If the servers reject the nodes,
+// writers pause for random times instead.
 //
 // # Layout
 //

@@ -179,3 +179,29 @@ func TestRightEnds(t *testing.T) {
 		})
 	}
 }
+
+// Contenders that have stopped are passed over, however many are one behind the other: after as many limits as there are, up to
+// mostShortTurns.
+func TestShortTurnBehindStopped(t *testing.T) {
+	const limit = time.Second
+	for _, stopped := range []int{0, 1, 2, 3, 50} {
+		recipetest.Run(t, 1, func(b *recipetest.Bed) {
+			b.CreateNode("/l")
+			for range stopped {
+				_, err := Enter(b.Ctx, b.Clients[0], lockConfig())
+				b.Must(err)
+			}
+			x, err := Enter(b.Ctx, b.Clients[0], lockConfig())
+			b.Must(err)
+			began := time.Now()
+			waited, err := x.AwaitShortTurn(b.Ctx, limit)
+			b.Must(err)
+			if want := time.Duration(min(stopped, mostShortTurns)) * limit; time.Since(began) != want || waited != (stopped > 0) {
+				b.Errorf("behind %d: it took %v, want %v; waited: %t", stopped, time.Since(began), want, waited)
+			}
+			if names := b.Children("/l"); len(names) != max(stopped, 1) {
+				b.Errorf("behind %d: %d contenders are left", stopped, len(names))
+			}
+		})
+	}
+}
