@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"rollcall/zk/sasl"
 )
 
 // bitnamiVariables are the variables of Bitnami's image of ZooKeeper that ZooKeeper's own image does not have, with the key that each
@@ -152,6 +154,10 @@ func (e *environ) readBitnamiUsers() error {
 	}
 	e.users = map[string]string{}
 	for i, name := range names {
+		if _, duplicate := e.users[name]; duplicate || !sasl.ValidUserName(name) {
+			return fmt.Errorf("%s: %s: each name must stand there once, and have 1 to %d bytes, with at most one @ and no / after it", usersVariable,
+				ShortText(name), sasl.MaxUserName)
+		}
 		e.users[name] = passwords[i]
 	}
 	return nil

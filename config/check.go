@@ -58,7 +58,7 @@ type Report struct {
 func Check(file string, env []string, flags Flags) Report {
 	d, all, err := readSources(file, env, flags)
 	if err != nil {
-		return Report{Warnings: all.warnings, Errors: []error{err}} // a source cannot be read
+		return Report{Warnings: all.warnings, Errors: eachError(err)} // a source cannot be read
 	}
 	r := Report{Errors: d.applySettings(all.list)}
 	if len(r.Errors) == 0 {
@@ -85,6 +85,14 @@ func (r *Report) Err() error {
 		texts[i] = err.Error()
 	}
 	return allErrors{errors.Join(r.Errors...), fmt.Sprintf("%d values are refused; %s", len(texts), strings.Join(texts, "; "))}
+}
+
+// eachError returns the errors that err joins, or err alone.
+func eachError(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
 }
 
 // allErrors are several errors in one line.

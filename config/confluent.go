@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,8 +25,13 @@ func (e *environ) isConfluents() bool {
 
 // isOfKubernetes reports whether Kubernetes sets a variable for a service called zookeeper.
 func isOfKubernetes(name, value string) bool {
-	return strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT_") || strings.HasPrefix(value, "tcp://")
+	return kubernetesName.MatchString(name) || kubernetesAddress.MatchString(value)
 }
+
+var (
+	kubernetesName    = regexp.MustCompile(`_SERVICE_(HOST|PORT)(_|$)|_PORT_[0-9]+_(TCP|UDP|SCTP)`)
+	kubernetesAddress = regexp.MustCompile(`^(tcp|udp|sctp)://`)
+)
 
 // confluentSettings returns the settings of the variables of Confluent's image, or nil if there are none.
 func (e *environ) confluentSettings() (list []setting, err error) {
@@ -61,19 +68,23 @@ func keyOfWords(words string) string {
 	wanted, byPattern := plain(words), ""
 	for i := range keys {
 		name := keys[i].name
-		stem, isPattern := strings.CutSuffix(name, ".*")
-		if !isPattern {
-			stem, isPattern = strings.CutSuffix(name, ".N")
-		}
+		stem, isAny := strings.CutSuffix(name, ".*")
+		stem, isNumbered := strings.CutSuffix(stem, ".N")
+		isPattern := isAny || isNumbered
 		rest, fits := strings.CutPrefix(wanted, plain(stem))
 		switch {
 		case !isPattern && plain(name) == wanted:
 			return name
-		case isPattern && fits && rest != "" && byPattern == "":
+		case isPattern && fits && rest != "" && byPattern == "" && (isAny || isNumber(rest)):
 			byPattern = stem + "." + rest
 		}
 	}
 	return byPattern
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 32)
+	return err == nil
 }
 
 // confluentServers returns the server lines of ZOOKEEPER_SERVERS: HOST:PORT:PORT, with semicolons between them. They are counted.

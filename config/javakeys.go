@@ -77,7 +77,7 @@ func javaKeys() []key {
 			},
 			{
 				name: "ensembleAuthName", unset: "none", kind: commaList(func(d *rawConfig) *[]string { return &d.config.Login.EnsembleNames }),
-				doc: "names of this ensemble, with commas between them. A client that gives another name in the scheme ensemble is closed, as one that " +
+				doc: "names of this ensemble. A client that gives another name in the scheme ensemble is closed, as one that " +
 					"came to the wrong ensemble",
 			},
 			{

@@ -842,7 +842,7 @@ var mainKeys = []key{
 	{name: "group.N", unset: "none", status: refused, doc: noQuorumWeights},
 	{
 		name: "weight.N", kind: weight(), unset: "1",
-		doc: "0: server N is an observer, whatever its line says. " + noQuorumWeights + ", so no other weight but 1 is allowed",
+		doc: "0: server N is an observer, whatever its line says. Other weights than 1 are refused: " + noQuorumWeights,
 	},
 	{name: "electionAlg", def: "3", status: refused, harmlessValue: "3", doc: "members elect by raft; ZooKeeper rejects other values too"},
 	{name: "connection_throttle_local_session_weight", def: "1", status: noEffect, harmlessValue: "*", doc: noLocalSessions},

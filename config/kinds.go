@@ -433,7 +433,6 @@ func isZero(text string) bool {
 	return err == nil && n == 0
 }
 
-// serverLine takes the line of one member and adds it to the servers.
 // weight takes the weight of a server's vote: 1, or 0 for an observer.
 func weight() kind {
 	return kind{
@@ -455,6 +454,7 @@ func weight() kind {
 	}
 }
 
+// serverLine takes the line of one member and adds it to the servers.
 func serverLine() kind {
 	return kind{
 		allowed: "`host:quorumPort:electionPort[:participant or :observer][;[clientHost:]clientPort]`",

@@ -67,40 +67,50 @@ func (d *rawConfig) finishLogin() error {
 		d.addWarning(d.whereSet(from), "enforce.auth.schemes has no effect without enforce.auth.enabled=true")
 	}
 	if d.config.Login.Users == nil && slices.Equal(d.config.Login.Schemes, []string{"sasl"}) {
-		return fmt.Errorf("%s: %s asks for SASL, and no client can log in by it; set %s to a JAAS file with users, too",
-			d.whereSet(from), from, jaasKey)
+		return fmt.Errorf("%s: %s asks for SASL, and no client can log in by it; set %s to a JAAS file whose section %s has users, too",
+			d.whereSet(from), from, jaasKey, ShortText(d.loginKeys.jaasSection))
 	}
 	return nil
 }
 
-// readUsers reads the users in the JAAS file, if there is one.
+// readUsers takes the users of SASL from the JAAS file, or from the variables.
 func (d *rawConfig) readUsers() error {
-	if d.loginKeys.jaasFile == "" {
-		if d.environ.users != nil {
-			d.config.Login.Users, d.config.Rules.SASL = sasl.NewUsers(d.environ.users), true
-		}
+	users, err := d.usersOfFile()
+	switch {
+	case err != nil:
+		return err
+	case users != nil && d.environ.users != nil:
+		return fmt.Errorf("section %s of the file has users, and %s has some, too; leave one of them out", ShortText(d.loginKeys.jaasSection), usersVariable)
+	case users == nil:
+		users = d.environ.users
+	}
+	if users == nil {
 		return nil
 	}
-	f, err := secretfile.ReadTrustedFile(d.loginKeys.jaasFile, sasl.MaxJAASBytes)
-	if err != nil {
-		return err
-	}
-	users, err := sasl.ParseJAAS(f.Text, d.loginKeys.jaasSection)
-	if errors.Is(err, sasl.ErrNoSection) && d.memberLogin.enabled {
-		return nil // the file is for members alone
-	}
-	if err != nil {
-		return err
-	}
-	d.warnReadable(jaasKey, f.ExposedWarning())
 	for _, super := range d.config.Login.SuperUsers {
 		if _, ok := users[super]; !ok {
-			d.addWarning(d.whereSet("superUser"), "superUser=%s is no user of section %s: nobody becomes the super user by that name",
-				ShortText(super), ShortText(d.loginKeys.jaasSection))
+			d.addWarning(d.whereSet("superUser"), "superUser=%s is none of the users of SASL: nobody becomes the super user by that name", ShortText(super))
 		}
 	}
 	d.config.Login.Users, d.config.Rules.SASL = sasl.NewUsers(users), true
 	return nil
+}
+
+// usersOfFile returns the users in the JAAS file, or nil if there is no file, or if it is for members alone.
+func (d *rawConfig) usersOfFile() (map[string]string, error) {
+	if d.loginKeys.jaasFile == "" {
+		return nil, nil
+	}
+	f, err := secretfile.ReadTrustedFile(d.loginKeys.jaasFile, sasl.MaxJAASBytes)
+	if err != nil {
+		return nil, err
+	}
+	d.warnReadable(jaasKey, f.ExposedWarning())
+	users, err := sasl.ParseJAAS(f.Text, d.loginKeys.jaasSection)
+	if errors.Is(err, sasl.ErrNoSection) && d.memberLogin.enabled && d.setIn["sasl.serverconfig"] == "" {
+		return nil, nil
+	}
+	return users, err
 }
 
 func riskOfFailedClients(d *rawConfig) string {

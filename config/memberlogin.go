@@ -33,7 +33,8 @@ func (d *rawConfig) setMemberLogin() error {
 	d.config.Trust.MemberLogin = trust.MemberLogin{File: d.loginKeys.jaasFile, ServerSection: l.serverSection, LearnerSection: l.learnerSection}
 	if !l.serverRequires {
 		d.config.Trust.AcceptPlain = true
-		d.addWarning(d.whereSet(enable), "without %s=true, plain connections between members are accepted, too, and prove nothing", server)
+		d.addWarning(d.whereSet(enable), "without %s=true, plain connections between members are accepted and opened, too, also with %s=true; they prove nothing",
+			server, learner)
 	}
 	return nil
 }

@@ -134,8 +134,27 @@ func TestBitnamisLogins(t *testing.T) {
 		t.Errorf("off: %s, %v, %v, %v", cfg.SecureAddr, cfg.Trust.ShowCertificates, cfg.Login.Users, err)
 	}
 	wrong := append(slices.Clone(env), "ZOO_ENABLE_QUORUM_AUTH=yes", "ZOO_TLS_CLIENT_ENABLE=maybe")
-	if _, _, err := Load("", wrong, Flags{}); err == nil || !strings.Contains(err.Error(), "ZOO_ENABLE_QUORUM_AUTH=yes") || !strings.Contains(err.Error(), "ZOO_TLS_CLIENT_ENABLE=maybe") {
+	if _, _, err := Load("", wrong, Flags{}); err == nil || !strings.HasPrefix(err.Error(), "2 values are refused; ZOO_ENABLE_QUORUM_AUTH=yes") || !strings.Contains(err.Error(), "; ZOO_TLS_CLIENT_ENABLE=maybe") {
 		t.Errorf("two faults: %v", err)
+	}
+	for _, names := range []string{"ann,ann", "ann,b/c@d@e", "ann," + strings.Repeat("x", 1025)} {
+		named := append(slices.Clone(env), "ZOO_SERVER_USERS="+names)
+		if _, _, err := Load("", named, Flags{}); err == nil || !strings.Contains(err.Error(), "each name must stand there once") {
+			t.Errorf("%.20s: %v", names, err)
+		}
+	}
+	jaas := filepath.Join(dir, "jaas")
+	text := "Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_eve=\"e\"; };\n"
+	if err := os.WriteFile(jaas, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	two := append(slices.Clone(env), "JVMFLAGS=-Djava.security.auth.login.config="+jaas+" -Dzookeeper.superUser=zz")
+	if _, _, err := Load("", two, Flags{}); err == nil || !strings.Contains(err.Error(), "section Server of the file has users, and ZOO_SERVER_USERS has some, too") {
+		t.Errorf("users of two sources: %v", err)
+	}
+	super := append(slices.Clone(env), "JVMFLAGS=-Dzookeeper.superUser=zz")
+	if _, warnings, err := Load("", super, Flags{}); err != nil || !strings.Contains(texts(warnings), "superUser=zz is none of the users of SASL") {
+		t.Errorf("a super user who is none: %v\n%s", err, texts(warnings))
 	}
 }
 
@@ -166,6 +185,13 @@ func TestConfluentsVariables(t *testing.T) {
 	}
 	if cfg, _, err := Load("", append(slices.Clone(base), "ZOOKEEPER_CLIENT_PORT=tcp://10.0.0.1:2181"), Flags{}); err != nil || cfg.ClientAddr != "0.0.0.0:2181" {
 		t.Errorf("a service called zookeeper-client: %+v, %v", cfg, err)
+	}
+	addressed := append(slices.Clone(base), "ZOOKEEPER_CLIENT_PORT=22181", "ZOOKEEPER_CLIENT_PORT_ADDRESS=127.0.0.1", "ZOOKEEPER_CLIENT_PORT_UNIFICATION=false",
+		"ZOOKEEPER_GROUPS=1:2", "ZOOKEEPER_SERVERSX=1", "ZOOKEEPER_WEIGHT_1=1", "ZOOKEEPER_PORT_2181_UDP_ADDR=10.0.0.1")
+	cfg, warnings, err = Load("", addressed, Flags{})
+	if got := texts(warnings); err != nil || cfg.ClientAddr != "127.0.0.1:22181" || strings.Count(got, "unknown variable") != 2 ||
+		!strings.Contains(got, "ZOOKEEPER_GROUPS: unknown") || !strings.Contains(got, "ZOOKEEPER_SERVERSX: unknown") {
+		t.Errorf("an address for clients: %s, %v; warnings:\n%s", cfg.ClientAddr, err, got)
 	}
 	if _, _, err := Load("", append(slices.Clone(base), "ZOOKEEPER_SERVERS=0.0.0.0:1:2;b:1:2"), Flags{}); err == nil || !strings.Contains(err.Error(), "ZOOKEEPER_QUORUM_LISTEN_ON_ALL_IPS=true") {
 		t.Errorf("a wildcard: %v", err)

@@ -12,7 +12,7 @@ import (
 // faultLogInterval is the least time between two lines about connections that ended for the same fault of a client. Programs retry.
 const faultLogInterval = time.Minute
 
-// requestFaults are the reasons for which what a client does ends its connection, and what they mean. The client gets no reply that says so.
+// requestFaults are the reasons for which what a client does ends its connection, and what they mean. The client gets at most a code.
 var requestFaults = map[stream.Reason]string{
 	badFrame:      "it sent what is no request, or a request longer than jute.maxbuffer",
 	notAHandshake: "its first bytes open no session: they are of another protocol, or of TLS at a plain port",

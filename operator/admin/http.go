@@ -80,7 +80,7 @@ type HTTPSettings struct {
 // HTTPConfig configures an HTTP. A field without a default is required.
 type HTTPConfig struct {
 	HTTPSettings
-	SuperDigest     string           // "super:" and the digest of the super user's password; "": there is none
+	SuperDigest     string           // the super user's name, a colon, and the digest of the name and password; "": there is none
 	DigestAlg       digest.Algorithm // made that digest; default SHA1
 	FourLetter      *FourLetterCommands
 	Source          Source

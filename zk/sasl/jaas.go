@@ -9,8 +9,8 @@ import (
 const (
 	// MaxJAASBytes limits a JAAS file to some ten thousand users.
 	MaxJAASBytes = 1 << 20
-	// maxUserName is the longest name of a user, in bytes. Each transaction of a client carries its name.
-	maxUserName = 1 << 10
+	// MaxUserName is the longest name of a user, in bytes. Each transaction of a client carries its name.
+	MaxUserName = 1 << 10
 
 	// digestModule is the login module whose options are the users.
 	digestModule = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -195,9 +195,9 @@ func (p *jaasParser) readOption(wanted bool) {
 func (p *jaasParser) addUser(name, password string, line int) {
 	_, duplicate := p.users[name]
 	switch {
-	case name == "" || len(name) > maxUserName || !ValidName(name):
+	case !ValidUserName(name):
 		p.failAt(line, fmt.Sprintf("the name after user_ must have 1 to %d bytes, with at most one @ and no / after it",
-			maxUserName))
+			MaxUserName))
 		return
 	case duplicate:
 		p.failAt(line, fmt.Sprintf("duplicate user %s", quoteShort(name)))

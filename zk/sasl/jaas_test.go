@@ -78,7 +78,7 @@ func TestParseJAASRefuses(t *testing.T) {
 		{head + "user_bob=\"secret\"\nuser_bob=\"secret\";};", `line 4: duplicate user "bob"`},
 		{head + "user_=\"secret\";};", "line 3: the name after user_ must have 1 to 1024 bytes, with at most one @ and no / after it"},
 		{head + "\"user_a@b@c\"=\"secret\";};", "line 3: the name after user_ must have 1 to 1024 bytes, with at most one @ and no / after it"},
-		{head + "user_" + strings.Repeat("x", maxUserName+1) + "=\"secret\";};", "line 3: the name after user_ must have 1 to 1024 bytes, with at most one @ and no / after it"},
+		{head + "user_" + strings.Repeat("x", MaxUserName+1) + "=\"secret\";};", "line 3: the name after user_ must have 1 to 1024 bytes, with at most one @ and no / after it"},
 		{head + "user_bob=\"${secret}\";};", "line 3: a value with ${"},
 		{"Server {\n" + module + " needed user_bob=\"secret\";};", "line 2: the word after the class of a login module must be required, requisite, sufficient or optional"},
 		{"Server {\ncom.sun.security.auth.module.Krb5LoginModule required;};", "line 2: section \"Server\" uses Kerberos (Krb5LoginModule), which is not supported"},

@@ -64,6 +64,11 @@ func ValidName(name string) bool {
 	return !whole || strings.Count(name, "/") <= 1 && !strings.ContainsAny(realm, "/@")
 }
 
+// ValidUserName reports whether a user who logs in may have a name: 1 to MaxUserName bytes that an ACL can name.
+func ValidUserName(name string) bool {
+	return name != "" && len(name) <= MaxUserName && ValidName(name)
+}
+
 // toLatin1 returns the bytes of text for a digest: in ISO 8859-1 if that has all its characters, and in UTF-8
 // otherwise. RFC 2831 requires that, and Java does it.
 func toLatin1(text string) string {
