@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"rollcall/internal/admission"
 	"rollcall/internal/serverlist"
 	"rollcall/operator/view"
 	"rollcall/proto"
@@ -24,7 +25,8 @@ const (
 // others in a Hello, as far as it can, so that an operator need not find its log. There is one entry at most for each member. It
 // is safe for concurrent use.
 type lastWords struct {
-	now func() time.Time // wall clock
+	now   func() time.Time // wall clock
+	lines *admission.LogLimiter
 
 	mu       sync.Mutex
 	byMember map[uint32]farewell
@@ -38,10 +40,10 @@ type farewell struct {
 }
 
 func newLastWords(now func() time.Time) *lastWords {
-	return &lastWords{now: now, byMember: map[uint32]farewell{}}
+	return &lastWords{now: now, lines: admission.NewLogLimiter(), byMember: map[uint32]farewell{}}
 }
 
-// record takes a Hello of another member, and reports whether it has new last words. A Hello of another process of that member
+// record takes a Hello of another member, and reports whether it has new last words that are to be logged. A Hello of another process of that member
 // shows that the member is back, so its words are forgotten. Followers send each other none, so an answered query shows it, too.
 func (l *lastWords) record(member uint32, r *proto.HelloRequest) (text string, isNew bool) {
 	text = truncateWords(r.GetLastWords())
@@ -51,7 +53,10 @@ func (l *lastWords) record(member uint32, r *proto.HelloRequest) (text string, i
 	switch {
 	case text != "":
 		l.byMember[member] = farewell{process: r.GetStart(), at: l.now(), text: text}
-		return text, last.text != text || last.process != r.GetStart()
+		if isNew = last.text != text || last.process != r.GetStart(); isNew {
+			_, isNew = l.lines.AllowLine(l.now())
+		}
+		return text, isNew
 	case known && last.process != r.GetStart():
 		delete(l.byMember, member)
 	}
@@ -78,7 +83,7 @@ func (l *lastWords) describe(member uint32) string {
 
 // truncateWords returns the first maxLastWords bytes of text, as valid UTF-8.
 func truncateWords(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), maxLastWords)], "")
+	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), maxLastWords)], "")) // not with all that a caller sends
 }
 
 // rememberedPeer adds the last words of a member to the error of a query that it does not answer.

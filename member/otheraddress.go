@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,8 +55,8 @@ func (c *addressConflict) command() string {
 
 // ownReason describes the conflict of this member.
 func (c *addressConflict) ownReason() string {
-	return fmt.Sprintf("the list of servers has this member at %s, and its own server line has %s, where the others do not look for it; "+
-		"on the machine of another member, run: %s", addressPair(c.listed), addressPair(c.own), c.command())
+	return fmt.Sprintf("this member has found no leader. The list of servers has it at %s, and its own server line has %s. If that is no other "+
+		"name of the same machine, the others do not look for it there: as an administrator, run: %s", addressPair(c.listed), addressPair(c.own), c.command())
 }
 
 // advice describes the conflict of another member.
@@ -100,7 +101,7 @@ func (l *serverLists) ownConflict() *addressConflict {
 func (o *otherAddress) watchLoop(ctx context.Context) error {
 	ticker := time.NewTicker(otherAddressStep)
 	defer ticker.Stop()
-	logged := ""
+	logged, reached := "", addressConflict{} // reached: a leader has found this member in spite of it, by another name of the same machine
 	for since := time.Now(); ; {
 		select {
 		case <-ctx.Done():
@@ -108,7 +109,10 @@ func (o *otherAddress) watchLoop(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		conflict := o.serverLists.ownConflict()
-		if conflict == nil || o.node.Status().LeaderID() != 0 {
+		if conflict != nil && o.node.Status().LeaderID() != 0 {
+			reached = *conflict
+		}
+		if conflict == nil || *conflict == reached {
 			o.waiting.Store(nil)
 			since, logged = time.Now(), ""
 			continue
@@ -167,17 +171,43 @@ type reportedAddress struct {
 // few seconds if others are silent.
 const reportLifetime = 15 * time.Second
 
-// record records the server line of a Hello of a member: "" if that has no conflict. It logs each line once.
+// maxReportedLine limits the bytes of a server line in a Hello: two names of hosts of the greatest length, ports and a role.
+const maxReportedLine = 1 << 10
+
+// parseReported returns the server in the line of a Hello of a member, in memory of its own. It is false if the line is none of that
+// member, or too long.
+func parseReported(member uint32, line string) (serverlist.Server, bool) {
+	if line == "" || len(line) > maxReportedLine {
+		return serverlist.Server{}, false
+	}
+	list, err := serverlist.ParseList(strings.Clone(line))
+	if err != nil || len(list) != 1 || list[0].ID != member {
+		return serverlist.Server{}, false
+	}
+	return list[0], true
+}
+
+func isInList(l serverlist.List, member uint32) bool {
+	_, found := l.Find(member)
+	return found
+}
+
+// record records the server line of a Hello of a member: "" if that has no conflict. It logs each line once. A line of a member that is
+// not in the list is not kept.
 func (r *reportedAddresses) record(member uint32, line string) {
+	own, isLine := parseReported(member, line)
+	if isLine {
+		newest := r.serverLists.newestList()
+		isLine = newest != nil && isInList(newest.Servers, member)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list, err := serverlist.ParseList(line)
-	if line == "" || err != nil || len(list) != 1 || list[0].ID != member {
+	if !isLine {
 		delete(r.reported, member)
 		return
 	}
 	last := r.reported[member]
-	next := reportedAddress{own: list[0], at: time.Now(), logged: last.logged && last.own == list[0]}
+	next := reportedAddress{own: own, at: time.Now(), logged: last.logged && last.own == own}
 	if conflict := r.serverLists.addressConflictOf(next.own); conflict != nil && !next.logged {
 		if _, due := r.lines.AllowLine(next.at); due {
 			next.logged = true

@@ -108,6 +108,12 @@ func TestMemberWithAnotherName(t *testing.T) {
 		if !strings.Contains(lines.String(), "=alias:2888:3888") || strings.Contains(lines.String(), "at an address that the list") {
 			t.Errorf("the log has %s", lines.String())
 		}
+		e.Kill(1)
+		e.Kill(2)
+		time.Sleep(time.Minute) // without a leader, which is not because of the name
+		if strings.Contains(lines.String(), "at an address that the list") {
+			t.Errorf("in an outage, the log has %s", lines.String())
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"rollcall/proto"
@@ -100,9 +101,13 @@ func (h *hellos) logComplaints(r helloRound) {
 	}
 }
 
+// maxRival limits the bytes of another process's addresses in a Hello that are kept and logged.
+const maxRival = 256
+
 // logReportedRival logs another process with this member's number that member from, the leader, has reported: once, as
 // long as rival does not change. rival is "" if there is none.
 func (h *hellos) logReportedRival(from uint32, rival string) {
+	rival = strings.Clone(strings.ToValidUTF8(rival[:min(len(rival), maxRival)], ""))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if rival == "" {

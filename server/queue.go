@@ -61,8 +61,12 @@ func (c *conn) newRequest(h jute.RequestHeader, body []byte) *request {
 // Identities returns the client's identities when it sent the request. The follower asserts for this method.
 func (r *request) Identities() []*proto.Identity { return r.ids }
 
-// NoteSent implements follower.timedWaiter.
-func (r *request) NoteSent(room, sent stages.Time) { r.times.roomAt, r.times.sentAt = room, sent }
+// NoteSent implements follower.timedWaiter. The connection may end meanwhile, and keepUnreplied reads the times then.
+func (r *request) NoteSent(room, sent stages.Time) {
+	r.c.stream.Lock()
+	defer r.c.stream.Unlock()
+	r.times.roomAt, r.times.sentAt = room, sent
+}
 
 // free returns the record to the pool. Nothing else may refer to it. If it was submitted, it has been
 // applied.
