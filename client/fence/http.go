@@ -82,10 +82,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusPreconditionFailed {
 		return resp, err
 	}
-	greatest, _ := strconv.ParseInt(resp.Header.Get(Header), 10, 64) // 0 if a service in another language does not send it
-	_, _ = io.CopyN(io.Discard, resp.Body, maxRejection)             // so that the connection can be used again
+	stale := &StaleError{Token: t.Right.Token()}
+	greatest, err := strconv.ParseInt(resp.Header.Get(Header), 10, 64)
+	if err == nil && client.Token(greatest) > stale.Token { // a service in another language may not send it
+		stale.Greatest = client.Token(greatest)
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, maxRejection) // so that the connection can be used again
 	_ = resp.Body.Close()
-	return nil, &StaleError{Token: t.Right.Token(), Greatest: client.Token(greatest)}
+	return nil, stale
 }
 
 // maxRejection limits the bytes of a rejection that are read.

@@ -45,3 +45,15 @@ func TestTransportStale(t *testing.T) {
 		}
 	}
 }
+
+// A greatest token that rejects nothing is not passed on: the service has sent something else.
+func TestTransportStaleWithoutReason(t *testing.T) {
+	for _, value := range []string{"-1", "8", "7", "x"} {
+		resp := &http.Response{StatusCode: http.StatusPreconditionFailed, Header: http.Header{fence.Header: {value}}, Body: http.NoBody}
+		transport := &fence.Transport{Right: &heldRight{token: 8}, Base: replies{resp}}
+		_, err := transport.RoundTrip(httptest.NewRequest(http.MethodPut, "http://h/", nil))
+		if stale, ok := errors.AsType[*fence.StaleError](err); !ok || stale.Greatest != 0 {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}

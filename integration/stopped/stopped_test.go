@@ -64,7 +64,8 @@ func awaitWork(t *testing.T, printed string, behind int) {
 			if end := strings.Index(text, endMark); end >= 0 {
 				t.Fatal(text[strings.LastIndexByte(text[:end], '\n')+1:])
 			}
-			return strings.Contains("\n"+text[behind:], "\n"+name+"\n")
+			_, lines, _ := strings.Cut(("\n" + text)[behind:], "\n") // what was printed may end in the middle of a line
+			return strings.Contains("\n"+lines, "\n"+name+"\n")
 		})
 		if err != nil {
 			t.Fatal(err)

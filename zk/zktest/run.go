@@ -99,6 +99,11 @@ func (r *caseRun) connect(c *client) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if c.conn != conn {
+			_ = conn.Close()
+		}
+	}()
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	ask := jute.ConnectRequest{LastZxidSeen: c.seen, TimeOut: sessionTimeout, SessionID: c.session, Passwd: c.passwd}
 	if c.passwd == nil {
@@ -115,7 +120,6 @@ func (r *caseRun) connect(c *client) error {
 	d := jute.NewDecoder(frame)
 	granted.Decode(&d)
 	if granted.SessionID == 0 {
-		_ = conn.Close()
 		return jute.SessionExpired
 	}
 	c.conn, c.session, c.passwd = conn, granted.SessionID, granted.Passwd
