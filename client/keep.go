@@ -28,7 +28,8 @@ const keepPauseDivisor = 8
 //
 // A session can outlive what f does with it: a pause of the process ends f's rights a little before the session. So
 // Keep also closes the session and runs f again if f returns ErrNotHeld, or any error while the Client may not act on
-// its session. A function that works under a Right returns ErrNotHeld if that is not held any more.
+// its session. A function that works under a Right returns ErrNotHeld if that is not held any more. While it is held, a
+// call that returned ErrConnectionLost can be tried again: as an error of f it ends Keep.
 //
 // If cfg resumes a session that is gone, Keep begins with a new one.
 func Keep(ctx context.Context, servers string, cfg Config, f func(ctx context.Context, c *Client) error) error {

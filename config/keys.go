@@ -895,7 +895,7 @@ var mainKeys = []key{
 		doc: "the password of the user super is in the JAAS file, as all others", isSecret: true,
 	},
 	{
-		name: "kerberos.*", unset: "none", status: noEffect,
+		name: "kerberos.*", unset: "none", status: noEffect, isSecret: true,
 		doc: "Kerberos is not served; users log in with a name and a password (java.security.auth.login.config)",
 	},
 	{

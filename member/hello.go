@@ -229,7 +229,7 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 			s.m.health.recordClaim(peer, r.GetServes())
 		} else {
 			n.Reachability().RecordContact(quorum.PeerContact{Peer: peer, EnsembleID: theirs, HasData: r.GetHasData()})
-			s.m.viewer.reportedAddresses.record(from.member, r.GetLine())
+			s.m.viewer.reportedAddresses.record(from.member, r.GetStart(), r.GetLine())
 		}
 	}
 	if from.member != s.m.cfg.ID && from.disk != 0 {

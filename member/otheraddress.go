@@ -50,6 +50,9 @@ func (c *addressConflict) command() string {
 	if moved.Observer = c.listed.Observer; moved.ClientPort == 0 {
 		moved.ClientHost, moved.ClientPort = c.listed.ClientHost, c.listed.ClientPort
 	}
+	if moved.ClientPort == 0 { // it must be in the line, and neither has it
+		return fmt.Sprintf("rollcall members address %d '%v;PORT', where PORT is its port for clients", moved.ID, moved)
+	}
 	return fmt.Sprintf("rollcall members address %d '%v'", moved.ID, moved)
 }
 
@@ -94,6 +97,9 @@ func (l *serverLists) ownConflict() *addressConflict {
 	if addr, parseErr := netip.ParseAddr(own.Host); err != nil || !found || parseErr == nil && addr.Unmap().IsUnspecified() {
 		return nil
 	}
+	if own.ClientPort == 0 && l.clientPort > 0 { // clientPort is a key of its own, and the list wants it in the line
+		own.ClientHost, own.ClientPort = serverlist.AllHosts, l.clientPort
+	}
 	return l.addressConflictOf(own)
 }
 
@@ -112,7 +118,7 @@ func (o *otherAddress) watchLoop(ctx context.Context) error {
 		if conflict != nil && o.node.Status().LeaderID() != 0 {
 			reached = *conflict
 		}
-		if conflict == nil || *conflict == reached {
+		if conflict == nil || *conflict == reached || o.node.Reachability().HasRival() { // a rival may be this member, and this process an old one
 			o.waiting.Store(nil)
 			since, logged = time.Now(), ""
 			continue
@@ -148,24 +154,37 @@ func (o *otherAddress) ownLine() string {
 // use.
 type reportedAddresses struct {
 	serverLists *serverLists
+	rivals      func(member uint32) string // describes the processes that have the member's number; "": there is one at most
 	lines       *admission.LogLimiter
 	log         *slog.Logger
 
 	mu       sync.Mutex
-	reported map[uint32]reportedAddress // by member, so at most serverlist.MaxID
+	reported map[uint32]reportedAddress   // by member in the list, so at most serverlist.MaxID
+	inOrder  map[uint32]helloOf           // the last Hello of each member that had no conflict
+	logged   map[uint32]serverlist.Server // the last line of each member that was logged
 }
 
 func newReportedAddresses(m *Member) *reportedAddresses {
 	return &reportedAddresses{
-		serverLists: m.serverLists, lines: admission.NewLogLimiter(), log: m.log, reported: map[uint32]reportedAddress{},
+		serverLists: m.serverLists, lines: admission.NewLogLimiterOf(reportLogInterval), log: m.log,
+		rivals:   func(member uint32) string { return m.node.Reachability().DescribeRivals(member) },
+		reported: map[uint32]reportedAddress{}, inOrder: map[uint32]helloOf{}, logged: map[uint32]serverlist.Server{},
 	}
 }
 
 type reportedAddress struct {
-	own    serverlist.Server
-	at     time.Time
-	logged bool
+	own serverlist.Server
+	at  time.Time
 }
+
+// helloOf is a Hello of one process of a member.
+type helloOf struct {
+	process uint64 // as in HelloRequest.start
+	at      time.Time
+}
+
+// reportLogInterval is the least time between two lines about reported addresses. Each Hello can bring another one.
+const reportLogInterval = time.Minute
 
 // reportLifetime is the time for which a report counts. A member that waits sends one in each round of Hellos, and a round takes a
 // few seconds if others are silent.
@@ -192,25 +211,28 @@ func isInList(l serverlist.List, member uint32) bool {
 	return found
 }
 
-// record records the server line of a Hello of a member: "" if that has no conflict. It logs each line once. A line of a member that is
-// not in the list is not kept.
-func (r *reportedAddresses) record(member uint32, line string) {
+// record records the server line of a Hello of a member: "" if that has no conflict. It logs each line once. It does not keep a line of a
+// member that is not in the list, or of which two processes run: the one at the listed address may be in order.
+func (r *reportedAddresses) record(member uint32, process uint64, line string) {
 	own, isLine := parseReported(member, line)
 	if isLine {
 		newest := r.serverLists.newestList()
-		isLine = newest != nil && isInList(newest.Servers, member)
+		isLine = newest != nil && isInList(newest.Servers, member) && r.rivals(member) == ""
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !isLine {
+	if line == "" {
+		r.inOrder[member] = helloOf{process, time.Now()}
+	}
+	other := r.inOrder[member]
+	if !isLine || other.process != process && time.Since(other.at) < reportLifetime {
 		delete(r.reported, member)
 		return
 	}
-	last := r.reported[member]
-	next := reportedAddress{own: own, at: time.Now(), logged: last.logged && last.own == own}
-	if conflict := r.serverLists.addressConflictOf(next.own); conflict != nil && !next.logged {
+	next := reportedAddress{own: own, at: time.Now()}
+	if conflict := r.serverLists.addressConflictOf(own); conflict != nil && r.logged[member] != own {
 		if _, due := r.lines.AllowLine(next.at); due {
-			next.logged = true
+			r.logged[member] = own
 			r.log.Warn("a member waits at an address that the list of servers does not have", "peer", member, "reason", conflict.advice())
 		}
 	}
@@ -222,7 +244,7 @@ func (r *reportedAddresses) adviceFor(member uint32) string {
 	r.mu.Lock()
 	last, found := r.reported[member]
 	r.mu.Unlock()
-	if !found || time.Since(last.at) > reportLifetime {
+	if !found || time.Since(last.at) > reportLifetime || r.rivals(member) != "" {
 		return ""
 	}
 	if conflict := r.serverLists.addressConflictOf(last.own); conflict != nil {

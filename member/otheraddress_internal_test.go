@@ -1,6 +1,7 @@
 package member
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"rollcall/internal/admission"
 	"rollcall/internal/serverlist"
+	"rollcall/operator/logs/logtest"
 	"rollcall/quorum/wire"
 	"rollcall/znode"
 )
@@ -47,12 +49,9 @@ func TestReportedAddresses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &reportedAddresses{
-					serverLists: listsWith(t, tt.list, ""), lines: admission.NewLogLimiter(), log: slog.New(slog.DiscardHandler),
-					reported: map[uint32]reportedAddress{},
-				}
-				r.record(2, tt.line)
-				r.record(2, tt.last)
+				r := testReports(listsWith(t, tt.list, ""), slog.DiscardHandler)
+				r.record(2, 7, tt.line)
+				r.record(2, 7, tt.last)
 				time.Sleep(tt.wait)
 				if got := r.adviceFor(2); (got != "") != tt.advised {
 					t.Errorf("the advice is %q", got)
@@ -62,11 +61,47 @@ func TestReportedAddresses(t *testing.T) {
 	}
 }
 
+func testReports(lists *serverLists, to slog.Handler) *reportedAddresses {
+	return &reportedAddresses{
+		serverLists: lists, lines: admission.NewLogLimiterOf(reportLogInterval), log: slog.New(to), rivals: func(uint32) string { return "" },
+		reported: map[uint32]reportedAddress{}, inOrder: map[uint32]helloOf{}, logged: map[uint32]serverlist.Server{},
+	}
+}
+
+// While another process of the member is in order, nobody is advised to give the list another address, and the log says nothing. Lines
+// that change come to the log once a minute.
+func TestReportsOfTwoProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines logtest.Buffer
+		r := testReports(listsWith(t, "server.2=a:2888:3888;a:2181", ""), slog.NewTextHandler(&lines, nil))
+		for range 20 {
+			r.record(2, 7, "")
+			r.record(2, 8, "server.2=b:2888:3888")
+			if got := r.adviceFor(2); got != "" {
+				t.Fatalf("the advice is %q", got)
+			}
+			time.Sleep(time.Second)
+		}
+		if lines.String() != "" {
+			t.Errorf("logged %s", lines.String())
+		}
+		time.Sleep(reportLifetime) // the process that was in order has ended
+		for i := range 120 {
+			r.record(2, 8, fmt.Sprintf("server.2=b%d:2888:3888", i%2))
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(lines.String(), "\n"); n < 2 || n > 3 || r.adviceFor(2) == "" {
+			t.Errorf("%d lines, and the advice %q:\n%s", n, r.adviceFor(2), lines.String())
+		}
+	})
+}
+
 // The command keeps the role and, if the member's own line has none, the part for clients.
 func TestOtherAddressCommand(t *testing.T) {
 	for _, tt := range []struct{ listed, own, want string }{
 		{"server.1=a:1:2:observer;a:3", "server.1=b:1:2", "rollcall members address 1 'server.1=b:1:2:observer;a:3'"},
 		{"server.1=a:1:2;a:3", "server.1=b:1:2;b:4", "rollcall members address 1 'server.1=b:1:2:participant;b:4'"},
+		{"server.1=a:1:2", "server.1=b:1:2", "rollcall members address 1 'server.1=b:1:2:participant;PORT', where PORT is its port for clients"},
 		{"server.1=a:1:2;a:3", "server.1=0.0.0.0:1:2;b:4", ""}, // every address of the machine
 		{"server.1=a:1:2;a:3", "server.1=a:1:2;b:4", ""},
 	} {
@@ -77,5 +112,10 @@ func TestOtherAddressCommand(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s in the list, %s configured: %q; want %q", tt.listed, tt.own, got, tt.want)
 		}
+	}
+	alone := listsWith(t, "server.1=a:1:2", "server.1=b:1:2") // clientPort is a key of its own
+	alone.clientPort = 22181
+	if conflict := alone.ownConflict(); conflict == nil || conflict.command() != "rollcall members address 1 'server.1=b:1:2:participant;0.0.0.0:22181'" {
+		t.Errorf("with a port for clients: %v", conflict)
 	}
 }

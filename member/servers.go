@@ -25,6 +25,7 @@ type serverLists struct {
 	memberID          uint32
 	configuredServers []Server
 	configuredText    []byte // the configured list; nil: standalone
+	clientPort        int    // where this member listens for clients; 0: nowhere
 	addressBook       *wire.AddressBook
 	onMoved           func(member uint32) // called when another process may have the member's id
 	log               *slog.Logger
@@ -45,7 +46,7 @@ type serverLists struct {
 func newServerLists(cfg *Config, book *wire.AddressBook, moved func(member uint32), log *slog.Logger) *serverLists {
 	return &serverLists{
 		memberID: cfg.ID, configuredServers: cfg.Servers, configuredText: cfg.EnsembleText, addressBook: book, onMoved: moved,
-		log:         log,
+		log: log, clientPort: listenerPort(cfg.ClientListener),
 		listChanged: make(chan struct{}, 1), addressesUpdated: make(chan struct{}, 1),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"rollcall/proto"
 	"rollcall/quorum/wire"
@@ -22,6 +23,7 @@ type hellos struct {
 
 	mu             sync.Mutex
 	lastComplaints map[uint32]string // logged, by member
+	rivalHeard     time.Time         // when a member last reported another process with this member's number
 }
 
 func newHellos(cfg *Config, hasData func() bool, logger *slog.Logger) *hellos {
@@ -114,7 +116,17 @@ func (h *hellos) logReportedRival(from uint32, rival string) {
 		delete(h.lastComplaints, from)
 		return
 	}
+	h.rivalHeard = time.Now()
 	h.logUnlessRepeated(from, rival, "another process runs with this member's number; stop one of them", rival)
+}
+
+// rivalLifetime is the time for which a report of another process with this member's number counts. Members report it in each Hello.
+const rivalLifetime = 15 * time.Second
+
+func (h *hellos) hasRival() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.rivalHeard.IsZero() && time.Since(h.rivalHeard) < rivalLifetime
 }
 
 // logUnlessRepeated logs a message with its reason, unless the last complaint about the member was the same. The caller

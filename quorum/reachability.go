@@ -182,6 +182,9 @@ func (a *Reachability) DescribeRivals(id uint32) string {
 	return ""
 }
 
+// HasRival reports whether another member has reported lately that another process has this member's number.
+func (a *Reachability) HasRival() bool { return a.hellos.hasRival() }
+
 func describeRivals(one, other wire.Peer) string {
 	return fmt.Sprintf("member %d runs with the disk %v at %s, and another process with the disk %v at %s", one.ID,
 		one.DiskID, one.Addr, other.DiskID, other.Addr)

@@ -2,6 +2,7 @@ package stopped
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -22,16 +23,6 @@ var programs = map[string]func(ctx context.Context, name, servers string) error{
 			func(ctx context.Context, l *election.Leadership) error { return work(ctx, name, l.Right) })
 	},
 	"lock": func(ctx context.Context, name, servers string) error { // as in docs/guide/client.md
-		return client.Keep(ctx, servers, sessionConfig(), func(ctx context.Context, c *client.Client) error {
-			right, err := lock.NewMutex(c, "/"+name, lock.Config{}).Lock(ctx)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = right.Release(ctx) }()
-			return work(ctx, name, right)
-		})
-	},
-	"checked-lock": func(ctx context.Context, name, servers string) error { // as in the guide, with an error of its own
 		return client.Keep(ctx, servers, sessionConfig(), func(ctx context.Context, c *client.Client) error {
 			right, err := lock.NewMutex(c, "/"+name, lock.Config{}).Lock(ctx)
 			if err != nil {
@@ -65,7 +56,14 @@ const workPause = 20 * time.Millisecond
 // work works under a right until that, or ctx, has ended.
 func work(ctx context.Context, name string, right *client.Right) error {
 	for ctx.Err() == nil {
-		if _, err := right.Guard(ctx, client.CheckOp("/", client.AnyVersion)); err != nil {
+		_, err := right.Guard(ctx, client.CheckOp("/", client.AnyVersion))
+		if errors.Is(err, client.ErrConnectionLost) && right.Held() {
+			continue // the pause was shorter than the session
+		}
+		if !right.Held() {
+			return client.ErrNotHeld
+		}
+		if err != nil {
 			return err
 		}
 		fmt.Println(name)
