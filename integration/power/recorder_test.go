@@ -310,13 +310,27 @@ func (d *recorded) noteWrite(c *process.Call, id int) {
 	}
 	if err != nil {
 		d.problem(c, "%w", err)
+		return
 	}
 	d.note(change{kind: write, on: id, at: at, data: data})
+}
+
+// hasEnded reports whether a thread has been killed. Its descriptors go before it does.
+func hasEnded(thread int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", thread))
+	if err != nil {
+		return true
+	}
+	_, state, _ := strings.Cut(string(stat), ") ") // the name before it may have any characters but this end
+	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
 }
 
 // position returns where the next write of an open file goes.
 func position(thread int, fd uint64) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", thread, int32(fd)))
+	if errors.Is(err, os.ErrNotExist) && hasEnded(thread) {
+		return 0, unix.ESRCH
+	}
 	if err != nil {
 		return 0, err
 	}
