@@ -96,7 +96,8 @@ func (d *rawConfig) readUsers() error {
 	return nil
 }
 
-// usersOfFile returns the users in the JAAS file, or nil if there is no file, or if it is for members alone.
+// usersOfFile returns the users in the JAAS file, or nil if there is no file, or if it is for others: as in ZooKeeper, it may
+// lack the section Server.
 func (d *rawConfig) usersOfFile() (map[string]string, error) {
 	if d.loginKeys.jaasFile == "" {
 		return nil, nil
@@ -107,10 +108,14 @@ func (d *rawConfig) usersOfFile() (map[string]string, error) {
 	}
 	d.warnReadable(jaasKey, f.ExposedWarning())
 	users, err := sasl.ParseJAAS(f.Text, d.loginKeys.jaasSection)
-	if errors.Is(err, sasl.ErrNoSection) && d.memberLogin.enabled && d.setIn["sasl.serverconfig"] == "" {
-		return nil, nil
+	if !errors.Is(err, sasl.ErrNoSection) || d.setIn["sasl.serverconfig"] != "" {
+		return users, err
 	}
-	return users, err
+	if !d.memberLogin.enabled && d.environ.users == nil {
+		d.addWarning(d.whereSet(jaasKey), "%s=%s has no section %s: no client can log in by SASL; add the section, or leave the key out",
+			jaasKey, ShortText(d.loginKeys.jaasFile), d.loginKeys.jaasSection)
+	}
+	return nil, nil
 }
 
 func riskOfFailedClients(d *rawConfig) string {

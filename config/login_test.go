@@ -64,7 +64,6 @@ func TestUsersAreRefused(t *testing.T) {
 	for _, tt := range []struct{ lines, jaas, want string }{
 		{key + "DIR/nosuch", "", "zoo.cfg:3: " + key + "DIR/nosuch: no such file or directory; it must name a file that this user may read"},
 		{key + "DIR", "", "it must name a file"},
-		{key + "DIR/jaas", "", `zoo.cfg:3: ` + key + `DIR/jaas: no section "Server" in the file`},
 		{key + "DIR/jaas\nsasl.serverconfig=None", jaasText, `no section "None" in the file`},
 		{key + "DIR/jaas", strings.Replace(jaasText, "user_eve=", "user_eve ", 1), "line 1: a word or value; must be ="},
 		{key + "DIR/jaas", strings.Repeat("/", sasl.MaxJAASBytes+1), "over 1048576 bytes"},
@@ -74,6 +73,25 @@ func TestUsersAreRefused(t *testing.T) {
 		_, _, at, err := loadLogin(t, tt.lines+"\n", tt.jaas)
 		if err == nil || !strings.Contains(err.Error(), at(tt.want)) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v, want %s", tt.lines, err, at(tt.want))
+		}
+	}
+}
+
+// A JAAS file without the default section has no users, with a warning: harnesses write empty ones, and one file may serve a
+// member and its commands. Where a client must log in by SASL, the member does not start.
+func TestNoSectionOfUsers(t *testing.T) {
+	const key = "java.security.auth.login.config=DIR/jaas\n"
+	for _, jaas := range []string{"", strings.Replace(jaasText, "Server {", "Client {", 1)} {
+		cfg, warnings, at, err := loadLogin(t, key, jaas)
+		if err != nil || cfg.Login.Users != nil || cfg.Rules.SASL {
+			t.Errorf("%q: %v, users %v, rule %t", jaas, err, cfg.Login.Users, cfg.Rules.SASL)
+		}
+		if want := at("DIR/jaas has no section Server: no client can log in by SASL"); !strings.Contains(warnings, want) {
+			t.Errorf("%q: warnings %s, want %q", jaas, warnings, want)
+		}
+		const refused = "sessionRequireClientSASLAuth asks for SASL, and no client can log in by it"
+		if _, _, _, err := loadLogin(t, key+"sessionRequireClientSASLAuth=true\n", jaas); err == nil || !strings.Contains(err.Error(), refused) {
+			t.Errorf("%q: %v, want %s", jaas, err, refused)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func TestMemberLogin(t *testing.T) {
 		{name: "two secrets", lines: jaas + enable + server + learner + "ensembleSecretFile=x\n", err: "zoo.cfg:4: quorum.auth.enableSasl=true, but ensembleSecretFile is set, too, in DIR/zoo.cfg:7"},
 		{name: "clients' section is misspelt", lines: jaas + enable + server + learner + "sasl.serverconfig=Client\n", err: `no section "Client" in the file`},
 		{name: "no users, and SASL is asked for", lines: jaas + enable + server + learner + "sessionRequireClientSASLAuth=true\n", err: "to a JAAS file whose section Server has users"},
-		{name: "clients without a section", lines: jaas, err: `no section "Server" in the file`},
+		{name: "clients without a section", lines: jaas},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
