@@ -9,7 +9,7 @@ N ?= 200
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
-.PHONY: build builds image modules test rest nightly mutants fuzz bench compare growth lint proto packages release up down soak help
+.PHONY: build builds image modules test rest nightly peers mutants fuzz bench compare growth lint proto packages release up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -ldflags "$$(ci/stamp.sh)" -o bin/rollcall ./cmd/rollcall
 builds: ## the binary for Linux, macOS and FreeBSD, on amd64 or arm64, to see that all build
@@ -23,8 +23,10 @@ test: ## the short form of the tests, in a few minutes, and in seconds if nothin
 	ci/deps.sh && ci/test.sh
 rest: ## what CI runs beside it: the usual form, the race detector, linters, types on other systems; if root, installs packages, too
 	ci/deps.sh rest && ci/test.sh rest
-nightly: ## what is too long for each change, in hours: the nightly form, the browser, containers, hostile clients, wipes, builds for other systems, fuzzing, mutants
+nightly: ## what is too long for each change, in hours: the nightly form, the browser, containers, hostile clients, wipes, suites of others, builds for other systems, fuzzing, mutants
 	ci/deps.sh nightly && ci/test.sh nightly
+peers: ## the tests of others for their ZooKeeper clients, see docs/compatibility.md; if root, installs the Debian packages that they need
+	ci/deps.sh peers && ci/test.sh peers
 mutants: ## N errors in one line of the code, drawn by SEED from PACKAGES or from all, and which of them no test notices
 	go run ./tools/mutants -n $(N) $(if $(SEED),-seed $(SEED)) $(PACKAGES)
 fuzz: ## every fuzz target for FUZZTIME each

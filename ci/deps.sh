@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks for the Debian packages that make test needs: kazoo. With the argument rest it also checks for those of the rest of CI:
-# ZooKeeper, its other clients, gcc, Curator, a JDK, systemd, Prometheus, openssl. With nightly it also checks for Chromium
-# and docker-compose. If this is root, it installs those that are missing; otherwise it prints the command that does, and fails. A container
+# ZooKeeper, its other clients, gcc, Curator, a JDK, systemd, Prometheus, openssl. With nightly it also checks for Chromium,
+# docker-compose and the suites of others, and with peers only for kazoo and these. If this is root, it installs those that are missing; otherwise it prints the command that does, and fails. A container
 # engine must run already: none is installed or started.
 set -euo pipefail
 
@@ -27,6 +27,10 @@ if [ "${1:-}" = rest ] || [ "${1:-}" = nightly ]; then
     program nft nftables
     program mkfs.ext4 e2fsprogs
   fi
+fi
+if [ "${1:-}" = nightly ] || [ "${1:-}" = peers ]; then # suites of others, and what they import
+  for name in tooz taskflow pytest mock gevent eventlet objgraph pure-sasl fixtures testtools oslotest zake; do package "python3-$name"; done
+  program ip iproute2
 fi
 if [ "${1:-}" = nightly ]; then
   program chromium chromium

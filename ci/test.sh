@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs the tests in one of four ways, in parts, and prints the time and the processor time that each part took:
+# Runs the tests in one of five ways, in parts, and prints the time and the processor time that each part took:
 #
 #   ci/test.sh           what make test runs: the short form of what is quick
 #   ci/test.sh rest      what CI runs beside it: the usual form of all tests, the race detector, linters, types on other systems
 #   ci/test.sh nightly   what make nightly runs: the nightly form, the race detector on all of it, builds, fuzzing, mutants
 #   ci/test.sh soak      the same, and real applications; make soak sets more and new seeds
+#   ci/test.sh peers     what make peers runs: the suites of others, which are a part of nightly, too
 #
 # A part is one run of go test, which ci/gotest reads, or a script. If a part fails, the others still run. The tests of a package have
 # a limit of time, behind which the test that does not end is named, with what all goroutines do. In the short form it is a few times
@@ -40,7 +41,7 @@ units() { go list $all | grep -vE "^rollcall/integration(/|$)|$tools"; }
 served() { go list $all | grep -E '^rollcall/(client|follower|leader|member|quorum|server|sessiontracker|znode|internal)(/|$)'; }
 
 # Those of processes take real time, one package after the other, and those of waiting wait most of it.
-small="./integration/needs ./integration/cluster"
+small="./integration/needs ./integration/cluster ./integration/peers"
 recipes="./integration/recipes ./integration/recipes/schedules"
 virtual="./integration ./integration/cases ./integration/model ./lab/checker $recipes"
 waiting="./integration/clients ./integration/drills ./integration/stopped"
@@ -91,6 +92,7 @@ case ${1:-short} in
     part clients gotest -p 1 -parallel 3 $waiting
     part trouble gotest -parallel 4 $trouble
     part processes gotest -p 1 $processes ./integration/console ./integration/hostile ./integration/starved
+    part peers gotest ./integration/peers
     part lint ci/lint.sh all
     part builds ci/builds.sh
     part fuzz ci/fuzz.sh
@@ -98,7 +100,11 @@ case ${1:-short} in
     part sample go run ./tools/mutants -n 200 -least 72 $promises
     [ "$1" = nightly ] || part applications gotest ./integration/applications
     ;;
-  *) echo "usage: ci/test.sh [short|rest|nightly|soak]" >&2 && exit 2 ;;
+  peers)
+    export ROLLCALL_TESTS=nightly limit=0
+    part peers gotest ./integration/peers
+    ;;
+  *) echo "usage: ci/test.sh [short|rest|nightly|soak|peers]" >&2 && exit 2 ;;
 esac
 [ -z "$beside" ] || { wait "$beside" || failed+=(beside); cat "$tmp/beside"; }
 for out in "$tmp"/*.out; do grep -q '^part [^ ]*: ok' "$out" || failed+=("$(basename "$out" .out)"); done

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -26,6 +27,10 @@ type Need struct {
 var (
 	ZooKeeper  = Need{what: "ZooKeeper", get: apt("zookeeper"), there: all(program("java"), file("/usr/share/java/zookeeper.jar"))}
 	Kazoo      = Need{what: "kazoo", get: apt("python3-kazoo"), there: file("/usr/lib/python3/dist-packages/kazoo/client.py")}
+	KazooTests = Need{what: "kazoo and what its tests import", get: apt("python3-kazoo python3-pytest python3-mock python3-gevent python3-eventlet python3-objgraph python3-pure-sasl"), there: imports("kazoo.tests", "pytest", "mock", "gevent", "eventlet", "objgraph", "puresasl")}
+	Tooz       = Need{what: "tooz and what its tests import", get: apt("python3-tooz python3-pytest python3-fixtures python3-testtools"), there: imports("tooz.tests", "pytest", "fixtures", "testtools")}
+	Taskflow   = Need{what: "taskflow and what its tests import", get: apt("python3-taskflow python3-pytest python3-fixtures python3-testtools python3-oslotest python3-zake"), there: imports("taskflow.tests", "pytest", "fixtures", "testtools", "oslotest", "zake")}
+	OwnNetwork = Need{what: "network namespaces", get: "run it as root, or allow user namespaces; " + apt("iproute2 util-linux"), there: runs("unshare", "--map-root-user", "--net", "ip", "link", "set", "lo", "up")}
 	PureSASL   = Need{what: "pure-sasl for Python", get: apt("python3-pure-sasl"), there: file("/usr/lib/python3/dist-packages/puresasl/client.py")}
 	CClient    = Need{what: "a C compiler and ZooKeeper's C client", get: apt("gcc libc6-dev libzookeeper-mt-dev"), there: all(program("gcc"), file("/usr/include/zookeeper/zookeeper.h"))}
 	Curator    = Need{what: "Curator and a JDK", get: apt("libcurator-recipes-java default-jdk-headless"), there: all(program("javac"), file("/usr/share/java/curator-recipes.jar"))}
@@ -111,6 +116,11 @@ func program(name string) func() bool {
 
 func file(path string) func() bool {
 	return func() bool { _, err := os.Stat(path); return err == nil }
+}
+
+// imports reports whether Debian's Python can import these modules.
+func imports(modules ...string) func() bool {
+	return runs("/usr/bin/python3", "-B", "-c", "import "+strings.Join(modules, ", "))
 }
 
 func runs(name string, args ...string) func() bool {

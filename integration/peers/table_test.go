@@ -1,0 +1,115 @@
+package peers
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the table of docs/compatibility.md")
+
+// suite is a set of tests of others, with what is known of it: a row of the table in docs/compatibility.md.
+type suite struct {
+	name    string
+	origin  string // the package that has the tests
+	version string // of that package
+	passed  int
+	leftOut []exception
+}
+
+// exception is why tests do not pass. tests is the name of one, or of several, with * for any characters.
+type exception struct{ tests, why string }
+
+// The suites, in the order of the table.
+var (
+	kazoo = suite{
+		name: "kazoo", origin: "`python3-kazoo` of Debian", version: "2.8.0-2", passed: 473,
+		leftOut: []exception{
+			{"TestReconfig.test_add_remove_observer", "adds a server at 0.0.0.0, where no member could reach it: -8, before anything changes"},
+			{"TestReconfig.test_bad_input", "without the right to reconfig, wrong arguments get -102, and -8 only with the right"},
+			{"TestReadOnlyMode.test_read_only", "waits 6 s for read-only mode; a client of the last server keeps its connection for as long as its lease runs. It also fails on Debian's ZooKeeper 3.8.0"},
+			{"TestSASLGSSAPIAuthentication.*", "kazoo skips it: it needs Kerberos, which Rollcall does not serve either"},
+			{"TestBuildEnvironment.test_zookeeper_version", "kazoo skips it outside its own CI: it is about the version number that the CI asked for"},
+		},
+	}
+	goZooKeeper = suite{name: "go-zookeeper", origin: "Go module `github.com/go-zookeeper/zk`", version: "v1.0.4", passed: 47}
+	tooz        = suite{
+		name: "tooz", origin: "`python3-tooz` of Debian", version: "3.1.0-3", passed: 73,
+		leftOut: []exception{
+			{"TestAPI.test_get_lock_locking_exclusive_and_shared", "tooz skips it: its driver for ZooKeeper has no shared locks"},
+			{"TestAPI.test_get_lock_locking_shared_and_exclusive", "the same"},
+			{"TestAPI.test_get_shared_lock*", "the same"},
+			{"TestAPI.test_get_lock_release_broken", "tooz skips it: its driver for ZooKeeper cannot break locks"},
+			{"TestAPI.test_timeout", "tooz skips it: the driver's sessions are not its timeouts"},
+			{"TestAPI.test_watch_join_group_disappear", "tooz skips it: the driver cannot destroy groups"},
+		},
+	}
+	taskflow = suite{name: "taskflow", origin: "`python3-taskflow` of Debian", version: "5.0.0-3", passed: 35}
+	vitess   = suite{
+		name: "Vitess' zk2topo", origin: "Go module `vitess.io/vitess`", version: "v0.21.3", passed: 2,
+		leftOut: []exception{
+			{"TestZk2Topo", "passes 17 steps, until it skips itself: Vitess' own ZooKeeper driver cannot List, so its last two steps do not run"},
+		},
+	}
+	suites = []suite{kazoo, goZooKeeper, tooz, taskflow, vitess}
+)
+
+const (
+	page  = "../../docs/compatibility.md"
+	head  = "| Suite | From | Version | Passed | Left out, and why |\n|---|---|---|---|---|\n"
+	after = "\n## " // what follows the table, with an empty line between
+)
+
+// row returns the suite's row.
+func (s suite) row() string {
+	reasons := []string{"none"}
+	if len(s.leftOut) > 0 {
+		reasons = nil
+	}
+	for _, e := range s.leftOut {
+		reasons = append(reasons, fmt.Sprintf("`%s`: %s", e.tests, e.why))
+	}
+	return fmt.Sprintf("| %s | %s | %s | %d | %s |\n", s.name, s.origin, s.version, s.passed, strings.Join(reasons, ".<br>"))
+}
+
+// reason returns why a test does not pass, and whether that is known.
+func (s suite) reason(test string) (exception, bool) {
+	for _, e := range s.leftOut {
+		if ok, err := path.Match(e.tests, test); err == nil && ok {
+			return e, true
+		}
+	}
+	return exception{}, false
+}
+
+// The table in the docs is that of the suites.
+func TestTable(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := bytes.Cut(text, []byte(head))
+	old, end, ends := bytes.Cut(rest, []byte(after))
+	if !found || !ends {
+		t.Fatalf("%s has no table with the head %q, and a title behind it", page, head)
+	}
+	var table strings.Builder
+	for _, s := range suites {
+		table.WriteString(s.row())
+	}
+	want := table.String()
+	if string(old) == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("the table of %s is not that of the suites in table_test.go: go test ./integration/peers -run TestTable -update", page)
+	}
+	whole := string(before) + head + want + after + string(end)
+	if err := os.WriteFile(page, []byte(whole), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
