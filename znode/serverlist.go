@@ -164,20 +164,16 @@ func (t *transaction) runReconfig() {
 	if t.result.Code = t.checkOwnerLoadIdentities(); t.result.Code != jute.OK {
 		return
 	}
-	if t.state.serverList.Version == 0 {
-		t.result.Code, t.result.RejectReason = jute.Unimplemented, errNoServerList.Error()
-		return
-	}
-	if !t.clientMayAccess(t.state.tree.nodeAt(ConfigPath).acl, jute.PermWrite) {
-		t.result.Code, t.result.RejectReason = jute.NoAuth, "it needs the permission WRITE on "+ConfigPath
-		return
-	}
 	next, code, err := t.state.serverList.applyChecked(clientChange(&req), req.CurConfigID, minVoters, t.txn.GetReachableServers())
-	if err != nil {
+	isWrong := err != nil && !errors.Is(err, serverlist.ErrUnreachable) // ZooKeeper takes such an address
+	switch {
+	case !isWrong && !t.clientMayAccess(t.state.tree.nodeAt(ConfigPath).acl, jute.PermWrite):
+		t.result.Code, t.result.RejectReason = jute.NoAuth, "it needs the permission WRITE on "+ConfigPath
+	case err != nil:
 		t.result.Code, t.result.RejectReason = code, err.Error()
-		return
+	default:
+		t.replaceServers(next)
 	}
-	t.replaceServers(next)
 }
 
 // changeServers changes the list for an operator. It ignores the rule Reconfig.

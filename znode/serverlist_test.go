@@ -138,7 +138,6 @@ func TestReconfigRefuses(t *testing.T) {
 			_, _ = k.attach(2, k.since(), password(k.id))
 			return k
 		}, change{leaving: "x"}, jute.SessionMoved, ""},
-		{"no right, and all that follows", func(w *world, _ *client) *client { return w.connect().auth("digest", "u:p") }, change{leaving: "x"}, jute.NoAuth, "WRITE on /zookeeper/config"},
 		{"another version, and all that follows", nil, change{leaving: "x", version: 5}, jute.BadVersion, "the list has version 200000000, not 5; read it again"},
 		{"a wrong line", nil, change{joining: "server.4=d", version: -1}, jute.BadArguments, "server.4: must be host:"},
 		{"no port for clients", nil, change{joining: "server.4=d:1:2", version: -1}, jute.BadArguments, "server.4 has no port for clients"},
@@ -148,6 +147,10 @@ func TestReconfigRefuses(t *testing.T) {
 		{"one voter and observers left", nil, change{members: "server.1=a:1:2;9,server.2=b:1:2:observer;9", version: -1}, jute.BadArguments, "participants would be left: 1"},
 		{"no majority", nil, change{joining: line, version: -1, reached: []uint32{1, 2, 7}}, jute.NewConfigNoQuorum, "of the 4 participants of the new list the leader does not reach [3 4]"},
 		{"nobody reached", nil, change{leaving: "9", version: -1}, jute.NewConfigNoQuorum, "does not reach [1 2 3]"},
+		{"no right", func(w *world, _ *client) *client { return w.connect().auth("digest", "u:p") }, good, jute.NoAuth, "WRITE on /zookeeper/config"},
+		{"no right, and an address that ZooKeeper takes", func(w *world, _ *client) *client { return w.connect().auth("digest", "u:p") }, change{joining: "server.4=0.0.0.0:1:2:observer;9", version: -1}, jute.NoAuth, "WRITE on /zookeeper/config"},
+		{"no right, and a wrong line", func(w *world, _ *client) *client { return w.connect().auth("digest", "u:p") }, change{joining: "server.4=d", version: -1}, jute.BadArguments, "server.4: must be host:"},
+		{"an address for all interfaces", nil, change{joining: "server.4=0.0.0.0:1:2:observer;9", version: -1}, jute.BadArguments, "no member can be reached at 0.0.0.0"},
 		{"nothing wrong", nil, good, jute.OK, ""},
 	}
 	for _, tt := range tests {

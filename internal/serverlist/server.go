@@ -173,6 +173,9 @@ func parsePort(text string) (int, error) {
 	return int(port), nil
 }
 
+// ErrUnreachable means that a server's address is one for all interfaces, at which others cannot connect.
+var ErrUnreachable = errors.New("no member can be reached")
+
 // CheckAddresses returns an error if two servers have one address, or if other servers cannot connect to an
 // address. raft identifies members by their addresses, so two of them may not share one on loopback either.
 // The addresses for clients may repeat if they are loopback or wildcards.
@@ -191,8 +194,8 @@ func CheckAddresses(servers []Server) error {
 			taken[normalizeAddr(addr)] = s.ID
 		}
 		if addr, err := netip.ParseAddr(s.Host); err == nil && addr.Unmap().IsUnspecified() {
-			return fmt.Errorf("%v: no member can be reached at %s; write the address that the others use "+
-				"(quorumListenOnAllIPs=true listens on all)", s, s.Host)
+			return fmt.Errorf("%v: %w at %s; write the address that the others use (quorumListenOnAllIPs=true listens on all)", s,
+				ErrUnreachable, s.Host)
 		}
 	}
 	return nil
