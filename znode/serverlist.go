@@ -165,7 +165,8 @@ func (t *transaction) runReconfig() {
 		return
 	}
 	next, code, err := t.state.serverList.applyChecked(clientChange(&req), req.CurConfigID, minVoters, t.txn.GetReachableServers())
-	isWrong := err != nil && !errors.Is(err, serverlist.ErrUnreachable) // ZooKeeper takes such an address
+	_, isOwnLimit := errors.AsType[*serverlist.OwnLimit](err)
+	isWrong := err != nil && !isOwnLimit // for ZooKeeper, too
 	switch {
 	case !isWrong && !t.clientMayAccess(t.state.tree.nodeAt(ConfigPath).acl, jute.PermWrite):
 		t.result.Code, t.result.RejectReason = jute.NoAuth, "it needs the permission WRITE on "+ConfigPath

@@ -149,6 +149,7 @@ func TestReconfigRefuses(t *testing.T) {
 		{"nobody reached", nil, change{leaving: "9", version: -1}, jute.NewConfigNoQuorum, "does not reach [1 2 3]"},
 		{"no right", func(w *world, _ *client) *client { return w.connect().auth("digest", "u:p") }, good, jute.NoAuth, "WRITE on /zookeeper/config"},
 		{"no right, and an address that ZooKeeper takes", func(w *world, _ *client) *client { return w.connect().auth("digest", "u:p") }, change{joining: "server.4=0.0.0.0:1:2:observer;9", version: -1}, jute.NoAuth, "WRITE on /zookeeper/config"},
+		{"no right, and a number that ZooKeeper takes", func(w *world, _ *client) *client { return w.connect().auth("digest", "u:p") }, change{joining: "server.999=d:1:2:observer;9", version: -1}, jute.NoAuth, "WRITE on /zookeeper/config"},
 		{"no right, and a wrong line", func(w *world, _ *client) *client { return w.connect().auth("digest", "u:p") }, change{joining: "server.4=d", version: -1}, jute.BadArguments, "server.4: must be host:"},
 		{"an address for all interfaces", nil, change{joining: "server.4=0.0.0.0:1:2:observer;9", version: -1}, jute.BadArguments, "no member can be reached at 0.0.0.0"},
 		{"nothing wrong", nil, good, jute.OK, ""},

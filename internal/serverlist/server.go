@@ -64,11 +64,19 @@ const (
 	maxPort       = 65535
 )
 
-// ParseID returns the number of a server. Its error is the range, "1 to most".
+// OwnLimit is the error of a number or an address that ZooKeeper takes.
+type OwnLimit struct{ text string }
+
+func (e *OwnLimit) Error() string { return e.text }
+
+// ParseID returns the number of a server. Its error is the range, "1 to most", and an *OwnLimit for a greater number.
 func ParseID(text string, most uint32) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || id < 1 || id > uint64(most) {
-		return 0, fmt.Errorf("1 to %d", most)
+	switch inRange := fmt.Sprintf("1 to %d", most); {
+	case err != nil || id < 1:
+		return 0, errors.New(inRange)
+	case id > uint64(most):
+		return 0, &OwnLimit{inRange}
 	}
 	return uint32(id), nil
 }
@@ -173,9 +181,6 @@ func parsePort(text string) (int, error) {
 	return int(port), nil
 }
 
-// ErrUnreachable means that a server's address is one for all interfaces, at which others cannot connect.
-var ErrUnreachable = errors.New("no member can be reached")
-
 // CheckAddresses returns an error if two servers have one address, or if other servers cannot connect to an
 // address. raft identifies members by their addresses, so two of them may not share one on loopback either.
 // The addresses for clients may repeat if they are loopback or wildcards.
@@ -194,8 +199,8 @@ func CheckAddresses(servers []Server) error {
 			taken[normalizeAddr(addr)] = s.ID
 		}
 		if addr, err := netip.ParseAddr(s.Host); err == nil && addr.Unmap().IsUnspecified() {
-			return fmt.Errorf("%v: %w at %s; write the address that the others use (quorumListenOnAllIPs=true listens on all)", s,
-				ErrUnreachable, s.Host)
+			return &OwnLimit{fmt.Sprintf("%v: no member can be reached at %s; write the address that the others use "+
+				"(quorumListenOnAllIPs=true listens on all)", s, s.Host)}
 		}
 	}
 	return nil
