@@ -17,8 +17,9 @@ import (
 const (
 	// maxLastWords limits the last words of a member, in bytes.
 	maxLastWords = 300
-	// lastWordsTimeout limits the time by which last words delay the end of a member.
-	lastWordsTimeout = time.Second
+	// lastWordsTimeout limits the time by which last words delay the end of a member, and so its restart: they are worth some round
+	// trips to the members that are there, and no wait for one that is not.
+	lastWordsTimeout = 200 * time.Millisecond
 )
 
 // lastWords remembers the reasons for which other members have ended. Each member that ends because of an error sends it to the

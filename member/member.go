@@ -499,7 +499,7 @@ func (m *Member) Run(ctx context.Context) error {
 	if !m.auditLog.Close() && err != nil { // a member that ends without an error is not restarted
 		err = errors.Join(err, errNotStopped)
 	}
-	if err != nil && !m.cfg.isStandalone() {
+	if err != nil && !m.cfg.isStandalone() && !CanRestart(err) {
 		m.helloClient.sendLastWords(m.serverLists.currentList(), err)
 	}
 	m.peerConns.closeAll()

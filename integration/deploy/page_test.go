@@ -30,6 +30,7 @@ var outsideSecurity = map[string]string{
 	"zookeeper.client.secure=true": "clients.TestZkCLITLS has such a file",
 	"rollcall_certificate_valid_seconds < 14 * 86400":                                                                      "an expression for an alert, not a command",
 	"CLIENT_JVMFLAGS=-Djava.security.auth.login.config=/home/bob/client.jaas zkCli.sh -server zk1.example.org:2181 whoami": "needs Java; clients.TestSASLBesideZooKeeper logs in with such a file",
+	"QuorumServer {": "integration.TestSecret, config.TestMemberLogin",
 }
 
 // The commands and settings of docs/security.md do what the page says, in its order, on three members that

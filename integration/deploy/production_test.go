@@ -246,7 +246,7 @@ func (p *productionPage) agree() {
 	var out string
 	err := process.Until(p.t.Context(), "all members agree", func() bool {
 		out, _ = p.try(p.dir, p.here(1)+"rollcall status")
-		return strings.Count(out, "leader") == 1 && strings.Count(out, "follower") == 2 && strings.Count(out, "agrees") == 3
+		return strings.Count(out, "  leader ") == 1 && strings.Count(out, "  follower ") == 2 && strings.Count(out, "agrees") == 3
 	})
 	if err != nil || strings.Contains(out, "not authenticated") {
 		p.t.Fatalf("%v:\n%s", err, out)

@@ -212,7 +212,7 @@ func (p *page) whole() {
 	var out string
 	err := process.Until(p.t.Context(), "all members agree", func() bool {
 		out = p.status()
-		return strings.Count(out, "follower") == 2 && strings.Count(out, "leader") == 1 && strings.Count(out, "agrees") == len(p.Members)
+		return strings.Count(out, "  follower ") == 2 && strings.Count(out, "  leader ") == 1 && strings.Count(out, "agrees") == len(p.Members)
 	})
 	if err != nil {
 		p.t.Fatalf("%v:\n%s", err, out)
