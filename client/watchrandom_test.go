@@ -18,6 +18,7 @@ import (
 // follower knows a tree by the events of a Watch. For a Gap it looks at the server.
 type follower struct {
 	t     *testing.T
+	seed  uint64
 	s     *fakezk.Server
 	nodes map[string]string // by path: the data when an event of the node came
 	last  map[string]Zxid   // of the events of each node
@@ -26,7 +27,7 @@ type follower struct {
 func (f *follower) follow(e Event) {
 	if e.Zxid != NoZxid && e.Type != Gap {
 		if e.Zxid <= f.last[e.Path] && e.Type != ChildrenChanged {
-			f.t.Errorf("%s comes after transaction %d", text(e), f.last[e.Path])
+			f.t.Errorf("seed %d: %s comes after transaction %d", f.seed, text(e), f.last[e.Path])
 		}
 		f.last[e.Path] = max(f.last[e.Path], e.Zxid)
 	}
@@ -73,7 +74,7 @@ func watchRandomly(t *testing.T, seed uint64) {
 		s.CreateNode("/a")
 	}
 	mode := []WatchMode{Tree, TreeWithoutState}[seed%2]
-	f := &follower{t: t, s: s, nodes: map[string]string{}, last: map[string]Zxid{}}
+	f := &follower{t: t, seed: seed, s: s, nodes: map[string]string{}, last: map[string]Zxid{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -329,8 +329,11 @@ func (w *sharedWatch) handleAdded(r session.Reply) error {
 			}
 		}
 		w.payGap()
-		if w.mustAdd && w.nodes != nil {
-			w.restartReads() // reads that came before may lack changes without events
+		if w.mustAdd && w.nodes != nil { // reads that came before may lack changes without events
+			if w.phase == known {
+				w.phase = comparing
+			}
+			w.restartReads()
 		}
 		w.mustAdd = false
 	})
