@@ -140,8 +140,8 @@ func TestAttachLeavesTheFirst(t *testing.T) {
 		second.ApplyChanges("+/a", "+/a/b")
 		k := open(t, a, "/a", Config{})
 		var states []State
-		second.OnReply = func(op jute.Op, _ string) {
-			if op == jute.OpSync { // it asks for what the second server has applied, and follows neither server
+		second.BeforeRequest = func(r fakezk.Request) {
+			if r.Op == jute.OpSync { // it asks for what the second server has applied, and follows neither server
 				states = append(states, k.State())
 			}
 		}
