@@ -76,7 +76,7 @@ const (
 const (
 	noMemberKerberos = "Kerberos between members is not served; they prove a shared secret (ensembleSecretFile, or users in a JAAS " +
 		"file) or certificates (sslQuorum)"
-	noLocalSessions = "local sessions are not served: such a session ends when its client moves to another member"
+	noLocalSessions = "every session is global, and costs less than a local one of ZooKeeper (docs/deviations.md): it lives on at other members"
 	noQuorumWeights = "a majority is counted by heads: hierarchical quorums are not served"
 	noResponseCache = "there is no cache of responses: reads are served from memory"
 	likeSlowRequest = "as slowRequestThreshold"
@@ -846,7 +846,7 @@ var mainKeys = []key{
 	},
 	{name: "electionAlg", def: "3", status: refused, harmlessValue: "3", doc: "members elect by raft; ZooKeeper rejects other values too"},
 	{name: "connection_throttle_local_session_weight", def: "1", status: noEffect, harmlessValue: "*", doc: noLocalSessions},
-	{name: "localSessionsEnabled", def: "false", status: refused, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
+	{name: "localSessionsEnabled", def: "false", status: noEffect, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
 	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
 	{
 		name: "multiAddress.enabled", def: "false", status: refused, harmlessValue: "false",

@@ -250,7 +250,7 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "observer alone", line: "peerType=observer", warning: "zoo.cfg:3: peerType=observer has no effect on a standalone server"},
 		{name: "participant", line: "peerType=participant"},
 		{name: "another peerType", line: "peerType=learner", err: "zoo.cfg:3: peerType=learner: must be observer or participant"},
-		{name: "local sessions", line: "localSessionsEnabled=true", err: "must be false"},
+		{name: "local sessions", line: "localSessionsEnabled=true", warning: "localSessionsEnabled has no effect: every session is global"},
 		{name: "group", line: "group.1=1:2", err: "zoo.cfg:3: group.1=1:2: refused: "},
 		{name: "weight", line: "weight.1=2", err: "weight.1=2: must be 1, or 0 for an observer"},
 		{name: "weight of a server without a line", line: "weight.9=0", err: "weight.9=0, and there is no server.9"},
