@@ -26,8 +26,8 @@ const (
 	shownChanges = 3
 )
 
-// statusSummary returns the lines below the table of the members: what the loss of one more would do, the last changes of the
-// leader, and how many sessions have expired just now. It leaves out what it does not learn.
+// statusSummary returns the lines below the table of the members: the effect of one more loss, the last changes of the leader,
+// and the number of sessions that have just expired. A line is left out if its query fails.
 func statusSummary(ctx context.Context, admin *api.Client, now time.Time, members api.List[api.Member]) []string {
 	ctx, stop := context.WithTimeout(ctx, summaryTimeout)
 	defer stop()

@@ -44,8 +44,8 @@ func TestVoterLine(t *testing.T) {
 	}
 }
 
-// status shows, below the table, what one more loss would do, why the leader changed, and how many sessions expired from how many
-// addresses. JSON has the members alone.
+// Below the table, status has the effect of one more loss, the causes of the last changes of the leader, and the numbers of expired
+// sessions and of their addresses. JSON has only the members.
 func TestStatusSummary(t *testing.T) {
 	f := newFakeMember(t)
 	at := testNow.Add(-time.Hour)

@@ -128,8 +128,8 @@ func (r *Right) Context(parent context.Context) (ctx context.Context, cancel con
 
 // Guard carries out ops as one multi, but only if the right is still held: the ensemble checks that its node exists, in
 // the same transaction. If the right has ended, the error is ErrNotHeld, and nothing was carried out; after Close it is
-// an ErrClosed, too. The results are
-// those of ops. At a path that another session can create again, that node passes the check too: see recipe.NewRight.
+// an ErrClosed, too. The results are those of ops. At a path that another session can create again, that node passes the
+// check too: see recipe.NewRight.
 func (r *Right) Guard(ctx context.Context, ops ...Operation) ([]Result, error) {
 	if !r.Held() {
 		return nil, fmt.Errorf("client: guard of %s: %w", r.path, r.notHeld())

@@ -188,7 +188,7 @@ var (
 	isForm  = regexp.MustCompile(`needs (the (usual|nightly) form|root): `)
 	reason  = regexp.MustCompile(`needs [^\n]+`)
 	ofFault = regexp.MustCompile(`--- FAIL|WARNING: DATA RACE|^panic: |^fatal error: `)
-	running = regexp.MustCompile(`^\t\t(Test\S+ \(\S+\))\s*$`) // a line of the list behind "panic: test timed out"
+	running = regexp.MustCompile(`^\t\t(Test\S+ \(\S+\))\s*$`) // in the list of running tests after "panic: test timed out"
 )
 
 // look looks for what a test binary prints before it dies. The race detector ends itself by a check, or by a signal outside

@@ -48,7 +48,7 @@ func TestCampaign(t *testing.T) {
 	})
 }
 
-// A candidate whose node is deleted enters again, behind the others.
+// If the node of a candidate is deleted, the candidate enters again as the last one.
 func TestCandidateIsRemoved(t *testing.T) {
 	recipetest.Run(t, 3, func(b *recipetest.Bed) {
 		first, second, third := campaign(b, b.Clients[0], "a"), campaign(b, b.Clients[1], "b"), campaign(b, b.Clients[2], "c")

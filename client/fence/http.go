@@ -59,8 +59,8 @@ type Holder interface {
 
 // Transport sends requests with the token of a right. It is safe for concurrent use if Base is.
 //
-// Every reply with the status 412 counts as the store's that has rejected the token. A service behind a fence must use
-// another status for conditions of its own, such as If-Match.
+// A reply with the status 412 means that the store has rejected the token. So a service behind a fence must use another
+// status for its own conditions, such as If-Match.
 type Transport struct {
 	Right Holder
 	Base  http.RoundTripper // sends the requests; nil: http.DefaultTransport

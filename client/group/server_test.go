@@ -307,7 +307,7 @@ func TestPartitionIsTakenAgain(t *testing.T) {
 	})
 }
 
-// endsUnseen is a context whose end nobody notices at first: what waits for it does not wake.
+// endsUnseen is a context that ends without waking the goroutines that wait for it.
 type endsUnseen struct {
 	context.Context
 	ended atomic.Bool
