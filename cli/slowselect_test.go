@@ -112,3 +112,14 @@ func TestSlowWatch(t *testing.T) {
 		t.Errorf("%d lists, want 2:\n%s", n, out)
 	}
 }
+
+// The times of one stage are added up over all requests.
+func TestStageSums(t *testing.T) {
+	sums := stageSums{}
+	for _, took := range []int64{2_000, 3_000} {
+		sums.add(api.SlowRequest{Stages: []api.SlowStage{{Text: "disk", TookUs: took}}})
+	}
+	if got := *sums["disk"]; got.tookUs != 5_000 || got.requests != 2 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -39,3 +39,16 @@ func TestLastWordsAreKept(t *testing.T) {
 		t.Errorf("%d bytes are kept: %q", len(long), long)
 	}
 }
+
+// The last words of a member that answers again are forgotten.
+func TestLastWordsAreForgotten(t *testing.T) {
+	l := newLastWords(time.Now)
+	l.record(2, &proto.HelloRequest{Start: 7, LastWords: "the disk is full"})
+	if l.describe(2) == "" {
+		t.Fatal("the words are not kept")
+	}
+	l.forget(2)
+	if got := l.describe(2); got != "" {
+		t.Errorf("after an answer: %s", got)
+	}
+}

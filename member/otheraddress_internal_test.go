@@ -38,6 +38,7 @@ func TestReportedAddresses(t *testing.T) {
 	}{
 		{"its own line", own, listed, own, 0, true},
 		{"a line of another member", "server.3=b:2888:3888", listed, "server.3=b:2888:3888", 0, false},
+		{"a line of another listed member", "server.3=b:2888:3888", listed + "\nserver.3=c:2888:3888;c:2181", "server.3=b:2888:3888", 0, false},
 		{"two lines", own + "\nserver.3=c:2888:3888", listed, own + "\nserver.3=c:2888:3888", 0, false},
 		{"a long line", own + strings.Repeat("\n", maxReportedLine), listed, own + strings.Repeat("\n", maxReportedLine), 0, false},
 		{"no line", "b:2888", listed, "b:2888", 0, false},
