@@ -52,6 +52,8 @@ type Config struct {
 
 	SegmentBytes int // the limit of the size of a file of the log; default 16 MiB
 
+	Retirement Retirement // of the files that no start needs; default: they are removed
+
 	StallLimit time.Duration // limit of one operation, required; see Data.StallError
 	// SlowSync is the least duration of a write of the log that is logged and recorded as slow; default DefaultSlowSync.
 	SlowSync time.Duration
@@ -157,6 +159,11 @@ func (d *Data) openStoppedDirectories(cfg Config) (err error) {
 		return err
 	}
 	d.serverList = d.directories[0].identity.Servers
+	if kept, err := pathExists(filepath.Join(d.directories[0].dir, KeptDirName)); err != nil {
+		return err
+	} else if kept {
+		cfg.Retirement = Retirement{Moved: func() {}, FreeSpace: func() bool { return false }}
+	}
 	d.unguarded, d.storesCloser, err = openStores(d.directories, cfg, false)
 	return err
 }
@@ -294,7 +301,7 @@ func (f *writeMetrics) addWrite(took time.Duration) (slow bool) {
 }
 
 // openStores opens the stores in a member's directories. starts reports whether a member starts with them. openStores uses only
-// SegmentBytes and RaftLogger of cfg.
+// SegmentBytes, Retirement and RaftLogger of cfg.
 func openStores(locked []*directory, cfg Config, starts bool) (s Stores, closer io.Closer, err error) {
 	dir, logDir := locked[0].dir, locked[len(locked)-1].dir
 	if err := removeIncompleteSnapshots(dir); err != nil {
@@ -304,7 +311,13 @@ func openStores(locked []*directory, cfg Config, starts bool) (s Stores, closer 
 	if err != nil {
 		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
 	}
+	if snaps.retired, err = newRetired(cfg.Retirement, dir, cfg.RaftLogger); err != nil {
+		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
+	}
 	how := logOpening{whole: locked[0].identity.LogCreated, starts: starts}
+	if how.retired, err = newRetired(cfg.Retirement, logDir, cfg.RaftLogger); err != nil {
+		return s, nil, fmt.Errorf("quorum: open log: %w", err)
+	}
 	if how.known, err = snaps.knownEnds(); err != nil {
 		return s, nil, fmt.Errorf("quorum: open snapshots: %w", err)
 	}

@@ -64,6 +64,9 @@ type directory struct {
 	identity identity // zero while the directory is new
 }
 
+// OwnDirectory returns the directory of a member's own files in one of its operator's directories.
+func OwnDirectory(dir string) string { return filepath.Join(dir, memberDirName) }
+
 // MemberDirectory returns the directory for the files of the member whose data directory or log directory is dir.
 // It creates nothing. Other files in dir do not matter, with two exceptions: it rejects ZooKeeper's data, and
 // incomplete data of a member give ErrDamaged or, if they have a mark, ErrIncomplete.

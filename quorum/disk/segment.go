@@ -228,17 +228,23 @@ func (s *segment) scanLast(b []byte) (torn bool, err error) {
 // readRecord returns the record at the end, of the batch that begins at an offset. It must follow the last one.
 func (s *segment) readRecord(b []byte, batch int) (record, error) {
 	r, ok := parseRecord(b[s.end:], s.checksum)
-	next := s.next()
-	switch {
-	case !ok || !r.isWhole(b[s.end:]):
+	if !ok || !r.isWhole(b[s.end:]) {
 		return r, fmt.Errorf("%w: the record at byte %d does not match its checksum", ErrDamaged, s.end)
-	case r.before != s.last, r.batch != batch,
+	}
+	return r, s.checkFollows(r, batch)
+}
+
+// checkFollows returns an error unless a record of the batch that begins at an offset can be the next one.
+func (c *segmentContents) checkFollows(r record, batch int) error {
+	next := c.next()
+	switch {
+	case r.before != c.last, r.batch != batch,
 		r.kind == entryRecord && (r.index == 0 || r.index > maxLogIndex || next != 0 && r.index != next),
 		r.kind == frontRecord && (next == 0 || r.index > next),
 		r.kind != entryRecord && r.kind != frontRecord:
-		return r, fmt.Errorf("%w: the record at byte %d does not follow the one before it", ErrDamaged, s.end)
+		return fmt.Errorf("%w: the record at byte %d does not follow the one before it", ErrDamaged, c.end)
 	}
-	return r, nil
+	return nil
 }
 
 // allocateByWriting gives a new file its size, where the system cannot reserve space.

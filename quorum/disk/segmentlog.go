@@ -42,6 +42,7 @@ type segmentLog struct {
 	create func(dir string, h segmentHeader) (*segment, error)
 	// onBegin is called when a segment has begun, with the end of the log. Default: nothing.
 	onBegin func(logEnd) error
+	retired *retired // takes the segments that no start needs
 
 	writing sync.Mutex // held while a method writes
 	failed  error      // the first error of a write, which ends all writing; guarded by writing
@@ -58,6 +59,8 @@ type logOpening struct {
 	starts bool       // a member starts with it: see logEnd
 	known  []knownEnd // what is known of the log outside of it
 	newest uint64     // the highest index of a snapshot
+	// retired takes the segments that no start needs; nil: they are removed.
+	retired *retired
 }
 
 // openSegmentLog opens the log in dir, and makes it if dir does not exist or is empty. New segments have at most maxSize
@@ -70,7 +73,7 @@ func openSegmentLog(dir string, maxSize int64, how logOpening, logger hclog.Logg
 	} else if !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("quorum: open log: %w", err)
 	}
-	l = &segmentLog{dir: dir, maxSize: maxSize, remover: newRemover(dir, logger), create: createSegment}
+	l = &segmentLog{dir: dir, maxSize: maxSize, remover: newRemover(dir, logger), create: createSegment, retired: how.retired}
 	if err := l.open(how); err != nil {
 		return nil, errors.Join(fmt.Errorf("quorum: log %s: %w", dir, err), l.Close())
 	}
@@ -101,8 +104,8 @@ func (l *segmentLog) open(how logOpening) (err error) {
 	if err != nil {
 		return err
 	}
-	unneeded, err := l.dropUnneeded()
-	defer closeSegments(unneeded)
+	earlier, replaced, err := l.dropUnneeded()
+	defer closeSegments(slices.Concat(earlier, replaced))
 	if err != nil {
 		return err
 	}
@@ -133,7 +136,15 @@ func (l *segmentLog) open(how logOpening) (err error) {
 			return err
 		}
 	}
-	for _, s := range unneeded {
+	for _, s := range earlier {
+		if l.retired.take(s.path) {
+			continue
+		}
+		if err := os.Remove(s.path); err != nil {
+			return err
+		}
+	}
+	for _, s := range replaced {
 		if err := os.Remove(s.path); err != nil {
 			return err
 		}
@@ -157,9 +168,10 @@ func (l *segmentLog) createFirst() error {
 	return l.mark.record(l.end(), true)
 }
 
-// dropUnneeded takes the segments that are not needed out of the list, and returns them. It looks at headers, and at the
-// front that the last segment has now.
-func (l *segmentLog) dropUnneeded() (unneeded []*segment, err error) {
+// dropUnneeded takes the segments that are not needed out of the list, and returns them, the newest first: those of earlier
+// entries, and those that were replaced when the end of the log was deleted. It looks at headers, and at the front that the last
+// segment has now.
+func (l *segmentLog) dropUnneeded() (earlier, replaced []*segment, err error) {
 	last := l.last()
 	needed := []*segment{last}
 	need := last.base
@@ -171,15 +183,18 @@ func (l *segmentLog) dropUnneeded() (unneeded []*segment, err error) {
 			needed = slices.Insert(needed, 0, s)
 			need = s.base
 			continue
+		case need != 0 && s.base >= need:
+			replaced = append(replaced, s)
+			continue
 		}
-		unneeded = append(unneeded, s)
+		earlier = append(earlier, s)
 	}
 	l.segments = needed
 	if err == nil && need > last.newestFront {
 		err = fmt.Errorf("%w: it begins with %s, and a segment with entry %d is gone", ErrDamaged, filepath.Base(needed[0].path),
 			last.newestFront)
 	}
-	return unneeded, err
+	return earlier, replaced, err
 }
 
 // scanLast reads the last segment, and compares its end with the mark. It reports whether the segment ends in a torn batch.
@@ -263,11 +278,14 @@ func (l *segmentLog) headerAfterLast(size int64) segmentHeader {
 }
 
 // begin makes a segment with a header, which gets the next number. The segment becomes the last one. A full disk has
-// space again once the files are removed that wait for it.
+// space again once the files are removed that wait for it, and then once what is kept of the past gives way.
 func (l *segmentLog) begin(h segmentHeader) error {
 	h.logID, h.number = l.last().logID, l.last().number+1
 	s, err := l.create(l.dir, h)
 	if isDiskFull(err) && l.remover.waitUntilEmpty() {
+		s, err = l.create(l.dir, h)
+	}
+	for isDiskFull(err) && l.retired.freeSpace() {
 		s, err = l.create(l.dir, h)
 	}
 	if err != nil {
@@ -416,13 +434,19 @@ func (l *segmentLog) cutEnd(index uint64) error {
 	return nil
 }
 
-// removeUnneeded removes the segments that are not needed any more, in the background.
+// removeUnneeded hands the segments over that are not needed any more, or removes them in the background.
 func (l *segmentLog) removeUnneeded() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	unneeded, err := l.dropUnneeded()
-	closeSegments(unneeded)
-	for _, s := range slices.Backward(unneeded) { // the oldest first
+	earlier, replaced, err := l.dropUnneeded()
+	closeSegments(earlier)
+	closeSegments(replaced)
+	for _, s := range slices.Backward(earlier) { // the oldest first
+		if !l.retired.take(s.path) {
+			l.remover.remove(s.path)
+		}
+	}
+	for _, s := range slices.Backward(replaced) {
 		l.remover.remove(s.path)
 	}
 	return err

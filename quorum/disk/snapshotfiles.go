@@ -47,6 +47,7 @@ type snapshotFiles struct {
 	// of the log beside them; nil: there is none
 	logEnd   func() logEnd
 	onStored func(index uint64)
+	retired  *retired // takes the snapshots that no start needs
 }
 
 // snapshotMeta is the first line of meta.json.
@@ -176,6 +177,11 @@ func (s *snapshotFiles) readMeta(name string) (*snapshotMeta, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseMeta(path, name, data)
+}
+
+// parseMeta checks the contents of meta.json of the snapshot in a directory of that name. path is named in errors.
+func parseMeta(path, name string, data []byte) (*snapshotMeta, error) {
 	damaged := func(reason string) error {
 		return fmt.Errorf("quorum: %s is %w: %s", path, ErrDamaged, reason)
 	}
@@ -230,12 +236,15 @@ func (s *snapshotFiles) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 	} else if err != nil {
 		return nil, nil, err
 	}
-	return &m.SnapshotMeta, &stateReader{file: file, meta: m, remaining: m.Size, checksum: crc64.New(crc64Table)}, nil
+	return &m.SnapshotMeta, &stateReader{
+		file: file, source: file.Name(), meta: m, remaining: m.Size, checksum: crc64.New(crc64Table),
+	}, nil
 }
 
 // stateReader reads the state of a snapshot.
 type stateReader struct {
-	file      *os.File
+	file      io.ReadCloser
+	source    string // of the bytes, for errors
 	meta      *snapshotMeta
 	remaining int64 // bytes still to be read
 	checksum  hash.Hash64
@@ -259,7 +268,7 @@ func (r *stateReader) Read(p []byte) (int, error) {
 func (r *stateReader) Close() error { return r.file.Close() }
 
 func (r *stateReader) damagedError(reason string) error {
-	return fmt.Errorf("quorum: %s is %w: %s", r.file.Name(), ErrDamaged, reason)
+	return fmt.Errorf("quorum: %s is %w: %s", r.source, ErrDamaged, reason)
 }
 
 func (s *snapshotFiles) removeOld() error {
@@ -268,6 +277,9 @@ func (s *snapshotFiles) removeOld() error {
 		return err
 	}
 	for _, old := range all[min(len(all), retainedSnapshots):] {
+		if s.retired.take(filepath.Join(s.dir, old.ID)) {
+			continue
+		}
 		if err := os.RemoveAll(filepath.Join(s.dir, old.ID)); err != nil {
 			return err
 		}

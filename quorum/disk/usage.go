@@ -6,12 +6,15 @@ import (
 	"path/filepath"
 )
 
-// UsedSpace returns the bytes that the files of the log take, and the bytes of this member's other files. Both are
-// 0 if the stores are not files. It reads the directories, which hold only a few files.
+// UsedSpace returns the bytes that the files of the log take, and the bytes of this member's other files, without what is kept of
+// the past. Both are 0 if the stores are not files. It reads the directories, which hold only a few files.
 func (d *Data) UsedSpace() (data, log int64, err error) {
 	for _, f := range d.directories {
 		segments := filepath.Join(f.dir, logDirName)
 		err := filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && d.Name() == KeptDirName {
+				return fs.SkipDir
+			}
 			if err != nil || d.IsDir() {
 				return ignoreMissing(err)
 			}
