@@ -22,6 +22,7 @@ import (
 	"rollcall/operator/audit"
 	"rollcall/operator/backup"
 	"rollcall/operator/logs"
+	"rollcall/quorum/history"
 	"rollcall/quorum/trust"
 	"rollcall/server"
 	"rollcall/zk/digest"
@@ -54,6 +55,8 @@ type Settings struct {
 	Rules             znode.Rules // for the terms that this member leads
 	CommandWhitelist  []string    // four-letter words served, "*" for all; srvr always is
 	SnapCount         uint64      // log entries between snapshots; default 100,000
+	// History limits what is kept of the past (quorum/history). Default: nothing is kept.
+	History history.Limits
 	// HeartbeatTimeout sets the silence after which a member gives up its leader (quorum.Config); required.
 	HeartbeatTimeout time.Duration
 	// If an operation for which raft waits, or apply, takes longer than StoreStallLimit, this member stops leading and

@@ -16,6 +16,7 @@ import (
 	"rollcall/operator/backup"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
+	"rollcall/quorum/history"
 	"rollcall/server"
 	"rollcall/zk/digest"
 	"rollcall/zk/jute"
@@ -50,6 +51,8 @@ const (
 	maxStall         = 60 * 60 * 1000
 	maxSlowTime      = 60 * 60 * 1000
 	maxPort          = 65535
+	minHistory       = 1 << 20 // bytes: a smaller one is more likely a number without its unit
+	maxHistoryHours  = 10 * 366 * 24
 
 	minAuditFile  = 64 << 10 // a few chunks of lines
 	maxAuditFile  = 1 << 40
@@ -302,6 +305,17 @@ var mainKeys = []key{
 		doc: "log entries between two snapshots",
 	},
 	{name: "logStore", unset: "none", status: refused, doc: "the log has one format"},
+	{
+		name: "history.bytes", kind: byteSize(minHistory, maxSize, func(d *rawConfig) *int64 { return &d.config.History.Bytes }),
+		def: valueText(history.DefaultBytes),
+		doc: "Own: bytes of log and snapshots [kept of the past](history.md), after compression; 0: nothing is kept, and what was kept " +
+			"is removed",
+	},
+	{
+		name: "history.hours", kind: hours(1, maxHistoryHours, func(d *rawConfig) *time.Duration { return &d.config.History.Age }),
+		def: valueText(int(history.DefaultAge / time.Hour)),
+		doc: "Own: hours for which the past is kept, if history.bytes has room for it",
+	},
 	{
 		name: "storeStallLimit", kind: millis(minStall, maxStall,
 			func(d *rawConfig) *time.Duration { return &d.config.StoreStallLimit }), def: valueText(DefaultStallLimit),

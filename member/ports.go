@@ -101,7 +101,7 @@ func (m *Member) quorumConfig() quorum.Config {
 			m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied,
 			&m.applyProgress.applyDurations, m.viewer.slow.recorder,
 		}, FoundByMajority: m.cfg.NewEnsemble,
-		HeartbeatTimeout: m.cfg.HeartbeatTimeout, Monotonic: m.cfg.Monotonic, SnapshotEvery: m.cfg.SnapCount, StallLimit: m.cfg.StoreStallLimit,
+		HeartbeatTimeout: m.cfg.HeartbeatTimeout, Monotonic: m.cfg.Monotonic, SnapshotEvery: m.cfg.SnapCount, History: m.cfg.History, StallLimit: m.cfg.StoreStallLimit,
 		SlowSync: m.cfg.Slow.Sync, Logger: m.log,
 	}
 	if !m.cfg.isStandalone() {

@@ -83,6 +83,8 @@ var reaches = map[string]string{
 	"Rules.LongNames":       "start.LongNames",
 	"CommandWhitelist":      "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
+	"History.Bytes":         "quorum.History.Bytes",
+	"History.Age":           "quorum.History.Age",
 	"Slow.Request":          "", // TestSlowStages, with a tick whose tenth is longer
 	"Slow.Read":             "", // TestSlowThresholds, as for the next two
 	"Slow.Write":            "",

@@ -98,6 +98,8 @@ func (s source) DiskSpace() (space admin.DiskSpace, err error) {
 	if space.Data, space.Log, err = s.m.node.Disk().Usage(); err != nil {
 		return admin.DiskSpace{}, err
 	}
+	past := s.m.node.Disk().Past().Stats()
+	space.History, space.HistoryOldest = past.Bytes, past.Oldest
 	space.DataFree, space.LogFree, err = s.m.node.Disk().Free()
 	return space, err
 }

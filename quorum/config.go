@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"rollcall/internal/stages"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
+	"rollcall/quorum/history"
 	"rollcall/quorum/wire"
 )
 
@@ -71,6 +73,8 @@ type Config struct {
 	SnapshotBytes int64  // bytes of log between snapshots; default DefaultSnapshotBytes
 	TrailingBytes int64  // bytes of log kept before a snapshot; default DefaultTrailingBytes
 
+	History history.Limits // of what is kept of the past; default: nothing is kept
+
 	Stages *stages.Recorder // records the times of entries; default: nothing is recorded
 	Logger *slog.Logger     // default: discard
 }
@@ -102,6 +106,11 @@ func (cfg *Config) check() error {
 		}
 	}
 	return nil
+}
+
+// ownDirectories returns the directories of the member's own files.
+func (cfg *Config) ownDirectories() history.Directories {
+	return history.Directories{Data: disk.OwnDirectory(cfg.DataDir), Log: disk.OwnDirectory(cmp.Or(cfg.LogDir, cfg.DataDir))}
 }
 
 // runsAlone reports whether no other member ever joins this one.

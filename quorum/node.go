@@ -34,6 +34,7 @@ import (
 	"rollcall/internal/lockwatch"
 	"rollcall/internal/monotonic"
 	"rollcall/quorum/disk"
+	"rollcall/quorum/history"
 	"rollcall/quorum/wire"
 )
 
@@ -65,6 +66,7 @@ type Node struct {
 	electionTimeout time.Duration
 
 	disk      *disk.Data
+	past      *history.Keeper // nil: this member has no directories
 	fsm       *fsm
 	transport *wire.Transport
 	metrics   *Metrics
@@ -134,10 +136,15 @@ func Open(cfg Config) (*Node, error) {
 
 func (n *Node) openData() (err error) {
 	running := func() bool { return n.transport != nil && n.transport.RaftRunning() } // not while the data are opened
+	retirement := disk.Retirement{}
+	if n.cfg.DataDir != "" {
+		n.past = history.NewKeeper(n.cfg.ownDirectories(), n.cfg.History, n.logger)
+		retirement = n.past.Retirement()
+	}
 	n.disk, err = disk.Open(disk.Config{
 		MemberID: n.cfg.MemberID, ServerList: wire.CanonicalLines(n.cfg.Peers),
 		DataDir: n.cfg.DataDir, LogDir: n.cfg.LogDir, SegmentBytes: n.cfg.SegmentBytes,
-		Stores:     n.cfg.Stores,
+		Retirement: retirement, Stores: n.cfg.Stores,
 		StallLimit: n.cfg.StallLimit, SlowSync: n.cfg.SlowSync, RaftRunning: running, EndMember: n.failure.endMember,
 		QueuedWritten: func() { n.transport.NotifyDurable(n.proposer.membersAwaitingCommit()) },
 		Stages:        n.cfg.Stages, Logger: n.logger, RaftLogger: newRaftLogger(n.logger, nil),
@@ -289,10 +296,18 @@ func (n *Node) Snapshots() *Snapshotter { return n.snapshotter }
 func (n *Node) Metrics() *Metrics { return n.metrics }
 
 // Disk returns the state of this member's disk.
-func (n *Node) Disk() DiskState { return DiskState{n.disk} }
+func (n *Node) Disk() DiskState {
+	return DiskState{n.disk, Past{n.past, n.disk, n.fsm, n.cfg.ownDirectories()}}
+}
 
 // DiskState is the state of a member's disk.
-type DiskState struct{ data *disk.Data }
+type DiskState struct {
+	data *disk.Data
+	past Past
+}
+
+// Past returns what the member keeps of the past.
+func (d DiskState) Past() Past { return d.past }
 
 // Usage returns the bytes of this member's files: the log's, and all others. Both are 0 if the stores are not
 // files. It reads the directories, which hold only a few files.

@@ -60,6 +60,9 @@ func (n *Node) run(ctx context.Context) error {
 		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, settings, n.disk,
 			n.failure.endMember)
 	})
+	if n.past != nil {
+		loops.Go(func() { n.past.Run(ctx) })
+	}
 	if n.status.isOnlyVoter() { // no other voter to wait for
 		loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout) })
 	}

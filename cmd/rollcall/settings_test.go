@@ -97,6 +97,8 @@ var settingCases = []settingCase{
 	{key: "readConsistency", value: "linearizable", want: "LinearizableReads true"},
 	{key: "readonlymode.enabled", value: "true", want: "ReadOnlyMode true"},
 	{key: "snapCount", value: "16", want: "SnapCount 16"},
+	{key: "history.bytes", value: "3M", want: "History.Bytes 3145728"},
+	{key: "history.hours", value: "5", want: "History.Age 5h0m0s"},
 	{key: "storeStallLimit", value: "1700", want: "StoreStallLimit 1.7s"},
 	{key: "4lw.commands.whitelist", value: "ruok, mntr", want: "CommandWhitelist [ruok mntr]"},
 	{key: "autoRebalance", value: "7", want: "AutoRebalance 7"},

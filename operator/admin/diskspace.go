@@ -10,16 +10,20 @@ import (
 // scrape then continues without its metrics.
 const diskTimeout = 500 * time.Millisecond
 
-// DiskSpace is the space that a member takes and what is left, in bytes. All of it is 0 for a member
+// DiskSpace is the space that a member takes and what is left, in bytes. All of it is zero for a member
 // without files.
 type DiskSpace struct {
-	Log, Data         int64 // taken by the files of the log, and by all others
-	LogFree, DataFree int64 // free to this process where these files are
+	Log, Data         int64     // taken by the files of the log, and by all others except those of the past
+	History           int64     // taken by what is kept of the past
+	HistoryOldest     time.Time // when the oldest kept snapshot was written; zero: there is none
+	LogFree, DataFree int64     // free to this process where these files are
 }
 
 var (
 	diskUsed = prometheus.NewDesc("rollcall_disk_used_bytes", "space that files of this member take", []string{"files"},
 		nil)
+	historySpan = prometheus.NewDesc("rollcall_history_seconds",
+		"time since the oldest snapshot that this member keeps of the past was written; 0: it keeps none", nil, nil)
 	diskFree = prometheus.NewDesc("rollcall_disk_free_bytes",
 		"space that this member can still write where such files are", []string{"files"}, nil)
 )
@@ -38,6 +42,7 @@ func newDiskSpaceReader(source Source) *diskSpaceReader {
 func (s *diskSpaceReader) Describe(out chan<- *prometheus.Desc) {
 	out <- diskUsed
 	out <- diskFree
+	out <- historySpan
 }
 
 // Collect implements prometheus.Collector.
@@ -51,6 +56,12 @@ func (s *diskSpaceReader) Collect(out chan<- prometheus.Metric) {
 	}
 	put(diskUsed, "log", space.Log)
 	put(diskUsed, "data", space.Data)
+	put(diskUsed, "history", space.History)
+	age := 0.0
+	if !space.HistoryOldest.IsZero() {
+		age = max(0, time.Since(space.HistoryOldest).Seconds())
+	}
+	out <- prometheus.MustNewConstMetric(historySpan, prometheus.GaugeValue, age)
 	put(diskFree, "log", space.LogFree)
 	put(diskFree, "data", space.DataFree)
 }

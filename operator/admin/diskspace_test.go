@@ -31,7 +31,7 @@ func (s *diskSource) DiskSpace() (DiskSpace, error) {
 // and does not hang, and no second goroutine asks.
 func TestDiskSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source := &diskSource{space: DiskSpace{Log: 1, Data: 2, LogFree: 3, DataFree: 4}, hangs: make(chan struct{})}
+		source := &diskSource{space: DiskSpace{Log: 1, Data: 2, LogFree: 3, DataFree: 4, History: 5, HistoryOldest: time.Now().Add(-time.Hour)}, hangs: make(chan struct{})}
 		s := newDiskSpaceReader(source)
 		collect := func() (shown map[string]float64, took time.Duration) {
 			begun := time.Now()
@@ -47,7 +47,7 @@ func TestDiskSpace(t *testing.T) {
 		}
 		close(source.hangs)
 		synctest.Wait()
-		want := map[string]float64{"used log": 1, "used data": 2, "free log": 3, "free data": 4}
+		want := map[string]float64{"used log": 1, "used data": 2, "used history": 5, "history": 3601.5, "free log": 3, "free data": 4}
 		if shown, took := collect(); !maps.Equal(shown, want) || took != 0 {
 			t.Errorf("%v after %v, want %v", shown, took, want)
 		}
@@ -62,7 +62,7 @@ func TestDiskSpace(t *testing.T) {
 // collected returns the space that Prometheus gets.
 func collected(t *testing.T, s *diskSpaceReader) map[string]float64 {
 	t.Helper()
-	out := make(chan prometheus.Metric, 4)
+	out := make(chan prometheus.Metric, 6)
 	s.Collect(out)
 	close(out)
 	shown := map[string]float64{}
@@ -71,8 +71,11 @@ func collected(t *testing.T, s *diskSpaceReader) map[string]float64 {
 		if err := m.Write(&sample); err != nil {
 			t.Fatal(err)
 		}
-		name := map[*prometheus.Desc]string{diskUsed: "used ", diskFree: "free "}[m.Desc()]
-		shown[name+sample.GetLabel()[0].GetValue()] = sample.GetGauge().GetValue()
+		name := map[*prometheus.Desc]string{diskUsed: "used ", diskFree: "free ", historySpan: "history"}[m.Desc()]
+		for _, label := range sample.GetLabel() {
+			name += label.GetValue()
+		}
+		shown[name] = sample.GetGauge().GetValue()
 	}
 	return shown
 }

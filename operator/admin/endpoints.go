@@ -46,7 +46,7 @@ func (h *HTTP) routes() []endpoint {
 	return slices.Concat(
 		h.health.routes(), consoleRoutes(h.console), []endpoint{h.metricsRoute()}, h.member.routes(), h.ensemble.routes(),
 		h.streams.routes(),
-		h.members.routes(), h.nodes.routes(), h.backups.routes(), profiles, h.commands.routes())
+		h.members.routes(), h.nodes.routes(), h.backups.routes(), h.history.routes(), profiles, h.commands.routes())
 }
 
 // metricsRoute is the row of /metrics, which a port of its own may serve, too.
@@ -107,6 +107,9 @@ func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request
 		ResponseWriter: w, control: http.NewResponseController(w),
 		deadline: time.Now().Add(cmp.Or(e.timeout, replyTimeout)),
 	}
+	if e.access.forAdministrators() {
+		defer func() { h.auditor.logFinished(e, r, h.authorizer.administratorOf(r), p.failure) }() // also if the reply is cut short
+	}
 	switch {
 	case e.replyJSON != nil:
 		h.serveJSON(e, p, r)
@@ -114,9 +117,6 @@ func (h *HTTP) serveEndpoint(e *endpoint, w http.ResponseWriter, r *http.Request
 		h.serveInTurn(e, p, r)
 	default:
 		e.serve(p, r)
-	}
-	if e.access.forAdministrators() {
-		h.auditor.logFinished(e, r, h.authorizer.administratorOf(r), p.failure)
 	}
 }
 

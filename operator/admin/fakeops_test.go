@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
+	"strings"
 	"time"
 
 	"rollcall/internal/serverlist"
 	"rollcall/operator/api"
 	"rollcall/operator/backup"
 	"rollcall/operator/view"
+	"rollcall/quorum/history"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
@@ -40,6 +43,8 @@ type fakeOps struct {
 	state    func(io.Writer) (int64, error) // writes the state of a copy; nil: it is some text
 
 	restore func(context.Context, RestoreRequest) (RestoreResult, error) // restores; nil: Restore does it
+
+	file io.Reader // the rest of a file of the past
 
 	asked   string // method
 	filter  view.SessionFilter
@@ -248,6 +253,22 @@ func (f *fakeOps) SessionEnds(session jute.SessionID, address string, before uin
 }
 
 // DrainSelf closes a connection every second, after handOver.
+func (f *fakeOps) History() (history.Listing, error) {
+	return history.Listing{Spans: []history.Span{{
+		Snapshots: []history.Snapshot{{Name: "2-5-1764000000000", Index: 5, Term: 2, At: time.UnixMilli(1764000000000).UTC(), Bytes: 100}},
+		Segments:  []history.Segment{{Name: "0000000003-00000000000000000004.log", First: 4, Last: 9, FileBytes: 200}},
+		First:     4, Last: 9,
+	}}, Damaged: []string{"a: is damaged"}}, f.err
+}
+
+func (f *fakeOps) HistoryFile(_ context.Context, name string) (io.ReadCloser, error) {
+	if name == "segments/gone.log" {
+		return nil, fs.ErrNotExist
+	}
+	f.path = name
+	return io.NopCloser(io.MultiReader(strings.NewReader("the file"), f.file)), f.err
+}
+
 func (f *fakeOps) DrainSelf(ctx context.Context, over time.Duration) (closed int, leads bool) {
 	f.asked = "drain " + over.String()
 	time.Sleep(f.handOver)

@@ -119,6 +119,7 @@ type HTTP struct {
 	members  *membersAPI
 	nodes    *nodesAPI
 	backups  *backupsAPI
+	history  *historyAPI
 	commands *adminServer
 }
 
@@ -165,6 +166,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	h.members = &membersAPI{ops: cfg.Operations, source: cfg.Source}
 	h.nodes = &nodesAPI{ops: cfg.Operations}
 	h.backups = newBackupsAPI(&cfg, h.authorizer, h.log)
+	h.history = &historyAPI{ops: cfg.Operations, source: cfg.Source, authorizer: h.authorizer, log: h.log, slots: make(chan struct{}, maxHistoryFiles)}
 	h.commands = &adminServer{
 		basePath: cfg.CommandURL, fourLetter: cfg.FourLetter, source: cfg.Source, ops: cfg.Operations,
 		authorizer: h.authorizer, backups: h.backups,

@@ -2,12 +2,14 @@ package admin
 
 import (
 	"context"
+	"io"
 	"iter"
 	"net/http"
 	"time"
 
 	"rollcall/operator/api"
 	"rollcall/operator/view"
+	"rollcall/quorum/history"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
@@ -60,6 +62,10 @@ type Operations interface {
 	// StoreSnapshot writes a snapshot to this member's disk, and returns when it is there or ctx ends, which
 	// does not stop it. One is written at a time. The error is a *Failure.
 	StoreSnapshot(ctx context.Context) (StoredSnapshot, error)
+	// History lists what this member keeps of the past. The error is a *Failure.
+	History() (history.Listing, error)
+	// HistoryFile opens a file of the past (history.Source). The error is a *Failure, or wraps fs.ErrNotExist.
+	HistoryFile(ctx context.Context, name string) (io.ReadCloser, error)
 	// DrainSelf transfers leadership, takes no more clients and closes the connections of the present ones, spread
 	// over a time. It returns the number of closed connections, and whether this member still leads. It returns
 	// early if ctx ends.

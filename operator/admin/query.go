@@ -173,6 +173,7 @@ var sessionOrders = []view.SessionOrder{view.ByTimeLeft, view.ByWatches, view.By
 
 var parameters = map[string]parameter{
 	"address": {help: "only those of clients at this IP address, or address and port", check: addressFault},
+	"file":    {help: "name of a file: segments/NAME of a segment; snapshots/NAME/meta and snapshots/NAME/state of a snapshot"},
 	"from":    {help: "where the page begins: the next of the page before"},
 	"id":      {help: "id of a session", pattern: sessionIDPattern, check: sessionIDFault},
 	"limit":   {help: "the most rows of the page; default 1000", maxValue: view.MaxRows},

@@ -554,6 +554,38 @@ type Snapshot struct {
 	TookMs   int64  `json:"took_ms"` // from copying the state until the snapshot was on the disk
 }
 
+// History is what a member keeps of the past. A state can be built from a snapshot and the entries after it.
+type History struct {
+	MemberID uint32        `json:"member"`  // that keeps it
+	Spans    []HistorySpan `json:"spans"`   // the oldest first; between two of them entries are missing
+	Damaged  []string      `json:"damaged"` // files that cannot be used, with the reason
+}
+
+// HistorySpan is a part of the past without a gap.
+type HistorySpan struct {
+	First     uint64            `json:"first"`     // index of the first entry
+	Last      uint64            `json:"last"`      // index of the last entry
+	Snapshots []HistorySnapshot `json:"snapshots"` // the oldest first
+	Segments  []HistorySegment  `json:"segments"`  // the oldest first
+}
+
+// HistorySnapshot is a snapshot of the past.
+type HistorySnapshot struct {
+	Name  string    `json:"name"`  // of its directory
+	Index uint64    `json:"index"` // of the last entry in it
+	Term  uint64    `json:"term"`  // of that entry
+	At    time.Time `json:"at"`    // when it was written, by the member's clock
+	Bytes int64     `json:"bytes"` // of its state
+}
+
+// HistorySegment is a part of a log.
+type HistorySegment struct {
+	Name  string `json:"name"`  // of its file
+	First uint64 `json:"first"` // index of the first entry that counts
+	Last  uint64 `json:"last"`  // index of the last entry that counts
+	Bytes int64  `json:"bytes"` // of the file
+}
+
 // Drained is the result of a drain.
 type Drained struct {
 	ClosedConnections int   `json:"connections"` // that were closed

@@ -157,19 +157,30 @@ func (c *Client) GetStream(ctx context.Context, path string, query url.Values, r
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	reply, err := c.sendRequest(ctx, http.MethodGet, "/v1/"+path, nil)
+	body, err := c.OpenStream(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = reply.Body.Close() }() // it was only read from
-	if reply.StatusCode == http.StatusOK {
-		return read(reply.Body)
+	defer func() { _ = body.Close() }() // it was only read from
+	return read(body)
+}
+
+// OpenStream returns the body of the reply to a GET of path below /v1/, with its query, while it arrives. The error is an *Error if
+// the member rejects the request. The caller must bound what it keeps, and close the body.
+func (c *Client) OpenStream(ctx context.Context, path string) (io.ReadCloser, error) {
+	reply, err := c.sendRequest(ctx, http.MethodGet, "/v1/"+path, nil)
+	if err != nil {
+		return nil, err
 	}
+	if reply.StatusCode == http.StatusOK {
+		return reply.Body, nil
+	}
+	defer func() { _ = reply.Body.Close() }() // it was only read from
 	text, err := io.ReadAll(io.LimitReader(reply.Body, maxFailureBytes))
 	if err != nil {
-		return fmt.Errorf("api: %s: %w", c.Name(), err)
+		return nil, fmt.Errorf("api: %s: %w", c.Name(), err)
 	}
-	return failureError(reply.StatusCode, text)
+	return nil, failureError(reply.StatusCode, text)
 }
 
 // readReply sends a request and appends the body of the reply to into.

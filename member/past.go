@@ -1,0 +1,42 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"rollcall/operator/admin"
+	"rollcall/quorum"
+	"rollcall/quorum/history"
+)
+
+// History implements admin.Operations.
+func (o operations) History() (history.Listing, error) {
+	l, err := o.m.node.Disk().Past().List()
+	return l, pastFailure(err)
+}
+
+// HistoryFile implements admin.Operations.
+func (o operations) HistoryFile(ctx context.Context, name string) (io.ReadCloser, error) {
+	source, err := o.m.node.Disk().Past().Source()
+	if err != nil {
+		return nil, pastFailure(err)
+	}
+	f, err := source.Open(ctx, name)
+	if errors.Is(err, history.ErrNoSuchFile) {
+		return nil, &admin.Failure{Status: http.StatusNotFound, Text: strings.TrimPrefix(err.Error(), "history: ")}
+	}
+	return f, err
+}
+
+func pastFailure(err error) error {
+	switch {
+	case errors.Is(err, quorum.ErrNotRunning):
+		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member has not applied an entry since its start; try again"}
+	case errors.Is(err, quorum.ErrNoDirectories):
+		return &admin.Failure{Status: http.StatusConflict, Text: strings.TrimPrefix(err.Error(), "quorum: ")}
+	}
+	return err
+}
