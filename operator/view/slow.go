@@ -171,6 +171,12 @@ var slowCauseNames = map[proto.SlowCause]string{
 	proto.SlowCause_SLOW_CAUSE_PAUSED_BEFORE: "paused before",
 }
 
+// CauseText returns a cause in words, with its member and its length, such as "snapshot on member 2 for 130ms".
+func CauseText(c stages.MemberCause) string {
+	name := cmp.Or(slowCauseNames[proto.SlowCause(c.Kind)], slowCauseNames[proto.SlowCause_SLOW_CAUSE_UNSPECIFIED])
+	return fmt.Sprintf("%s on member %d for %v", name, c.Member, c.Took.Round(time.Millisecond))
+}
+
 // StageText returns a stage in words, without its length.
 func StageText(s stages.Stage) string {
 	switch s.Kind {
