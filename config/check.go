@@ -179,7 +179,7 @@ func (d *rawConfig) explainKey(o keyOutcome) Key {
 		Name: o.setting.key, Value: ShortText(o.value), Default: cmp.Or(k.def, k.unset), Source: o.where,
 		Verdict: InForce,
 	}
-	if k.isSecret {
+	if k.hides(o.value) {
 		row.Value = ""
 	}
 	switch {

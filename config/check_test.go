@@ -51,6 +51,9 @@ func TestCheckVerdicts(t *testing.T) {
 		{"metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider", Dangerous, "can read the metrics"},
 		{"admin.localReads=state", InForce, ""},
 		{"admin.localReads=data", Dangerous, "every process on this machine reads nodes"},
+		{"otlp.endpoint=http://127.0.0.1:4318", InForce, ""},
+		{"otlp.endpoint=http://collector:4318", Dangerous, "use https"},
+		{"otlp.endpoint=https://secret@collector", Refused, "otlp.headersFile"},
 		{"portUnification=false", InForce, ""},
 		{"portUnification=true", Dangerous, "may be a member"},
 		{"ssl.quorum.hostnameVerification=true", InForce, ""},
@@ -98,7 +101,7 @@ func TestCheckVerdicts(t *testing.T) {
 
 // Every risk of the table has a value that shows it in the test above.
 func TestEveryRiskIsTested(t *testing.T) {
-	tested := "admin.localReads tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes"
+	tested := "admin.localReads tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes otlp.endpoint"
 	for i := range keys {
 		if k := &keys[i]; k.riskOf != nil && !strings.Contains(tested, k.name) {
 			t.Errorf("%s: add its dangerous value to TestCheckVerdicts, and its name here", k.name)

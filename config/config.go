@@ -22,6 +22,7 @@ import (
 	"rollcall/operator/audit"
 	"rollcall/operator/backup"
 	"rollcall/operator/logs"
+	"rollcall/operator/otlp"
 	"rollcall/quorum/history"
 	"rollcall/quorum/trust"
 	"rollcall/server"
@@ -71,6 +72,7 @@ type Settings struct {
 	SuperSubject string             // the subject of the super user's certificate; "": there is none
 	Audit        audit.Settings     // the log of what clients change; default: there is none
 	Backup       backup.Schedule    // the backups that this member makes by itself; default: none
+	OTLP         otlp.Settings      // the collector that this member sends slow requests and metrics to; default: there is none
 	// connections in a second that members close while they have more clients than others; default: none
 	AutoRebalance int
 	NewEnsemble   bool // bootstrap with a majority of empty members instead of all

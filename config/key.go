@@ -107,9 +107,14 @@ func (k *key) parseAndStore(d *rawConfig, s setting) error {
 	return err
 }
 
+// hides reports whether no message may show a value of the key.
+func (k *key) hides(value string) bool {
+	return k.isSecret || k.kind.mayHoldSecret != nil && k.kind.mayHoldSecret(value)
+}
+
 // settingError returns an error about s that begins with its source.
 func (k *key) settingError(s setting, what string) error {
-	if k.isSecret {
+	if k.hides(s.value) {
 		return fmt.Errorf("%s: %s: %s", s.where, ShortText(s.key), what)
 	}
 	return fmt.Errorf("%s: %s=%s: %s", s.where, ShortText(s.key), ShortText(s.value), what)

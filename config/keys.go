@@ -14,6 +14,7 @@ import (
 	"rollcall/operator/admin"
 	"rollcall/operator/audit"
 	"rollcall/operator/backup"
+	"rollcall/operator/otlp"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/history"
@@ -61,6 +62,9 @@ const (
 	minBackupEvery = 60_000                    // ms: a backup of a large state takes about as long
 	maxBackupEvery = 366 * 24 * 60 * 60 * 1000 // ms: a year
 	maxBackups     = 10_000                    // files in one directory
+
+	minMetricsInterval = 1000           // ms: to gather all metrics takes some milliseconds of a processor
+	maxMetricsInterval = 60 * 60 * 1000 // ms: later ones would show nothing of an incident
 
 	minMaxBuffer = 64      // a client's first request fits
 	maxMaxBuffer = 8 << 20 // a transaction is one log entry, and entries are far below the log's own limit
@@ -460,6 +464,40 @@ var mainKeys = []key{
 		name: "metricsProvider.exportJvmInfo",
 		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.HTTP.BareMetrics }), def: "true",
 		doc: "false: /metrics leaves out those of the Go runtime and the process",
+	},
+	{
+		name: endpointKey, env: variable{line: 24, name: "ROLLCALL_OTLP_ENDPOINT"},
+		kind: collectorURL(func(d *rawConfig) *string { return &d.config.OTLP.Endpoint }), unset: "none",
+		riskOf: riskOfEndpoint,
+		doc: "Own: URL of a collector of OpenTelemetry that takes OTLP over HTTP, such as `http://127.0.0.1:4318`. The member " +
+			"[sends it](otlp.md) slow requests as traces, with the paths of their nodes, and its metrics",
+	},
+	{
+		name: "otlp.headersFile", kind: filePath(func(d *rawConfig) *string { return &d.config.OTLP.HeadersFile }), unset: "none",
+		doc: "Own: file with [headers](otlp.md#headers) for these requests, such as a token, one on a line. It is read again for each " +
+			"request. A file that others may read is rejected (chmod 600)",
+	},
+	{
+		name: "otlp.trustStore.location", kind: filePath(func(d *rawConfig) *string { return &d.config.OTLP.TrustFile }),
+		unset: "those of the system",
+		doc:   "Own: file with the authorities of the collector's certificate, in PEM. It is reloaded when it changes and at SIGHUP",
+	},
+	{
+		name: "otlp.keyStore.location", kind: filePath(func(d *rawConfig) *string { return &d.config.OTLP.KeyFile }), unset: "none",
+		doc: "Own: file with a private key and its certificate for the collector, in PEM. It is reloaded likewise",
+	},
+	{
+		name: "otlp.traces", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.OTLP.NoTraces }), def: "true",
+		doc: "Own: false: no slow requests are sent, and so no paths",
+	},
+	{
+		name: "otlp.metrics", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.OTLP.NoMetrics }), def: "true",
+		doc: "Own: false: no metrics are sent",
+	},
+	{
+		name: "otlp.metricsInterval", kind: millis(minMetricsInterval, maxMetricsInterval,
+			func(d *rawConfig) *time.Duration { return &d.config.OTLP.MetricsInterval }), def: valueText(otlp.DefaultMetricsInterval),
+		doc: "Own: ms from one request with metrics to the next",
 	},
 	{
 		name: "autoRebalance", kind: wholeNumber(0, admin.MaxRebalanceRate,

@@ -21,6 +21,8 @@ type kind struct {
 	parse     func(d *rawConfig, s setting) error
 	confText  func(d *rawConfig) string // the value as conf shows it; nil: conf does not show it
 	secretKey string                    // secretKey a secretFile: the key whose value the file has
+	// mayHoldSecret reports whether a value, which parse may reject, may have a secret in it; nil: none has.
+	mayHoldSecret func(value string) bool
 }
 
 // errAllowed means that a value is none that its kind allows.

@@ -107,7 +107,7 @@ func (d *rawConfig) finishAll() error {
 		d.setMemberID, d.setMemberLogin,
 		d.checkPeerType, d.checkMemberStore, d.setHandshakeTimeout, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
 		d.setAuditFile,
-		d.checkReadOnlyMode,
+		d.checkReadOnlyMode, d.checkCollector,
 	} {
 		if err := step(); err != nil {
 			return err

@@ -18,6 +18,7 @@ func CheckFiles(cfg config.Config) []*secretfile.Fault {
 	if cfg.SecureAddr != "" || cfg.ClientTLS.UnifiedPort {
 		faults = append(faults, keystore.CheckFiles(clientKeyOptions(cfg.ClientTLS))...)
 	}
+	faults = append(faults, checkCollectorFiles(&cfg.OTLP)...)
 	return append(faults, cfg.HTTP.CheckToken()...)
 }
 

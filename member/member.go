@@ -69,6 +69,8 @@ type Network struct {
 	Listen func(addr string) (net.Listener, error)
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
 	Lookup wire.LookupFunc
+
+	DialCollector func(ctx context.Context, addr string) (net.Conn, error) // of OpenTelemetry; default: TCP
 }
 
 // Config configures a Member. A field without a default is required.
@@ -281,6 +283,9 @@ func (m *Member) assembleParts() (err error) {
 	if m.adminHTTP, err = admin.NewHTTP(m.httpConfig(words)); err != nil {
 		return err
 	}
+	if err = m.viewer.slow.openExporter(); err != nil {
+		return err
+	}
 	if m.server, err = server.New(m.serverConfig(words)); err != nil {
 		return err
 	}
@@ -461,6 +466,9 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.backups.backupLoop(inner) })
 	g.Go(func() error { return m.rebalancer.autoRebalanceLoop(inner) })
 	g.Go(func() error { return m.viewer.slow.joinLoop(inner) })
+	if exporter := m.viewer.slow.exporter; exporter != nil {
+		g.Go(func() error { return exporter.Run(inner) })
+	}
 	g.Go(func() error {
 		m.viewer.slow.recorder.WatchPauses(inner.Done(), m.cfg.Monotonic.After, m.viewer.slow.recordPause)
 		return nil
@@ -643,6 +651,7 @@ func (m *Member) isCatchingUp() bool { return !m.node.Status().IsReadingData() &
 func (m *Member) ReloadSecrets() {
 	m.ports.trustGuard.RequestReload()
 	m.serverKeys.reloadFiles()
+	m.viewer.slow.exporter.ReloadFiles()
 }
 
 // Stats are counters since the start of this process.

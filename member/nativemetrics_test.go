@@ -384,6 +384,7 @@ func TestDocsHaveNativeMetrics(t *testing.T) {
 			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener
 			cfg.Backup.Dir = t.TempDir()
 			cfg.Audit.Enable, cfg.Audit.File = true, filepath.Join(t.TempDir(), "audit.log")
+			cfg.OTLP.Endpoint, cfg.Network.DialCollector = "http://collector", noCollector
 		}})
 		one := e.Ready()
 		_, types := all.samples(t, one)

@@ -13,6 +13,7 @@ import (
 
 	"rollcall/config"
 	"rollcall/leader"
+	"rollcall/operator/admin"
 	"rollcall/proto"
 	"rollcall/quorum/wire"
 	"rollcall/server"
@@ -23,7 +24,7 @@ import (
 // reaches says in which field of the packages' configurations each field of Config ends up. ""
 // means that Member uses it itself, and that another test checks it.
 var reaches = map[string]string{
-	"ID":                    "audit.Member conf.electionPort conf.quorumPort conf.serverId follower.Self http.HostNames leader.Self quorum.MemberID start.Leader",
+	"ID":                    "audit.Member conf.electionPort conf.quorumPort conf.serverId follower.Self http.HostNames leader.Self otlp.Member quorum.MemberID start.Leader",
 	"Servers":               "quorum.Peers",
 	"Dir":                   "conf.dataDir quorum.DataDir",
 	"LogDir":                "conf.dataLogDir quorum.LogDir",
@@ -95,7 +96,7 @@ var reaches = map[string]string{
 	"Reaping.PerMinute":     "leader.Reaping.PerMinute",
 	"Reaping.NeverUsed":     "leader.Reaping.NeverUsed",
 	"EnsembleText":          "conf.membership",
-	"Version":               "words.Version",
+	"Version":               "otlp.Version words.Version",
 	"BuildTime":             "words.BuildDate",
 	"Trust.SecretFile":      "", // integration.TestSecret
 
@@ -115,6 +116,13 @@ var reaches = map[string]string{
 	"Backup.Dir":                       "", // TestOwnBackups
 	"Backup.Interval":                  "", // TestOwnBackups
 	"Backup.KeptFiles":                 "", // TestOwnBackups
+	"OTLP.Endpoint":                    "otlp.Settings.Endpoint",
+	"OTLP.HeadersFile":                 "otlp.Settings.HeadersFile",
+	"OTLP.TrustFile":                   "otlp.Settings.TrustFile",
+	"OTLP.KeyFile":                     "otlp.Settings.KeyFile",
+	"OTLP.NoTraces":                    "otlp.Settings.NoTraces",
+	"OTLP.NoMetrics":                   "otlp.Settings.NoMetrics",
+	"OTLP.MetricsInterval":             "otlp.Settings.MetricsInterval",
 	"AutoRebalance":                    "", // TestAutoRebalance
 	"SuperSubject":                     "http.SuperSubject server.SuperSubject",
 
@@ -343,6 +351,8 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	flatten(all, "words", reflect.ValueOf(m.commandsConfig()))
 	flatten(all, "http", reflect.ValueOf(m.httpConfig(nil)))
 	flatten(all, "audit", reflect.ValueOf(m.auditConfig()))
+	m.adminHTTP = &admin.HTTP{}
+	flatten(all, "otlp", reflect.ValueOf(exporterConfig(m)))
 	lines, members := source{m}.Settings(1, 1)
 	for _, line := range lines {
 		all["conf."+line.Name] = line.Value
@@ -363,7 +373,7 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 		t.Fatal(err)
 	}
 	flatten(all, "start", reflect.ValueOf(&start).Elem())
-	for _, chance := range []string{"follower.Boot", "server.ConnBase", "conf.clientPort", "leader.Term", "leader.Nonce"} {
+	for _, chance := range []string{"otlp.StartTime", "follower.Boot", "server.ConnBase", "conf.clientPort", "leader.Term", "leader.Nonce"} {
 		delete(all, chance)
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	"rollcall/internal/admission"
 	"rollcall/internal/metrics"
 	"rollcall/internal/stages"
+	"rollcall/operator/otlp"
 	"rollcall/operator/view"
 	"rollcall/proto"
 	"rollcall/quorum"
@@ -36,6 +37,7 @@ type slowRequests struct {
 	lines     *admission.LogLimiter               // about slow requests
 	pauses    *admission.LogLimiter               // lines about pauses
 	durations [stages.NumStages]metrics.Durations // of the stages of slow requests
+	exporter  *otlp.Exporter                      // sends them to a collector; nil: there is none
 }
 
 func newSlowRequests(m *Member) *slowRequests {
@@ -91,6 +93,7 @@ func (s *slowRequests) join(ctx context.Context, indexes []uint64) {
 			s.durations[stage.Kind].Add(stage.Took)
 		}
 		s.logOne(&one)
+		s.exporter.KeepSlow(&one)
 	}
 }
 
@@ -151,7 +154,7 @@ func (s *slowRequests) recordPause(took time.Duration) {
 	if took < min(s.recorder.Threshold(stages.Reads), s.recorder.Threshold(stages.Writes), s.recorder.Threshold(stages.Sessions)) && advice == nil {
 		return
 	}
-	s.recorder.KeepPause(s.m.cfg.ID, took, s.m.server.Stats().Connections)
+	s.exporter.KeepSlow(s.recorder.KeepPause(s.m.cfg.ID, took, s.m.server.Stats().Connections))
 	if skipped, due := s.pauses.AllowLine(time.Now()); due {
 		s.m.log.Warn("the process did not run", append([]any{"took", took.Round(time.Millisecond), "skipped", skipped}, advice...)...)
 	}

@@ -26,6 +26,9 @@ const prometheusCfg = ensembleCfg + "metricsProvider.className=org.apache.zookee
 // tlsCfg is ensembleCfg with a port for clients over TLS.
 const tlsCfg = ensembleCfg + "secureClientPort=2281\nssl.keyStore.location=/key.pem\nssl.trustStore.location=/ca.pem\n"
 
+// collectorCfg is ensembleCfg with a collector of OpenTelemetry.
+const collectorCfg = ensembleCfg + "otlp.endpoint=https://collector.example\n"
+
 // quorumKeysCfg is ensembleCfg with the keys that HTTPS needs.
 const quorumKeysCfg = ensembleCfg + "ssl.quorum.keyStore.location=/key.pem\nssl.quorum.trustStore.location=/ca.pem\n"
 
@@ -101,6 +104,13 @@ var settingCases = []settingCase{
 	{key: "history.hours", value: "5", want: "History.Age 5h0m0s"},
 	{key: "storeStallLimit", value: "1700", want: "StoreStallLimit 1.7s"},
 	{key: "4lw.commands.whitelist", value: "ruok, mntr", want: "CommandWhitelist [ruok mntr]"},
+	{key: "otlp.endpoint", value: "http://127.0.0.1:4318/x", want: "OTLP.Endpoint http://127.0.0.1:4318/x"},
+	{key: "otlp.headersFile", value: "DIR/headers", base: collectorCfg, want: "OTLP.HeadersFile DIR/headers"},
+	{key: "otlp.trustStore.location", value: "DIR/ca.pem", base: collectorCfg, want: "OTLP.TrustFile DIR/ca.pem"},
+	{key: "otlp.keyStore.location", value: "DIR/key.pem", base: collectorCfg, want: "OTLP.KeyFile DIR/key.pem"},
+	{key: "otlp.traces", value: "false", base: collectorCfg, want: "OTLP.NoTraces true"},
+	{key: "otlp.metrics", value: "false", base: collectorCfg, want: "OTLP.NoMetrics true"},
+	{key: "otlp.metricsInterval", value: "15000", base: collectorCfg, want: "OTLP.MetricsInterval 15s"},
 	{key: "autoRebalance", value: "7", want: "AutoRebalance 7"},
 	{key: "logFormat", value: "json", want: "log {JSON:true Level:INFO}"},
 	{key: "logLevel", value: "warn", want: "log {JSON:false Level:WARN}"},

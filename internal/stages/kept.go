@@ -137,8 +137,8 @@ func (k *keptRequests) nextNumber(now time.Time) uint64 {
 }
 
 // KeepPause keeps a pause of this member's process, which has ended now. Requests that came meanwhile have waited in their
-// sockets, where nobody measures them. It keeps maxPauses of the last hour.
-func (r *Recorder) KeepPause(member uint32, took time.Duration, connections int) {
+// sockets, where nobody measures them. It keeps maxPauses of the last hour. It returns a copy.
+func (r *Recorder) KeepPause(member uint32, took time.Duration, connections int) *Slow {
 	now := r.Now()
 	from := now - Time(took)
 	s := &Slow{
@@ -155,6 +155,8 @@ func (r *Recorder) KeepPause(member uint32, took time.Duration, connections int)
 	}
 	s.Number = k.nextNumber(r.wallClock())
 	k.pauses = append(k.pauses, s)
+	kept := *s
+	return &kept
 }
 
 // makeRoom reports whether a request that took so long and ended at end may be kept, and removes what may not be kept

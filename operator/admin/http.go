@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"rollcall/internal/admission"
@@ -112,6 +113,7 @@ type HTTP struct {
 
 	health   *healthProbes
 	console  *console.Console
+	registry *prometheus.Registry
 	metrics  http.Handler // of /metrics
 	member   *memberAPI
 	ensemble *ensembleAPI
@@ -153,9 +155,10 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	if h.authorizer, err = newAuthorizer(&cfg, h.log); err != nil {
 		return nil, err
 	}
-	if h.metrics, err = newMetricsHandler(cfg.FourLetter, cfg.Source, cfg.BareMetrics); err != nil {
+	if h.registry, err = newRegistry(cfg.FourLetter, cfg.Source, cfg.BareMetrics); err != nil {
 		return nil, err
 	}
+	h.metrics = newMetricsHandler(h.registry)
 	if h.console, err = console.New(); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}

@@ -52,9 +52,9 @@ func (w *FourLetterCommands) resetCounters() {
 	})
 }
 
-// newMetricsHandler returns the handler of /metrics: the table of mntr, the native metrics, and unless bare is
-// set, the metrics of the Go runtime and of the process.
-func newMetricsHandler(words *FourLetterCommands, source Source, bare bool) (http.Handler, error) {
+// newRegistry returns the metrics of /metrics: the table of mntr, the native metrics, and unless bare is set, the metrics
+// of the Go runtime and of the process.
+func newRegistry(words *FourLetterCommands, source Source, bare bool) (*prometheus.Registry, error) {
 	c := &metricsCollector{fourLetter: words, source: source}
 	for i := range monitorMetrics {
 		help := monitorMetrics[i].help
@@ -75,8 +75,16 @@ func newMetricsHandler(words *FourLetterCommands, source Source, bare bool) (htt
 			return nil, fmt.Errorf("admin: metrics: %w", err)
 		}
 	}
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxLongReplies}), nil
+	return registry, nil
 }
+
+// newMetricsHandler returns the handler of /metrics.
+func newMetricsHandler(registry *prometheus.Registry) http.Handler {
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxLongReplies})
+}
+
+// Gatherer returns the metrics of /metrics.
+func (h *HTTP) Gatherer() prometheus.Gatherer { return h.registry }
 
 // schedulingMetrics selects histograms of the Go runtime: how long goroutines waited for a processor, and how
 // long all of them were stopped.
