@@ -20,22 +20,39 @@ func (c *Client) callPath(ctx context.Context, op jute.Op, path string, rec sess
 func sendAndWait(ctx context.Context, c *Client, op jute.Op, path string, invalid error, rec session.Record,
 	into session.Readable,
 ) error {
-	return observeCall(ctx, c, op, path, invalid, func(ctx context.Context) error {
+	return observeCall(ctx, c, op, path, invalid, func(ctx context.Context) (tries, error) {
+		var t tries
 		for {
-			_, err := c.session.Do(ctx, op, rec, into)
+			var err error
+			t.last, err = c.session.DoNumbered(ctx, op, rec, into)
+			t.countSent()
 			if !errors.Is(err, ErrConnectionLost) || op.IsWrite() || c.policy == Fail {
-				return err
+				return t, err
 			}
 		}
 	})
 }
 
+// tries are the requests of a call.
+type tries struct {
+	last session.Numbers
+	sent int
+}
+
+// countSent counts the last request, if it was sent.
+func (t *tries) countSent() {
+	if t.last.Xid != 0 {
+		t.sent++
+	}
+}
+
 // observeCall shows a call to the Observer, and returns its error. If invalid is not nil, or the caller is OnEvent or
 // OnPong, the call fails without a request.
 func observeCall(ctx context.Context, c *Client, op jute.Op, path string, invalid error,
-	call func(context.Context) error,
+	call func(context.Context) (tries, error),
 ) error {
-	var observed func(error)
+	var observed func(Outcome)
+	var requests tries
 	if c.observer != nil {
 		ctx, observed = c.observer.Begin(ctx, op.String(), path)
 	}
@@ -44,11 +61,14 @@ func observeCall(ctx context.Context, c *Client, op jute.Op, path string, invali
 		err = c.callbacks.checkNotInCallback()
 	}
 	if err == nil {
-		err = call(ctx)
+		requests, err = call(ctx)
 	}
 	err = callError(op, path, err)
 	if observed != nil {
-		observed(err)
+		id, _ := c.Session()
+		observed(Outcome{
+			Err: err, Session: id, Server: c.Server(), Xid: requests.last.Xid, Zxid: Zxid(requests.last.Zxid), Requests: requests.sent,
+		})
 	}
 	return err
 }
@@ -255,9 +275,19 @@ func (c *Client) RemoveWatches(ctx context.Context, path string, which WatchType
 // Observer sees the calls of a Client, for metrics and traces. It is safe for concurrent use.
 type Observer interface {
 	// Begin is called at the beginning of each call, with ZooKeeper's name of the operation and the path. The call
-	// uses the context that Begin returns. end is called once, with the call's error. end may be nil. Begin and end run on
+	// uses the context that Begin returns. end is called once, with the call's outcome. end may be nil. Begin and end run on
 	// the caller's goroutine, and must not block.
-	Begin(ctx context.Context, op, path string) (callCtx context.Context, end func(error))
+	Begin(ctx context.Context, op, path string) (callCtx context.Context, end func(Outcome))
+}
+
+// Outcome is the outcome of a call.
+type Outcome struct {
+	Err      error // of the call
+	Session  SessionID
+	Server   string // that the Client is connected to at the end of the call; "": none
+	Xid      int32  // the number of the last request, by which a server knows it in the session; 0: none was sent
+	Zxid     Zxid   // of the reply; 0: none has come
+	Requests int    // that were sent: more than one if a connection broke during a read
 }
 
 // ErrNumbersUsedUp says that a parent has given all numbers of its sequential names. They end at 2147483647, unless the

@@ -516,14 +516,18 @@ func TestEachChildIsLeft(t *testing.T) {
 }
 
 // callsSeen is an Observer. It says nothing about the ends of deletes.
-type callsSeen struct{ calls []string }
+type callsSeen struct {
+	calls []string
+	last  Outcome
+}
 
-func (o *callsSeen) Begin(ctx context.Context, op, path string) (context.Context, func(error)) {
+func (o *callsSeen) Begin(ctx context.Context, op, path string) (context.Context, func(Outcome)) {
 	if op == "delete" {
 		return ctx, nil
 	}
-	return ctx, func(err error) {
-		o.calls = append(o.calls, fmt.Sprintf("%s %s %t", op, path, errors.Is(err, ErrNoAuth)))
+	return ctx, func(out Outcome) {
+		o.calls = append(o.calls, fmt.Sprintf("%s %s %t", op, path, errors.Is(out.Err, ErrNoAuth)))
+		o.last = out
 	}
 }
 
@@ -542,8 +546,39 @@ func TestObserver(t *testing.T) {
 			server.reply(server.next(), code, nil)
 		}
 		synctest.Wait()
+		last := seen.last
+		if id, _ := c.Session(); last.Session != id || last.Server != c.Server() || last.Server == "" || last.Xid == 0 || last.Zxid != 5 || last.Requests != 1 {
+			t.Errorf("the last call ended with %+v", last)
+		}
 		if want := []string{"getData /a true", "getData /b true", "setData /d false"}; !slices.Equal(seen.calls, want) {
 			t.Errorf("it saw %q, want %q", seen.calls, want)
+		}
+	})
+}
+
+// An Observer sees the number of a request whose reply never comes, and that none was sent of a call that is not valid.
+func TestOutcomeWithoutReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen callsSeen
+		c, server := dialScripted(t, "a:1", Config{Observer: &seen})
+		for name, call := range map[string]func(context.Context) error{
+			"get":   func(ctx context.Context) error { _, _, err := c.Get(ctx, "/a"); return err },
+			"watch": func(ctx context.Context) error { _, _, _, err := c.GetWatch(ctx, "/a"); return err },
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- call(ctx) }()
+			r := server.next()
+			cancel()
+			if err := <-ended; !MayHaveHappened(err) {
+				t.Errorf("%s: the error is %v", name, err)
+			}
+			if seen.last.Xid != r.Xid || seen.last.Zxid != 0 || seen.last.Requests != 1 {
+				t.Errorf("%s: the outcome of request %d is %+v", name, r.Xid, seen.last)
+			}
+		}
+		if _, _, err := c.Get(t.Context(), "a"); err == nil || seen.last.Xid != 0 || seen.last.Requests != 0 {
+			t.Errorf("a path that is not valid: %v, %+v", err, seen.last)
 		}
 	})
 }

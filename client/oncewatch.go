@@ -57,16 +57,18 @@ func (c *Client) ChildrenWatch(ctx context.Context, path string) ([]string, Stat
 func (c *Client) readAndWatch(ctx context.Context, op jute.Op, path string, into session.Readable) (
 	watch *OnceWatch, err error,
 ) {
-	err = observeCall(ctx, c, op, path, CheckPath(path), func(ctx context.Context) error {
+	err = observeCall(ctx, c, op, path, CheckPath(path), func(ctx context.Context) (tries, error) {
+		var t tries
 		for {
-			watch, err = c.watches.read(ctx, op, c.chroot.serverPath(path), into)
+			watch, t.last, err = c.watches.read(ctx, op, c.chroot.serverPath(path), into)
+			t.countSent()
 			switch {
 			case c.policy != Fail && errors.Is(err, ErrSuspended):
 				if err = c.AwaitConnected(ctx); err != nil {
-					return err
+					return t, err
 				}
 			case c.policy == Fail || !errors.Is(err, ErrConnectionLost):
-				return err
+				return t, err
 			}
 		}
 	})
@@ -79,44 +81,45 @@ func setsWatch(op jute.Op, err error) bool {
 }
 
 // read sends a read that sets a watch, once. The error is the session's, or the server's code.
-func (t *watchTable) read(ctx context.Context, op jute.Op, path string, into session.Readable) (*OnceWatch, error) {
+func (t *watchTable) read(ctx context.Context, op jute.Op, path string, into session.Readable) (_ *OnceWatch, sent session.Numbers, err error) {
 	w := &onceWaiter{fired: make(chan Event, 1), path: path, kind: dataWatch}
 	if op == jute.OpGetChildren2 {
 		w.kind = childrenWatch
 	}
 	if err := t.beginRead(ctx, path, w.kind); err != nil {
-		return nil, err
+		return nil, sent, err
 	}
 	type answer struct {
 		reply session.Reply
 		err   error
 	}
 	answered := make(chan answer, 1)
-	err := t.c.session.Go(ctx, op, jute.WatchedPath{Path: []byte(path), Watch: true}, func(r session.Reply, err error) {
+	sent.Xid, err = t.c.session.GoNumbered(ctx, op, jute.WatchedPath{Path: []byte(path), Watch: true}, func(r session.Reply, err error) {
 		r.Body = bytes.Clone(r.Body)
 		answered <- answer{r, t.readAnswered(op, w, r.Err, err)}
 	})
 	if err != nil {
 		t.abandonRead(path, w.kind)
-		return nil, err
+		return nil, sent, err
 	}
 	select {
 	case a := <-answered:
+		sent.Zxid = a.reply.Zxid
 		err := a.err
 		if !setsWatch(op, err) {
-			return nil, err
+			return nil, sent, err
 		}
 		if err == nil {
 			err = a.reply.DecodeBody(into)
 		}
 		if errors.Is(err, ErrProtocol) {
 			t.giveUp(w)
-			return nil, err
+			return nil, sent, err
 		}
-		return &OnceWatch{Fired: w.fired, stop: func() { t.giveUp(w) }}, err
+		return &OnceWatch{Fired: w.fired, stop: func() { t.giveUp(w) }}, sent, err
 	case <-ctx.Done():
 		t.giveUp(w)
-		return nil, &session.UnansweredError{Err: ctx.Err()}
+		return nil, sent, &session.UnansweredError{Err: ctx.Err()}
 	}
 }
 

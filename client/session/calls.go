@@ -75,10 +75,16 @@ const (
 // for a connection: without one it returns ErrNotConnected. (Ready waits for one.) If Go returns an
 // error, nothing was sent and done will not be called.
 func (c *Session) Go(ctx context.Context, op jute.Op, rec Record, done func(Reply, error)) error {
+	_, err := c.sendRequest(ctx, op, rec, done, false)
+	return err
+}
+
+// GoNumbered is Go, and returns the number of the request.
+func (c *Session) GoNumbered(ctx context.Context, op jute.Op, rec Record, done func(Reply, error)) (xid int32, err error) {
 	return c.sendRequest(ctx, op, rec, done, false)
 }
 
-func (c *Session) sendRequest(ctx context.Context, op jute.Op, rec Record, done func(Reply, error), last bool) error {
+func (c *Session) sendRequest(ctx context.Context, op jute.Op, rec Record, done func(Reply, error), last bool) (xid int32, err error) {
 	if op == jute.OpCloseSession {
 		c.right.end(true) // before the request can be sent, and also without a connection
 	}
@@ -86,28 +92,28 @@ func (c *Session) sendRequest(ctx context.Context, op jute.Op, rec Record, done 
 	for {
 		if err := c.checkCanSend(last); err != nil {
 			c.mu.Unlock()
-			return err
+			return 0, err
 		}
 		if c.hasRequestRoom() {
 			break
 		}
 		if err := c.awaitRequestRoom(ctx); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	l, write, err := c.queueRequest(op, rec, done)
+	l, xid, write, err := c.queueRequest(op, rec, done)
 	if write {
 		l.writeOutput(false)
 	}
-	return err
+	return xid, err
 }
 
-// queueRequest queues a request on the connection. It reports whether the caller has to call writeOutput. It
-// releases the lock.
-func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (l *link, write bool, err error) {
+// queueRequest queues a request on the connection, and returns its number. It reports whether the caller has to call
+// writeOutput. It releases the lock.
+func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (l *link, xid int32, write bool, err error) {
 	defer c.mu.Unlock()
 	l = c.link
-	xid := nextXid(c.xid)
+	xid = nextXid(c.xid)
 	out, mark := jute.BeginFrame(l.output())
 	out = jute.RequestHeader{Xid: xid, Op: op}.Append(out)
 	body := len(out)
@@ -115,7 +121,7 @@ func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) 
 		out = rec.Append(out)
 	}
 	if size := len(jute.EndFrame(out, mark)[mark:]) - 4; size > c.cfg.MaxRequest {
-		return l, false, fmt.Errorf("%w: it has %d bytes, and MaxRequest is %d", ErrTooLong, size, c.cfg.MaxRequest)
+		return l, 0, false, fmt.Errorf("%w: it has %d bytes, and MaxRequest is %d", ErrTooLong, size, c.cfg.MaxRequest)
 	}
 	next := call{done: done, xid: xid, op: op}
 	next.path, next.watchKind = requestedWatch(op, out[body:])
@@ -128,7 +134,7 @@ func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) 
 		go l.gatherAndWrite()
 		write = false
 	}
-	return l, write, nil
+	return l, xid, write, nil
 }
 
 // nextXid returns the number of the request after one. Numbers are positive.
@@ -194,18 +200,28 @@ func (c *Session) wakeRoomWaiter() {
 // An error that ended a request after it was sent is an *UnansweredError: the request may have been carried
 // out, or may still be.
 func (c *Session) Do(ctx context.Context, op jute.Op, rec Record, into Readable) (zxid int64, err error) {
+	sent, err := c.doRequest(ctx, op, rec, into, false)
+	return sent.Zxid, err
+}
+
+// Numbers are the numbers of a request and its reply.
+type Numbers struct {
+	Xid  int32 // of the request; 0: it was not sent
+	Zxid int64 // of the reply; 0: none has come
+}
+
+// DoNumbered is Do, and returns the number of the request, too.
+func (c *Session) DoNumbered(ctx context.Context, op jute.Op, rec Record, into Readable) (Numbers, error) {
 	return c.doRequest(ctx, op, rec, into, false)
 }
 
-func (c *Session) doRequest(ctx context.Context, op jute.Op, rec Record, into Readable, last bool) (zxid int64,
-	err error,
-) {
+func (c *Session) doRequest(ctx context.Context, op jute.Op, rec Record, into Readable, last bool) (sent Numbers, err error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return Numbers{}, err
 	}
 	w := c.waiterFromPool()
 	for {
-		err := c.sendRequest(ctx, op, rec, w.done, last)
+		sent.Xid, err = c.sendRequest(ctx, op, rec, w.done, last)
 		if err == nil {
 			break
 		}
@@ -214,7 +230,7 @@ func (c *Session) doRequest(ctx context.Context, op jute.Op, rec Record, into Re
 		}
 		if err != nil {
 			c.waiters.Put(w)
-			return 0, err
+			return Numbers{}, err
 		}
 	}
 	select {
@@ -224,9 +240,10 @@ func (c *Session) doRequest(ctx context.Context, op jute.Op, rec Record, into Re
 			<-w.answered
 			c.waiters.Put(w)
 		}
-		return 0, &UnansweredError{ctx.Err()}
+		return sent, &UnansweredError{ctx.Err()}
 	}
 	r, err := w.reply, w.err
+	sent.Zxid = r.Zxid
 	if err != nil {
 		err = &UnansweredError{err}
 	} else {
@@ -239,7 +256,7 @@ func (c *Session) doRequest(ctx context.Context, op jute.Op, rec Record, into Re
 		}
 	}
 	c.waiters.Put(w)
-	return r.Zxid, err
+	return sent, err
 }
 
 // isSelfContained reports whether a decoded record refers to no other memory.

@@ -1,3 +1,5 @@
+// Package observing has an observer of package client that makes metrics of Prometheus. It is an example to copy, in a
+// module of its own, so that the client does not need Prometheus. rollcall/client/otel is the observer for OpenTelemetry.
 package observing
 
 import (
@@ -23,14 +25,14 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 }
 
 // Begin implements client.Observer.
-func (m *Metrics) Begin(ctx context.Context, op, _ string) (context.Context, func(error)) {
+func (m *Metrics) Begin(ctx context.Context, op, _ string) (context.Context, func(client.Outcome)) {
 	begun := time.Now()
-	return ctx, func(err error) {
+	return ctx, func(out client.Outcome) {
 		outcome := "ok"
 		switch {
-		case client.MayHaveHappened(err):
+		case client.MayHaveHappened(out.Err):
 			outcome = "unknown" // no reply has come
-		case err != nil:
+		case out.Err != nil:
 			outcome = "failed"
 		}
 		m.seconds.WithLabelValues(op, outcome).Observe(time.Since(begun).Seconds())

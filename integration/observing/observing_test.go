@@ -5,18 +5,12 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"rollcall/client"
 	"rollcall/integration/observing"
 )
 
-var (
-	_ client.Observer = observing.Traces{}
-	_ client.Observer = (*observing.Metrics)(nil)
-)
+var _ client.Observer = (*observing.Metrics)(nil)
 
 // failures are the errors of three calls: one succeeds, one fails, and one gets no reply.
 var failures = []error{
@@ -26,25 +20,7 @@ var failures = []error{
 func observe(o client.Observer) {
 	for _, err := range failures {
 		_, end := o.Begin(context.Background(), "setData", "/node")
-		end(err)
-	}
-}
-
-// Each call is a span with its operation and path, and a status if it failed.
-func TestTraces(t *testing.T) {
-	spans := tracetest.NewSpanRecorder()
-	observe(observing.Traces{Tracer: trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("test")})
-	ended := spans.Ended()
-	if len(ended) != len(failures) {
-		t.Fatalf("%d spans, want %d", len(ended), len(failures))
-	}
-	for i, span := range ended {
-		if failed := span.Status().Code == codes.Error; failed != (failures[i] != nil) {
-			t.Errorf("a span has the status %v after %v", span.Status(), failures[i])
-		}
-		if a := span.Attributes(); span.Name() != "zookeeper setData" || len(a) != 2 || a[1].Value.AsString() != "/node" {
-			t.Errorf("span %q has %v", span.Name(), a)
-		}
+		end(client.Outcome{Err: err})
 	}
 }
 

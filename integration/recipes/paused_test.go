@@ -32,8 +32,8 @@ func (p *pausedClient) config() client.Config {
 }
 
 // Begin implements client.Observer: it calls atEnd, if that is set, at the end of each call.
-func (p *pausedClient) Begin(ctx context.Context, op, _ string) (context.Context, func(error)) {
-	return ctx, func(error) {
+func (p *pausedClient) Begin(ctx context.Context, op, _ string) (context.Context, func(client.Outcome)) {
+	return ctx, func(client.Outcome) {
 		if p.atEnd != nil {
 			p.atEnd(op)
 		}

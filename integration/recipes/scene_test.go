@@ -227,7 +227,7 @@ func breakAndHold(c *client.Client, f fault, release <-chan struct{},
 type atCall func(op, path string)
 
 // Begin implements client.Observer.
-func (do atCall) Begin(ctx context.Context, op, path string) (context.Context, func(error)) {
+func (do atCall) Begin(ctx context.Context, op, path string) (context.Context, func(client.Outcome)) {
 	do(op, path)
 	return ctx, nil
 }
