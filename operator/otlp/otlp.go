@@ -15,7 +15,7 @@
 // The SDK starts spans before their ends are known, takes its errors and settings from the process and not from the
 // member, and drops spans without a public count. Here a span is made when the request is over, and several members may
 // be in one process. With the SDK, its two exporters and its bridge from Prometheus, the binary grew by 6.3 % and needed
-// 84 packages of 11 more modules; with the messages alone it grows by 0.9 %, and one module.
+// 84 packages more, of 18 modules; with the messages alone it grows by 0.9 %, and one module.
 package otlp
 
 import (
