@@ -57,14 +57,14 @@ type Config struct {
 	NoPaths        bool                 // spans have no paths
 }
 
-// Telemetry observes one Client. Make one with New for each Client. It is safe for concurrent use.
+// Telemetry observes one Client at a time: make one with New for each, or for each client.Keep. It lasts as long as the
+// meter. It is safe for concurrent use.
 type Telemetry struct {
 	tracer  trace.Tracer
 	noPaths bool
 
 	calls, durations metric.Float64Histogram
 	changes          metric.Int64Counter
-	callback         metric.Registration // of the session's age
 
 	mu       sync.Mutex
 	underWay map[trace.Span]struct{} // of calls, for events
@@ -94,7 +94,7 @@ func New(cfg Config) (*Telemetry, error) {
 	var age metric.Float64ObservableGauge
 	age, errs[3] = meter.Float64ObservableGauge("zookeeper.client.session.age", metric.WithUnit("s"),
 		metric.WithDescription("the age of a session"))
-	t.callback, errs[4] = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	_, errs[4] = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		if since := t.sessionBegan(); !since.IsZero() {
 			o.ObserveFloat64(age, time.Since(since).Seconds())
 		}
@@ -238,8 +238,5 @@ func (t *Telemetry) stateChanged(change client.StateChange) {
 	if change.State.IsFinal() && !t.began.IsZero() {
 		t.durations.Record(context.Background(), change.At.Sub(t.began).Seconds(), metric.WithAttributes(state))
 		t.began = time.Time{}
-	}
-	if change.State.IsFinal() {
-		_ = t.callback.Unregister() // it would keep the Telemetry; the SDK's never fails
 	}
 }

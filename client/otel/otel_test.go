@@ -178,6 +178,9 @@ func TestSessionStates(t *testing.T) {
 			all["zookeeper.client.session.changes zookeeper.session.state=suspended"] != "1" {
 			t.Errorf("the metrics are %v", all)
 		}
+		if len(r.underWay) != 0 {
+			t.Errorf("%d calls are under way after their ends", len(r.underWay))
+		}
 		if len(seen) != 4 {
 			t.Errorf("the program's OnState saw %v", seen)
 		}
