@@ -7,7 +7,10 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/hashicorp/raft"
+
 	"rollcall/operator/admin"
+	"rollcall/operator/api"
 	"rollcall/quorum"
 	"rollcall/quorum/history"
 )
@@ -31,10 +34,21 @@ func (o operations) HistoryFile(ctx context.Context, name string) (io.ReadCloser
 	return f, err
 }
 
+// LaterEntries implements admin.Operations.
+func (o operations) LaterEntries(after uint64, mostBytes int) ([]*raft.Log, error) {
+	entries, err := o.m.node.Disk().Past().ReadEntries(after, mostBytes)
+	return entries, pastFailure(err)
+}
+
 func pastFailure(err error) error {
 	switch {
 	case errors.Is(err, quorum.ErrNotRunning):
 		return &admin.Failure{Status: http.StatusServiceUnavailable, Text: "this member has not applied an entry since its start; try again"}
+	case errors.Is(err, quorum.ErrEntriesGone):
+		return &admin.Failure{
+			Status: http.StatusGone, Reason: api.ReasonEntriesGone,
+			Text: "the log of this member begins after that entry; what it keeps of the past, at /v1/history, may have it",
+		}
 	case errors.Is(err, quorum.ErrNoDirectories):
 		return &admin.Failure{Status: http.StatusConflict, Text: strings.TrimPrefix(err.Error(), "quorum: ")}
 	}

@@ -3,6 +3,8 @@ package quorum
 import (
 	"errors"
 
+	"github.com/hashicorp/raft"
+
 	"rollcall/quorum/disk"
 	"rollcall/quorum/history"
 )
@@ -32,6 +34,35 @@ func (p Past) List() (history.Listing, error) {
 func (p Past) Source() (history.Source, error) {
 	last, err := p.last()
 	return history.CommittedSource{DirectorySource: history.DirectorySource{Directories: p.dirs}, Last: last}, err
+}
+
+// ErrEntriesGone is the error for entries that the log does not have any more.
+var ErrEntriesGone = errors.New("quorum: the log begins after that entry")
+
+// ReadEntries reads the committed entries after an index, of mostBytes bytes or a little more, from the log. It returns none if
+// there is none yet. The error is ErrEntriesGone if the next one is not in the log any more.
+func (p Past) ReadEntries(after uint64, mostBytes int) (entries []*raft.Log, err error) {
+	last, err := p.last()
+	if err != nil {
+		return nil, err
+	}
+	first, err := p.data.Log().FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	if first == 0 || after+1 < first {
+		return nil, ErrEntriesGone
+	}
+	for size := 0; after < last && size < mostBytes; {
+		after++
+		e := new(raft.Log)
+		if err := p.data.Log().GetLog(after, e); err != nil {
+			return entries, ErrEntriesGone // a snapshot has replaced it meanwhile
+		}
+		size += len(e.Data)
+		entries = append(entries, e)
+	}
+	return entries, nil
 }
 
 func (p Past) last() (uint64, error) {

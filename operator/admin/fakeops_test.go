@@ -7,7 +7,10 @@ import (
 	"io/fs"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"rollcall/internal/serverlist"
 	"rollcall/operator/api"
@@ -44,7 +47,8 @@ type fakeOps struct {
 
 	restore func(context.Context, RestoreRequest) (RestoreResult, error) // restores; nil: Restore does it
 
-	file io.Reader // the rest of a file of the past
+	file      io.Reader      // the rest of a file of the past
+	lastEntry *atomic.Uint64 // of the log; nil: there is none
 
 	asked   string // method
 	filter  view.SessionFilter
@@ -267,6 +271,13 @@ func (f *fakeOps) HistoryFile(_ context.Context, name string) (io.ReadCloser, er
 	}
 	f.path = name
 	return io.NopCloser(io.MultiReader(strings.NewReader("the file"), f.file)), f.err
+}
+
+func (f *fakeOps) LaterEntries(after uint64, _ int) (entries []*raft.Log, _ error) {
+	for ; f.lastEntry != nil && after < f.lastEntry.Load(); after++ {
+		entries = append(entries, &raft.Log{Index: after + 1, Term: 2, Data: []byte("data")})
+	}
+	return entries, f.err
 }
 
 func (f *fakeOps) DrainSelf(ctx context.Context, over time.Duration) (closed int, leads bool) {

@@ -19,6 +19,13 @@ const (
 	maxHistoryFiles = 2
 	// historyRate limits the bytes of a file in a second. At this rate a member spends less than a tenth of a processor.
 	historyRate = 64 << 20
+	// maxHistoryFollowers limits the callers that follow the log.
+	maxHistoryFollowers = 8
+	// followPart is the number of bytes of entries that are read at a time. The last one may exceed it.
+	followPart = 1 << 20
+	// followTime limits a reply with the entries of a log, and followPoll is the time between two looks for more.
+	followTime = 10 * time.Minute
+	followPoll = 100 * time.Millisecond
 	// historyTimeout is enough for the state of 50 GiB at that rate.
 	historyTimeout = 20 * time.Minute
 )
@@ -30,9 +37,13 @@ type historyAPI struct {
 	authorizer *authorizer
 	log        *slog.Logger
 	slots      chan struct{} // capacity maxHistoryFiles
+	followers  chan struct{} // capacity maxHistoryFollowers
 }
 
-var historyParameters = []string{"file"}
+var (
+	historyParameters = []string{"file"}
+	followParameters  = []string{"after"}
+)
 
 // routes returns the rows under /v1/. The files hold what a backup holds, so they need the same access.
 func (c *historyAPI) routes() []endpoint {
@@ -48,6 +59,12 @@ func (c *historyAPI) routes() []endpoint {
 			responseBody: []byte{}, parameters: historyParameters, requiredParameters: historyParameters,
 			failureStatuses: []int{http.StatusConflict, http.StatusNotFound, http.StatusServiceUnavailable},
 			help:            "a file of the past; one of a log goes up to the last entry applied", serve: c.serveFile,
+		},
+		{
+			method: "GET", path: "/v1/history/entries", access: changeAccess, action: "history entries", timeout: 2 * followTime,
+			responseBody: []byte{}, parameters: followParameters, requiredParameters: followParameters,
+			failureStatuses: []int{http.StatusConflict, http.StatusGone, http.StatusServiceUnavailable},
+			help:            "the entries of the log after one, and for ten minutes those that are committed meanwhile", serve: c.serveEntries,
 		},
 	}
 }
@@ -115,4 +132,61 @@ func (c *historyAPI) sendFile(w http.ResponseWriter, r *http.Request, name strin
 		panic(http.ErrAbortHandler) // the caller must not take it for the whole file
 	}
 	return nil
+}
+
+func (c *historyAPI) serveEntries(w http.ResponseWriter, r *http.Request) {
+	q := newQuery(&endpoint{parameters: followParameters, requiredParameters: followParameters}, r, c.authorizer.administratorOf(r))
+	after := q.intParameter("after")
+	if q.fault != nil {
+		q.fault.write(w, r)
+		return
+	}
+	if failed := c.sendEntries(w, r, uint64(after)); failed != nil {
+		failed.write(w, r)
+	}
+}
+
+// sendEntries sends the entries after an index, and goes on as more are committed, until the caller leaves or followTime is over. It
+// returns a Failure if it sends nothing.
+func (c *historyAPI) sendEntries(w http.ResponseWriter, r *http.Request, after uint64) *Failure {
+	select {
+	case c.followers <- struct{}{}:
+		defer func() { <-c.followers }()
+	default:
+		return &Failure{
+			Status: http.StatusServiceUnavailable,
+			Text:   fmt.Sprintf("%d callers follow the log; try again when one has left", maxHistoryFollowers),
+		}
+	}
+	entries, err := c.ops.LaterEntries(after, followPart)
+	if err != nil {
+		return failureFrom(err)
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	looks := time.NewTicker(followPoll)
+	defer looks.Stop()
+	var b []byte
+	for until := time.Now().Add(followTime); err == nil && time.Now().Before(until); entries, err = c.ops.LaterEntries(after, followPart) {
+		for _, e := range entries {
+			b, after = history.AppendEntry(b[:0], e), e.Index
+			if _, err := w.Write(b); err != nil {
+				return nil // the caller has left
+			}
+		}
+		if len(entries) > 0 {
+			continue
+		}
+		if http.NewResponseController(w).Flush() != nil {
+			return nil // likewise
+		}
+		select {
+		case <-looks.C:
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+	return nil // an error comes again in the next request
 }

@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"rollcall/operator/api"
+	"rollcall/quorum/history"
 )
 
 // Administrators on the member's own machine get the list and the files of the past. Everybody else gets a reason.
@@ -78,6 +83,42 @@ func TestHistoryFilesAreBounded(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if w := request.to(h); w.Code != 200 {
 			t.Errorf("when they are done: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// Who follows the log gets the entries after one, and those that are committed while the reply goes on. At most maxHistoryFollowers
+// follow.
+func TestFollowedLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newTestHTTP(t, "leader")
+		last := new(atomic.Uint64)
+		last.Store(9)
+		opsOf(h).lastEntry = last
+		request := visit{method: "GET", path: "/v1/history/entries?after=7", header: signedIn}
+		replies := make(chan *httptest.ResponseRecorder, maxHistoryFollowers)
+		for range maxHistoryFollowers {
+			go func() { replies <- request.to(h) }()
+		}
+		time.Sleep(time.Minute)
+		last.Store(12)
+		if w := request.to(h); w.Code != 503 || !strings.Contains(w.Body.String(), "follow the log") {
+			t.Errorf("one more: %d %s", w.Code, w.Body)
+		}
+		for range maxHistoryFollowers {
+			w := <-replies
+			for want := uint64(8); want <= 12; want++ {
+				if e, err := history.ReadEntry(w.Body); err != nil || e.Index != want {
+					t.Fatalf("%+v, %v where entry %d belongs", e, err, want)
+				}
+			}
+			if w.Body.Len() > 0 {
+				t.Errorf("%d bytes follow", w.Body.Len())
+			}
+		}
+		opsOf(h).err = &Failure{Status: http.StatusGone, Reason: api.ReasonEntriesGone, Text: "the log begins later"}
+		if w := request.to(h); w.Code != http.StatusGone || !strings.Contains(w.Body.String(), api.ReasonEntriesGone) {
+			t.Errorf("entries that are gone: %d %s", w.Code, w.Body)
 		}
 	})
 }

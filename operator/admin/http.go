@@ -169,7 +169,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	h.members = &membersAPI{ops: cfg.Operations, source: cfg.Source}
 	h.nodes = &nodesAPI{ops: cfg.Operations}
 	h.backups = newBackupsAPI(&cfg, h.authorizer, h.log)
-	h.history = &historyAPI{ops: cfg.Operations, source: cfg.Source, authorizer: h.authorizer, log: h.log, slots: make(chan struct{}, maxHistoryFiles)}
+	h.history = &historyAPI{ops: cfg.Operations, source: cfg.Source, authorizer: h.authorizer, log: h.log, slots: make(chan struct{}, maxHistoryFiles), followers: make(chan struct{}, maxHistoryFollowers)}
 	h.commands = &adminServer{
 		basePath: cfg.CommandURL, fourLetter: cfg.FourLetter, source: cfg.Source, ops: cfg.Operations,
 		authorizer: h.authorizer, backups: h.backups,

@@ -147,6 +147,7 @@ var meanings = map[int]string{
 	403: "from this machine, origin or host this is not allowed, or the ACL of the node does not allow it",
 	404: "there is no such thing",
 	409: "what it is about has changed meanwhile, and nothing was done",
+	410: "the log does not have these entries any more",
 	413: "the request is too long",
 	415: "the Content-Type is not application/json",
 	429: "too many credentials from this address were wrong, and these were not checked; try again",

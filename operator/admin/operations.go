@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"rollcall/operator/api"
 	"rollcall/operator/view"
 	"rollcall/quorum/history"
@@ -66,6 +68,9 @@ type Operations interface {
 	History() (history.Listing, error)
 	// HistoryFile opens a file of the past (history.Source). The error is a *Failure, or wraps fs.ErrNotExist.
 	HistoryFile(ctx context.Context, name string) (io.ReadCloser, error)
+	// LaterEntries returns committed entries of the log after an index, of mostBytes bytes or a little more, or none if there is none
+	// yet. The error is a *Failure.
+	LaterEntries(after uint64, mostBytes int) ([]*raft.Log, error)
 	// DrainSelf transfers leadership, takes no more clients and closes the connections of the present ones, spread
 	// over a time. It returns the number of closed connections, and whether this member still leads. It returns
 	// early if ctx ends.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -173,6 +174,7 @@ var sessionOrders = []view.SessionOrder{view.ByTimeLeft, view.ByWatches, view.By
 
 var parameters = map[string]parameter{
 	"address": {help: "only those of clients at this IP address, or address and port", check: addressFault},
+	"after":   {help: "index of an entry of the log", maxValue: math.MaxInt},
 	"file":    {help: "name of a file: segments/NAME of a segment; snapshots/NAME/meta and snapshots/NAME/state of a snapshot"},
 	"from":    {help: "where the page begins: the next of the page before"},
 	"id":      {help: "id of a session", pattern: sessionIDPattern, check: sessionIDFault},

@@ -593,6 +593,9 @@ type Drained struct {
 	TookMs            int64 `json:"took_ms"`     // duration
 }
 
+// ReasonEntriesGone is the reason of a Failure for entries that the log of a member does not have any more.
+const ReasonEntriesGone = "entries gone"
+
 // ReasonRemoved is the reason of a Failure from a member that was removed from the ensemble.
 const ReasonRemoved = "removed"
 

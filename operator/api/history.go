@@ -1,9 +1,15 @@
 package api
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"net/url"
+
+	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/history"
 )
@@ -18,6 +24,36 @@ func (s HistorySpan) Span() history.Span {
 		span.Segments = append(span.Segments, history.Segment{Name: g.Name, First: g.First, Last: g.Last, FileBytes: g.Bytes})
 	}
 	return span
+}
+
+// FollowLog yields the committed entries after an index from the log of the member of a client, and waits for more until ctx ends. An
+// error is the last that it yields. It is an *Error with ReasonEntriesGone if the log does not have the next one any more.
+func FollowLog(ctx context.Context, c *Client, after uint64) iter.Seq2[*raft.Log, error] {
+	return func(yield func(*raft.Log, error) bool) {
+		for {
+			body, err := c.OpenStream(ctx, fmt.Sprintf("history/entries?after=%d", after))
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			more := true
+			in := bufio.NewReader(body)
+			for err == nil && more {
+				var e *raft.Log
+				if e, err = history.ReadEntry(in); err == nil {
+					after, more = e.Index, yield(e, nil)
+				}
+			}
+			_ = body.Close() // it was only read from
+			if !more {
+				return
+			}
+			if !errors.Is(err, io.EOF) {
+				yield(nil, err)
+				return
+			}
+		}
+	}
 }
 
 // HistorySource has the files of the past of the member of a client.
