@@ -30,7 +30,7 @@ var (
 	KazooTests = Need{what: "kazoo and what its tests import", get: apt("python3-kazoo python3-pytest python3-mock python3-gevent python3-eventlet python3-objgraph python3-pure-sasl"), there: imports("kazoo.tests", "pytest", "mock", "gevent", "eventlet", "objgraph", "puresasl")}
 	Tooz       = Need{what: "tooz and what its tests import", get: apt("python3-tooz python3-pytest python3-fixtures python3-testtools"), there: imports("tooz.tests", "pytest", "fixtures", "testtools")}
 	Taskflow   = Need{what: "taskflow and what its tests import", get: apt("python3-taskflow python3-pytest python3-fixtures python3-testtools python3-oslotest python3-zake"), there: imports("taskflow.tests", "pytest", "fixtures", "testtools", "oslotest", "zake")}
-	OwnNetwork = Need{what: "network namespaces", get: "run it as root, or allow user namespaces; " + apt("iproute2 util-linux"), there: runs("unshare", "--map-root-user", "--net", "ip", "link", "set", "lo", "up")}
+	OwnNetwork = Need{what: "network namespaces", get: "run it as root, or allow user namespaces; " + apt("iproute2 util-linux"), there: runs("unshare", "--map-root-user", "--net", "--mount", "ip", "link", "set", "lo", "up")}
 	PureSASL   = Need{what: "pure-sasl for Python", get: apt("python3-pure-sasl"), there: file("/usr/lib/python3/dist-packages/puresasl/client.py")}
 	CClient    = Need{what: "a C compiler and ZooKeeper's C client", get: apt("gcc libc6-dev libzookeeper-mt-dev"), there: all(program("gcc"), file("/usr/include/zookeeper/zookeeper.h"))}
 	Curator    = Need{what: "Curator and a JDK", get: apt("libcurator-recipes-java default-jdk-headless"), there: all(program("javac"), file("/usr/share/java/curator-recipes.jar"))}
@@ -43,6 +43,22 @@ var (
 	Namespaces = Need{what: "network namespaces and tun devices", get: "run it as root; " + apt("iproute2"), there: all(isRoot, file("/dev/net/tun"), program("ip"))}
 	Disks      = Need{what: "network namespaces and disks of the members' own", get: apt("iproute2 nftables e2fsprogs util-linux") + ", and a kernel with loop devices", there: all(file("/dev/loop-control"), program("ip"), program("nft"), program("mkfs.ext4"), program("nsenter"))}
 	Containers = Need{what: "a container engine that runs", get: "install docker, and start it", there: runs("docker", "version")}
+)
+
+// What ZooKeeper's own tests need. Their source is fetched, and built beside the ZooKeeper that is installed.
+var (
+	zooKeeperSource = Need{
+		get:   "zookeeper dpkg-dev default-jdk-headless",
+		there: all(file("/usr/share/java/zookeeper.jar"), program("dpkg-source"), program("java"), program("javac"), program("keytool")),
+	}
+	ZooKeeperC = Need{
+		what: "what the tests of ZooKeeper's C client are built with",
+		get: apt(zooKeeperSource.get + " gcc g++ make autoconf automake libtool pkg-config libcppunit-dev libssl-dev libsasl2-dev " +
+			"libsasl2-modules openssl procps"),
+		there: all(zooKeeperSource.there, program("gcc"), program("g++"), program("make"), program("autoreconf"), program("libtoolize"),
+			program("pkg-config"), file("/usr/include/cppunit/Test.h"), file("/usr/include/openssl/ssl.h"), file("/usr/include/sasl/sasl.h"),
+			program("openssl"), program("ps")),
+	}
 )
 
 // Forms of the tests. Usual is missing in the short form, Nightly in all but the nightly one, and Root in those of other users.

@@ -1,6 +1,6 @@
-// Package peers runs the tests that other projects have for their ZooKeeper clients, unchanged, on the binary: kazoo's,
-// go-zookeeper's, tooz's, taskflow's and Vitess'. Each suite comes from a package that a fresh machine can get, and starts
-// its servers as it starts ZooKeeper's. Programs in testdata stand in for ZooKeeper's and run rollcall serve.
+// Package peers runs the tests that other projects have for their ZooKeeper clients on the binary: those of ZooKeeper's own C
+// client, kazoo's, go-zookeeper's, tooz's, taskflow's and Vitess'. Each suite comes from a package that a fresh machine can
+// get, and starts its servers as it starts ZooKeeper's. Programs in testdata stand in for ZooKeeper's and run rollcall serve.
 //
 // docs/compatibility.md has a row for each suite: what passed, what did not and why. A test checks that it is what suites
 // says, and each suite that its row is true. The package has tests only: see make peers.
