@@ -31,9 +31,9 @@ fi
 if [ "${1:-}" = nightly ] || [ "${1:-}" = peers ]; then # suites of others, and what they import
   for name in tooz taskflow pytest mock gevent eventlet objgraph pure-sasl fixtures testtools oslotest zake; do package "python3-$name"; done
   program ip iproute2
-  package zookeeper # and what the tests of its C client are built with
+  package zookeeper # and what its tests in C and Java are built with
   program javac default-jdk-headless
-  for name in libcppunit-dev libssl-dev libsasl2-dev libsasl2-modules libtool; do package "$name"; done
+  for name in junit5 libmockito-java liblogback-java libcommons-collections4-java libbcprov-java libcppunit-dev libssl-dev libsasl2-dev libsasl2-modules libtool; do package "$name"; done
   program dpkg-source dpkg-dev
   program g++ g++ libc6-dev
   for name in make autoconf automake pkg-config openssl; do program "$name" "$name"; done

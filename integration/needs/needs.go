@@ -59,6 +59,12 @@ var (
 			program("pkg-config"), file("/usr/include/cppunit/Test.h"), file("/usr/include/openssl/ssl.h"), file("/usr/include/sasl/sasl.h"),
 			program("openssl"), program("ps")),
 	}
+	ZooKeeperJava = Need{
+		what: "what ZooKeeper's Java tests are built with",
+		get:  apt(zooKeeperSource.get + " junit5 libmockito-java liblogback-java libcommons-collections4-java libbcprov-java"),
+		there: all(zooKeeperSource.there, file("/usr/share/java/junit-platform-console.jar"), file("/usr/share/java/mockito-core.jar"),
+			file("/usr/share/java/logback-classic.jar"), file("/usr/share/java/commons-collections4.jar"), file("/usr/share/java/bcprov.jar")),
+	}
 )
 
 // Forms of the tests. Usual is missing in the short form, Nightly in all but the nightly one, and Root in those of other users.
