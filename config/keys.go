@@ -30,7 +30,6 @@ const (
 	maxTicks        = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
 	maxCount        = 1<<31 - 1 // Java's int
 	maxInFlight     = 1_000_000 // more transactions in flight than the log takes in a second
-	maxMultiOps     = 1_000_000 // operations of a multi: more than fit the longest request
 	maxPath         = 1 << 20   // bytes of a path: as long as a request by default
 	maxACL          = 10_000    // entries of a list: the text of that many fits a request
 	maxIdentities   = 1000      // of a connection: as many as 4 KiB have room for
@@ -243,11 +242,6 @@ var mainKeys = []key{
 		kind: wholeNumber(minUnread, maxUnread, func(d *rawConfig) *int { return &d.config.Limits.MaxUnread }),
 		def:  valueText(server.DefaultMaxUnread),
 		doc:  "Own: bytes of events and replies that a client may leave unread. Beyond that its connection is closed",
-	},
-	{
-		name: "multiOperationLimit", kind: wholeNumber(1, maxMultiOps,
-			func(d *rawConfig) *int { return &d.config.Limits.MaxMultiOps }), def: valueText(server.DefaultMaxMultiOps),
-		doc: "Own: operations of one multi. Beyond that the connection is closed",
 	},
 	{
 		name: "pathLengthLimit", kind: wholeNumber(1<<10, maxPath, func(d *rawConfig) *int { return &d.config.Limits.MaxPath }),

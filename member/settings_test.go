@@ -39,7 +39,6 @@ var reaches = map[string]string{
 	"Limits.MaxConns":       "server.Limits.MaxConns",
 	"Limits.MaxInFlight":    "server.Limits.MaxInFlight",
 	"Limits.MaxUnread":      "server.Limits.MaxUnread",
-	"Limits.MaxMultiOps":    "server.Limits.MaxMultiOps",
 	"Limits.MaxPath":        "server.Limits.MaxPath",
 	"Limits.MaxACL":         "server.Limits.MaxACL",
 	"Limits.MaxIdentities":  "server.Limits.MaxIdentities",

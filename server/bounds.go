@@ -36,6 +36,7 @@ type writeCost struct {
 	limits       *Limits
 	ids          []*proto.Identity
 	maxStored    int // limit of storedBytes
+	multiSteps   int // of the operations of a multi
 	storedBytes  int // of paths, data and lists
 	listBytes    int // of the encoded lists
 	totalLevels  int // with the shared ones
@@ -46,8 +47,8 @@ type writeCost struct {
 }
 
 // CheckCost returns OK if a write of a client with these identities may enter the log. It returns
-// BadArguments for a path that is too long or too deep and for paths with too many levels in all, and
-// InvalidACL for lists that are too long. A record that cannot be decoded costs nothing. CheckCost reads the
+// BadArguments for a path that is too long or too deep, for paths with too many levels in all, and for a multi whose
+// operations take apply too long (znode.MaxMultiSteps). It returns InvalidACL for lists that are too long. A record that cannot be decoded costs nothing. CheckCost reads the
 // record once and decodes one operation at a time. lists is the value for Txn.acl_bytes.
 func (w *WriteLimits) CheckCost(op jute.Op, record []byte, ids []*proto.Identity) (lists uint32, code jute.Code) {
 	e := writeCost{
@@ -69,6 +70,9 @@ func (w *WriteLimits) CheckCost(op jute.Op, record []byte, ids []*proto.Identity
 	case op == jute.OpMulti:
 		jute.EachMultiOp(record, func(op *jute.MultiOp) (more bool) {
 			e.addMultiPath(op.Path())
+			if e.multiSteps += znode.MultiOpSteps(op.Op); e.multiSteps > znode.MaxMultiSteps {
+				e.rejectCode = jute.BadArguments
+			}
 			e.storedBytes += len(op.SetData.Data)
 			if op.Op.IsCreate() {
 				e.addCreate(&op.Create)

@@ -21,6 +21,8 @@ const (
 	mostApply = 100 * time.Millisecond
 	// usualYardstick is what BenchmarkYardstick reports on a quiet machine, on which the requests take the times of docs/dev/limits.md.
 	usualYardstick = 5 * time.Millisecond
+	// mostOps is more operations than a multi of the usual length has room for.
+	mostOps = 60_000
 	// mostGrowth is how many times as long as a request, with its client's identities, the bytes are that it may add to
 	// State.DataUsed, besides freeStoredBytes.
 	mostGrowth = 4
@@ -81,7 +83,7 @@ func newExpenses(tb testing.TB, rules *proto.TermStart) *expenses {
 	m.srv = srv
 	rules.Leader, rules.Nonce = self, nonce
 	m.apply(&proto.Txn{Op: int32(jute.OpTermStart), Body: encode(rules)})
-	return &expenses{tb: tb, member: m, srv: srv, longest: jute.DefaultMaxBuffer - 8, ops: DefaultMaxMultiOps}
+	return &expenses{tb: tb, member: m, srv: srv, longest: jute.DefaultMaxBuffer - 8, ops: mostOps}
 }
 
 // identities returns an address and so many other identities, or as many as a connection may have.

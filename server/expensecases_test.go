@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
 	"rollcall/proto"
 	"rollcall/zk/jute"
+	"rollcall/znode"
 )
 
 // These are the most expensive requests that are known. Each took longer, or added more, before a bound for its product was made.
@@ -24,6 +26,10 @@ func TestKnownExpenses(t *testing.T) {
 		"a list of its own for each node":      manyLists,
 		"quotas of a large subtree":            quotasOfMany,
 		"watches of nodes with long lists":     watchesOfLongLists,
+		"a request full of checks":             fullOf(jute.OpCheck),
+		"a request full of creates":            fullOf(jute.OpCreate),
+		"a request full of data":               fullOf(jute.OpSetData),
+		"as many deletes as may be":            fullOf(jute.OpDelete),
 	} {
 		t.Run(name, func(t *testing.T) {
 			judge(t, func() *expenses {
@@ -48,6 +54,40 @@ func childrenOfLongData(e *expenses, c *spender) {
 		ops = append(ops, making(parent+"/"+e.name(1)))
 	}
 	_ = e.multi(c, ops)
+}
+
+// fullOf: a multi of one kind of the shortest operations has as many as fit the request, or as may be. Then it is sent with a last
+// operation that fails, so that all are undone.
+func fullOf(kind jute.Op) func(e *expenses, c *spender) {
+	return func(e *expenses, c *spender) {
+		e.watch("/", jute.AddWatchPersistentRecursive, c.ids)
+		most := min(e.ops, (e.longest-e.longest/100)/len(jute.AppendMulti(nil, []jute.MultiOp{shortOp(kind, 0)})), znode.MaxMultiSteps/znode.MultiOpSteps(kind)-1)
+		var nodes, ops []jute.MultiOp
+		for i := range most {
+			ops = append(ops, shortOp(kind, i))
+			if nodes = append(nodes, shortOp(jute.OpCreate, i)); kind != jute.OpCreate && (len(nodes) == 10_000 || i == most-1) {
+				_ = e.multi(c, nodes)
+				nodes = nil
+			}
+		}
+		missing := jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: []byte("/none"), Version: -1}}
+		_ = e.multi(c, append(ops, missing))
+		_ = e.multi(c, ops)
+	}
+}
+
+// shortOp returns an operation on a node with a short name, one for each i.
+func shortOp(kind jute.Op, i int) jute.MultiOp {
+	path := fmt.Appendf(nil, "/%s", strconv.FormatInt(int64(i), 36))
+	switch kind {
+	case jute.OpCreate:
+		return making(string(path))
+	case jute.OpDelete:
+		return jute.MultiOp{Op: kind, Delete: jute.DeleteRequest{Path: path, Version: -1}}
+	case jute.OpSetData:
+		return writing(string(path))
+	}
+	return jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: path, Version: -1}}
 }
 
 func turnsOfLongData(e *expenses, c *spender) {

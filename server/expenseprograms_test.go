@@ -45,7 +45,7 @@ func TestRandomExpenses(t *testing.T) {
 		}
 		var e *expenses
 		judge(t, func() *expenses {
-			e = play(t, program, jute.DefaultMaxBuffer-8, DefaultMaxMultiOps, 0)
+			e = play(t, program, jute.DefaultMaxBuffer-8, mostOps, 0)
 			return e
 		})
 		requests, large, refused = requests+len(e.costs), large+e.large(), refused+e.refused

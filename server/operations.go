@@ -62,9 +62,10 @@ func operations() map[jute.Op]operation {
 		jute.OpSetData:         {handle: (*request).handleWrite, decodeRecord: decodeSetData, appendResult: appendStat},
 		jute.OpSetACL:          {handle: (*request).handleWrite, decodeRecord: decodeSetACL, appendResult: appendStat},
 		jute.OpReconfig:        {handle: (*request).handleReconfig, decodeRecord: decodeReconfig}, // see reconfig.go
-		jute.OpMulti:           {handle: (*request).handleMulti},                                  // see appendMulti
-		jute.OpCloseSession:    {handle: (*request).handleCloseSession},
-		jute.OpSync:            {handle: (*request).handleSync}, // see appendSync
+		// Apply checks whether a multi can be decoded, because one that cannot takes a zxid, too. See also appendMulti.
+		jute.OpMulti:        {handle: (*request).submitWithinLimits},
+		jute.OpCloseSession: {handle: (*request).handleCloseSession},
+		jute.OpSync:         {handle: (*request).handleSync}, // see appendSync
 
 		jute.OpExists: {handle: (*request).handleRead, appendRecord: (*session).exists},
 		jute.OpGetData: {

@@ -55,37 +55,20 @@ func (r *request) handleWrite() bool {
 	return r.submitWithinLimits()
 }
 
-// handleMulti sends a multi to the log, unless it is too long. Apply checks whether it can be decoded,
-// because a multi that cannot takes a zxid too.
-func (r *request) handleMulti() bool {
-	c := r.c
-	if jute.HasMoreMultiOps(r.body, c.srv.cfg.Limits.MaxMultiOps) {
-		c.srv.cfg.Audit.AddRejected(c.session.id, r.ids, r.op, jute.MarshallingError)
-		c.stream.Drop(multiTooLong)
-		return false
-	}
-	return r.submitWithinLimits()
-}
-
-// handleMultiRead serves a multiRead, unless it is too long: apply waits meanwhile. It waits for the last entry that any
-// of its paths needs. Its operations are decoded once, and few of them if the reply would be too long.
+// handleMultiRead serves a multiRead. It waits for the last entry that any of its paths needs. Its operations are decoded
+// once here, and few of them if the reply would be too long.
 func (r *request) handleMultiRead() bool {
 	c := r.c
 	if c.session.beginsTooLong(r) && c.replies.hasEmptyQueue() {
 		r.code = jute.MarshallingError
 		return r.replyLocally()
 	}
-	n, index, mayAwait := 0, uint64(0), c.mayAwaitEntry() && c.replies.hasEmptyQueue()
-	jute.EachMultiOp(r.body, func(op *jute.MultiOp) (more bool) {
-		if mayAwait {
+	index := uint64(0)
+	if c.mayAwaitEntry() && c.replies.hasEmptyQueue() {
+		jute.EachMultiOp(r.body, func(op *jute.MultiOp) (more bool) {
 			index = max(index, c.srv.cfg.Member.IndexToAwait(op.Path()))
-		}
-		n++
-		return n <= c.srv.cfg.Limits.MaxMultiOps
-	})
-	if n > c.srv.cfg.Limits.MaxMultiOps {
-		c.stream.Drop(multiTooLong)
-		return false
+			return true
+		})
 	}
 	return replyAfterEntry(r, index)
 }

@@ -17,7 +17,6 @@ var requestFaults = map[stream.Reason]string{
 	badFrame:      "it sent what is no request, or a request longer than jute.maxbuffer",
 	notAHandshake: "its first bytes open no session: they are of another protocol, or of TLS at a plain port",
 	unknownOp:     "it asked for an operation that is not served (see docs/deviations.md)",
-	multiTooLong:  "it sent a multi of more operations than multiOperationLimit",
 	slowReader:    "it left more bytes unread than connectionUnreadLimit, or read nothing for its timeout",
 	tooManyEvents: "many changes at once had more watchers than fit connectionUnreadLimit",
 }

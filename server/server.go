@@ -61,8 +61,6 @@ type Limits struct {
 	Budget int64
 	// bytes of events and replies that a client leaves unread; default 16 MiB: some of the largest replies
 	MaxUnread int
-	// operations of a multi that writes; default 10,000: ten times the largest batches of known clients
-	MaxMultiOps int
 	// bytes of the path of a new node or of a watch; default 64 KiB: hundreds of times the longest paths of known clients
 	MaxPath       int
 	MaxACL        int                // entries of an access control list; default 1,000, as many as fit 64 KiB
@@ -79,7 +77,6 @@ const (
 	DefaultMaxClientConns = 60
 	DefaultMaxInFlight    = 128
 	DefaultMaxUnread      = 16 << 20
-	DefaultMaxMultiOps    = 10_000
 	DefaultMaxPath        = 64 << 10
 	DefaultMaxACL         = 1000
 	DefaultMaxIdentities  = 64
@@ -160,7 +157,6 @@ func New(cfg Config) (*Server, error) {
 	l.MaxInFlight = cmp.Or(l.MaxInFlight, DefaultMaxInFlight)
 	l.Budget = cmp.Or(l.Budget, defaultBudget)
 	l.MaxUnread = cmp.Or(l.MaxUnread, DefaultMaxUnread)
-	l.MaxMultiOps = cmp.Or(l.MaxMultiOps, DefaultMaxMultiOps)
 	l.MaxPath = cmp.Or(l.MaxPath, DefaultMaxPath)
 	l.MaxACL = cmp.Or(l.MaxACL, DefaultMaxACL)
 	l.MaxIdentities = cmp.Or(l.MaxIdentities, DefaultMaxIdentities)
@@ -175,7 +171,7 @@ func New(cfg Config) (*Server, error) {
 	case l.MaxBuffer < minMaxBuffer || l.MaxBuffer > maxBufferCeiling:
 		return nil, fmt.Errorf("server: jute.maxbuffer %d is not within %d and %d", l.MaxBuffer, minMaxBuffer,
 			maxBufferCeiling)
-	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxMultiOps < 0 || l.MaxPath < 0 || l.MaxACL < 0 ||
+	case l.MaxInFlight < 0 || l.MaxUnread < 0 || l.MaxPath < 0 || l.MaxACL < 0 ||
 		l.MaxIdentities < 0 || l.Budget < 0 || l.Handshake < 0:
 		return nil, fmt.Errorf("server: negative limit: %+v", *l)
 	}

@@ -30,7 +30,6 @@ const (
 	handshakeLate                                 // no session within Limits.Handshake: a silent client, or no leader
 	tlsFailed                                     // the handshake of TLS failed
 	tlsCrowded                                    // TLS.Handshakes: rejected, or dropped for a newer client
-	multiTooLong                                  // a multi of more than Limits.MaxMultiOps operations
 	tooManyEvents                                 // the changes of one entry had too many watchers
 	notAHandshake                                 // the first frame is not a ConnectRequest
 	clientAhead                                   // the client has seen a zxid that is not applied here
@@ -61,7 +60,7 @@ var reasonNames = [numReasons]string{
 	tooManyConnsOfAddr: "max_client_cnxns", tooManyConns: "max_cnxns", throttled: "throttled",
 	handshakeLate: "handshake_timeout",
 	tlsFailed:     "tls_failed", tlsCrowded: "max_tls_handshakes",
-	badFrame: "bad_frame", multiTooLong: "multi_too_long", tooManyEvents: "too_many_events",
+	badFrame: "bad_frame", tooManyEvents: "too_many_events",
 	notAHandshake: "bad_handshake", clientAhead: "client_ahead", notForReadOnly: "read_only",
 	readOnlyEnded: "leader_back",
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",

@@ -23,13 +23,16 @@ func (t *transaction) runMulti() {
 	var err error
 	t.multiOps, err = jute.DecodeMulti(&d, t.multiOps)
 	defer func() { t.multiOps = jute.ForgetMulti(t.multiOps) }()
+	steps := 0
 	for i := range t.multiOps {
 		op := &t.multiOps[i]
+		steps += MultiOpSteps(op.Op)
 		if op.Op.IsCreate() && op.Op != jute.OpCreateTTL && op.Create.ACL == nil {
 			t.result.Code = jute.MarshallingError
 			return
 		}
 	}
+	t.watches.entrySteps += min(max(0, steps-freeMultiSteps), maxFireSteps-minFireSteps)
 	t.takeZxid()
 	if err != nil || !validMulti(t.multiOps) {
 		t.result.Code = jute.MarshallingError

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// worstOps returns how many operations a multi has: the default of multiOperationLimit. With -short there are far fewer.
+// worstOps returns how many operations a multi has. With -short there are far fewer. worstDeletes and worstUndone have more.
 func worstOps() int {
 	if testing.Short() {
 		return 100
@@ -51,7 +52,14 @@ func BenchmarkWorst(b *testing.B) {
 		{"deep path below a quota, with a recursive watcher", worstDepth},
 		{"path of 1 KiB and 512 levels, 1024 times, below a quota, with a recursive watcher", worstLevels},
 		{"multi of 10000 checks, lists of 1000 entries, 64 identities", worstChecks},
-		{"multi of 10000 deletes, 10 watchers each", worstDeletes},
+		{"multi of 10000 deletes, 10 watchers each", worstDeletes(10_000, 10)},
+		{"multi of 10000 deletes, 30 watchers each", worstDeletes(10_000, 30)},
+		{"multi of as many deletes as may be, 10 watchers each", worstDeletes(MaxMultiSteps/deleteSteps, 10)},
+		{"multi of as many deletes as may be, 30 watchers each", worstDeletes(MaxMultiSteps/deleteSteps, 30)},
+		{"multi of as many deletes as may be, undone", worstUndone(MaxMultiSteps/deleteSteps, MaxMultiSteps/deleteSteps, rm)},
+		{"multi of 19000 creates, undone", worstUndone(19_000, 0, func(path string, _ int32) jute.MultiOp { return mk(path, 0) })},
+		{"multi of 45000 setData, lists of 1000 entries, 64 identities, undone", worstUndone(45_000, 1000, put)},
+		{"multi of 58000 checks, lists of 1000 entries, 64 identities, undone", worstUndone(58_000, 1000, check)},
 		{"multi of 10000 setData, a million watches of 1000 connections", worstHeld(10_000)},
 		{"multi of 1000 setData, a million watches of 1000 connections", worstHeld(1000)},
 		{"256 identities, each beside 63 others", worstIdentifies},
@@ -238,21 +246,48 @@ func worstLevels(k *bench, b *testing.B) func() []*proto.Txn {
 	return func() []*proto.Txn { return []*proto.Txn{txn(jute.OpMulti, body)} }
 }
 
-// worstDeletes deletes nodes that have watchers of their own.
-func worstDeletes(k *bench, b *testing.B) func() []*proto.Txn {
-	return func() []*proto.Txn {
-		var ops []jute.MultiOp
-		for i := range worstOps() {
-			path := fmt.Sprintf("/n%d", i)
-			quotaNode(k, b, path, "")
-			for range 10 {
-				w := &silent{}
-				k.s.watches.addDataWatch(path, w)
-				k.s.watches.addChildWatch(path, w)
+// worstDeletes deletes so many nodes, each of which has so many watchers of its own.
+func worstDeletes(nodes, watchers int) func(k *bench, b *testing.B) func() []*proto.Txn {
+	return func(k *bench, b *testing.B) func() []*proto.Txn {
+		return func() []*proto.Txn {
+			var ops []jute.MultiOp
+			for i := range min(nodes, worstOps()*nodes/10_000) {
+				path := fmt.Sprintf("/n%d", i)
+				quotaNode(k, b, path, "")
+				for range watchers {
+					w := &silent{}
+					k.s.watches.addDataWatch(path, w)
+					k.s.watches.addChildWatch(path, w)
+				}
+				ops = append(ops, rm(path, anyVersion))
 			}
-			ops = append(ops, rm(path, anyVersion))
+			return []*proto.Txn{multiOf(ops)}
 		}
-		return []*proto.Txn{multiOf(ops)}
+	}
+}
+
+// worstUndone runs so many operations, which are undone because the last one fails. They are on so many nodes by turns, if there are
+// any. A thousand nodes have long lists.
+func worstUndone(most, nodes int, op func(path string, version int32) jute.MultiOp) func(k *bench, b *testing.B) func() []*proto.Txn {
+	return func(k *bench, b *testing.B) func() []*proto.Txn {
+		k.identify(b, manyIDs(worstIdentities))
+		name := func(i int) string { return "/" + strconv.FormatInt(int64(i), 36) }
+		list := jute.OpenACL
+		for i := range nodes {
+			if nodes == 1000 {
+				list = longList(worstEntries, i)
+			}
+			k.apply(b, k.entry(txn(jute.OpCreate, createOp(name(i), "", 0, list).Append(nil))))
+		}
+		var ops []jute.MultiOp
+		for i := range min(most, worstOps()*most/10_000) {
+			if nodes > 0 {
+				i %= nodes
+			}
+			ops = append(ops, op(name(i), anyVersion))
+		}
+		body := jute.AppendMulti(nil, append(ops, check("/none", anyVersion)))
+		return func() []*proto.Txn { return []*proto.Txn{txn(jute.OpMulti, body)} }
 	}
 }
 

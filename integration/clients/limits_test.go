@@ -21,10 +21,7 @@ import (
 // the wire. The exact bounds are tested in the packages that implement them.
 func TestLimitsOfConnections(t *testing.T) {
 	needs.Check(t, needs.Nightly)
-	const (
-		maxBuffer     = 4096
-		maxOperations = 100
-	)
+	const maxBuffer = 4096
 	m := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 1, Tick: tick, Lines: fmt.Sprintf(`maxClientCnxns=3
 maxCnxns=5
 jute.maxbuffer=%d
@@ -32,12 +29,11 @@ minSessionTimeout=4000
 maxSessionTimeout=12000
 connectionOutstandingLimit=1
 connectionUnreadLimit=65536
-multiOperationLimit=%d
 handshakeTimeout=2000
 enforceQuota=true
 znode.container.checkIntervalMs=100
 4lw.commands.whitelist=mntr
-`, maxBuffer, maxOperations)}).Members[0]
+`, maxBuffer)}).Members[0]
 
 	t.Run("4lw.commands.whitelist", func(t *testing.T) {
 		wantWord(t, m, "srvr", "Mode: standalone") // always
@@ -84,17 +80,11 @@ znode.container.checkIntervalMs=100
 		set.Data = append(set.Data, 0)
 		wantClosed(t, c, jute.OpSetData, set)
 	})
-	t.Run("multiOperationLimit", func(t *testing.T) {
-		check := jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: []byte("/"), Version: -1}}
-		c, _ := openFrom(t, m, "", longTimeout)
-		must(t, c, jute.OpMulti, ops(slices.Repeat([]jute.MultiOp{check}, maxOperations)))
-		wantClosed(t, c, jute.OpMulti, ops(slices.Repeat([]jute.MultiOp{check}, maxOperations+1)))
-	})
 	t.Run("connectionUnreadLimit", func(t *testing.T) {
 		c, _ := openFrom(t, m, "", longTimeout)
 		must(t, c, jute.OpCreate, create("/unread", make([]byte, 1024), jute.Persistent))
 		get := jute.MultiOp{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/unread")}}
-		gets := ops(slices.Repeat([]jute.MultiOp{get}, maxOperations)) // results of 110 KB
+		gets := ops(slices.Repeat([]jute.MultiOp{get}, 100)) // results of 110 KB
 		must(t, c, jute.OpMultiRead, gets[:10])
 		wantCode(t, c, jute.OpMultiRead, gets, jute.MarshallingError)
 	})

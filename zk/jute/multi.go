@@ -79,16 +79,6 @@ func CountMultiOps(body []byte) (n int) {
 	return n
 }
 
-// HasMoreMultiOps reports whether body has more than most operations. It decodes most+1 of them at most.
-func HasMoreMultiOps(body []byte, most int) bool {
-	n := 0
-	EachMultiOp(body, func(*MultiOp) bool {
-		n++
-		return n <= most
-	})
-	return n > most
-}
-
 // EachMultiOp calls do for each operation in body, up to the end mark, the first byte that cannot be decoded,
 // or until do returns false. It reports whether the end mark was reached. The operation is valid during the
 // call. EachMultiOp needs no memory in proportion to their number.
