@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"rollcall/quorum/trust"
 	"rollcall/zk/sasl"
 )
 
@@ -48,16 +49,19 @@ var bitnamiVariables = []struct {
 	{name: "ALLOW_ANONYMOUS_LOGIN", noEffect: "clients without an identity are served unless ZOO_CFG_EXTRA has enforce.auth.enabled=true and enforce.auth.schemes"},
 }
 
-// refusedVariables switch on what a member must not leave out in silence, unless they are clearly off. The value names the key.
-var refusedVariables = map[string]string{
-	"ZOO_ENABLE_QUORUM_AUTH": "give all members the same file with a secret, and set ROLLCALL_ENSEMBLE_SECRET_FILE",
-}
+const (
+	// usersVariable and passwordsVariable have the users of SASL and their passwords, in the same order.
+	usersVariable, passwordsVariable = "ZOO_SERVER_USERS", "ZOO_SERVER_PASSWORDS"
+
+	// quorumAuthVariable makes members log in to each other. The next two have the users of all members and their passwords, in the same
+	// order, and the last two the user of this member.
+	quorumAuthVariable                           = "ZOO_ENABLE_QUORUM_AUTH"
+	memberUsersVariable, memberPasswordsVariable = "ZOO_QUORUM_SERVER_USERS", "ZOO_QUORUM_SERVER_PASSWORDS"
+	learnerUserVariable, learnerPasswordVariable = "ZOO_QUORUM_LEARNER_USER", "ZOO_QUORUM_LEARNER_PASSWORD"
+)
 
 // switches are the variables that switch others on.
-var switches = []string{"ZOO_TLS_CLIENT_ENABLE", "ZOO_TLS_QUORUM_ENABLE", "ZOO_ENABLE_AUTH"}
-
-// usersVariable and passwordsVariable have the users of SASL and their passwords, in the same order.
-const usersVariable, passwordsVariable = "ZOO_SERVER_USERS", "ZOO_SERVER_PASSWORDS"
+var switches = []string{"ZOO_TLS_CLIENT_ENABLE", "ZOO_TLS_QUORUM_ENABLE", "ZOO_ENABLE_AUTH", quorumAuthVariable}
 
 // isYes reports whether a value of Bitnami's switches is on.
 func isYes(value string) bool {
@@ -83,8 +87,10 @@ func isBitnamiVariable(name string) bool {
 			return true
 		}
 	}
-	return refusedVariables[name] != "" || slices.Contains(switches, name) ||
-		slices.Contains([]string{"ZOO_SERVER_ID", "ZOO_ENABLE_PROMETHEUS_METRICS", usersVariable, passwordsVariable}, name)
+	return slices.Contains(switches, name) || slices.Contains([]string{
+		"ZOO_SERVER_ID", "ZOO_ENABLE_PROMETHEUS_METRICS", usersVariable, passwordsVariable, memberUsersVariable, memberPasswordsVariable,
+		learnerUserVariable, learnerPasswordVariable,
+	}, name)
 }
 
 // bitnamiSettings returns the settings of the variables of Bitnami's image. Its error names a variable that is not translated, and what
@@ -94,20 +100,13 @@ func (e *environ) bitnamiSettings() (list []setting, err error) {
 		return nil, nil
 	}
 	var failed []error
-	for _, name := range slices.Sorted(maps.Keys(refusedVariables)) {
-		if value := e.values[name]; !isNo(value) {
-			failed = append(failed, fmt.Errorf("%s=%s: this variable of Bitnami's image is not served: %s", name, ShortText(value), refusedVariables[name]))
-		}
-	}
 	for _, name := range switches {
 		if value := e.values[name]; !isNo(value) && !isYes(value) {
 			failed = append(failed, fmt.Errorf("%s=%s: must be yes, true or 1, or no, false or 0", name, ShortText(value)))
 		}
 	}
-	if failed != nil {
-		return nil, errors.Join(failed...)
-	}
-	if err := e.readBitnamiUsers(); err != nil {
+	failed = append(failed, e.readBitnamiUsers(), e.readMemberUsers())
+	if err := errors.Join(failed...); err != nil {
 		return nil, err
 	}
 	if isYes(e.values["ZOO_TLS_CLIENT_ENABLE"]) && e.values["ZOO_TLS_PORT_NUMBER"] == "" {
@@ -144,23 +143,53 @@ func (e *environ) readBitnamiUsers() error {
 	if !isYes(e.values["ZOO_ENABLE_AUTH"]) {
 		return nil
 	}
+	users, err := e.readUserPairs("ZOO_ENABLE_AUTH", usersVariable, passwordsVariable)
+	e.users = users
+	return err
+}
+
+// readMemberUsers reads the users of ZOO_ENABLE_QUORUM_AUTH=yes.
+func (e *environ) readMemberUsers() error {
+	if !isYes(e.values[quorumAuthVariable]) {
+		return nil
+	}
+	users, err := e.readUserPairs(quorumAuthVariable, memberUsersVariable, memberPasswordsVariable)
+	if err != nil {
+		return err
+	}
+	given := &trust.MemberUsers{
+		Passwords: users, Name: e.values[learnerUserVariable], Password: e.values[learnerPasswordVariable], From: memberUsersVariable,
+	}
+	if given.Name == "" || given.Password == "" {
+		return fmt.Errorf("%s=yes needs the user of this member; set %s and %s to one of %s with its password", quorumAuthVariable,
+			learnerUserVariable, learnerPasswordVariable, memberUsersVariable)
+	}
+	if err := given.Check(); err != nil {
+		return fmt.Errorf("%s and %s: %w", learnerUserVariable, learnerPasswordVariable, err)
+	}
+	e.memberUsers = given
+	return nil
+}
+
+// readUserPairs reads users and their passwords, which a switch needs.
+func (e *environ) readUserPairs(needing, usersName, passwordsName string) (users map[string]string, err error) {
 	separated := func(name string) []string {
 		return strings.FieldsFunc(e.values[name], func(r rune) bool { return strings.ContainsRune(",; \t\n", r) })
 	}
-	names, passwords := separated(usersVariable), separated(passwordsVariable)
+	names, passwords := separated(usersName), separated(passwordsName)
 	if len(names) == 0 || len(names) != len(passwords) {
-		return fmt.Errorf("ZOO_ENABLE_AUTH=yes needs users: %s has %d names, and %s %d passwords; give each user one, with commas between them",
-			usersVariable, len(names), passwordsVariable, len(passwords))
+		return nil, fmt.Errorf("%s=yes needs users: %s has %d names, and %s %d passwords; give each user one, with commas between them",
+			needing, usersName, len(names), passwordsName, len(passwords))
 	}
-	e.users = map[string]string{}
+	users = map[string]string{}
 	for i, name := range names {
-		if _, duplicate := e.users[name]; duplicate || !sasl.ValidUserName(name) {
-			return fmt.Errorf("%s: %s: each name must stand there once, and have 1 to %d bytes, with at most one @ and no / after it", usersVariable,
+		if _, duplicate := users[name]; duplicate || !sasl.ValidUserName(name) {
+			return nil, fmt.Errorf("%s: %s: each name must stand there once, and have 1 to %d bytes, with at most one @ and no / after it", usersName,
 				ShortText(name), sasl.MaxUserName)
 		}
-		e.users[name] = passwords[i]
+		users[name] = passwords[i]
 	}
-	return nil
+	return users, nil
 }
 
 // bitnamiServers returns the server lines of Bitnami's ZOO_SERVERS: HOST:PORT:PORT or HOST:PORT:PORT::NUMBER, with commas, semicolons or

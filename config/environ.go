@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"rollcall/quorum/trust"
 )
 
 // otherVariable is a variable that does not just set one key.
@@ -64,7 +66,8 @@ type environ struct {
 	fileNamed    bool // the command line names a file, which replaces the variables
 	isMainSource bool // there is no zoo.cfg, so variables that are not set have their defaults
 	warnings     []Warning
-	users        map[string]string // of SASL, with their passwords; nil: the variables name none
+	users        map[string]string  // of SASL, with their passwords; nil: the variables name none
+	memberUsers  *trust.MemberUsers // by whom members log in to each other; nil: the variables name none
 }
 
 // readEnviron returns the variables in env, "NAME=value" each. An empty variable counts as unset.

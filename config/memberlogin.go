@@ -16,6 +16,16 @@ type memberLogin struct {
 func (d *rawConfig) setMemberLogin() error {
 	const enable, server, learner = "quorum.auth.enableSasl", "quorum.auth.serverRequireSasl", "quorum.auth.learnerRequireSasl"
 	l := &d.memberLogin
+	given := d.environ.memberUsers
+	if given != nil && l.enabled {
+		return fmt.Errorf("%s: %s=true names users in a JAAS file, and %s=yes has some, too; leave one of them out", d.whereSet(enable), enable, quorumAuthVariable)
+	}
+	if given != nil && d.config.Trust.SecretFile != "" {
+		return fmt.Errorf("%s=yes, but ensembleSecretFile is set, too, in %s; leave one of them out", quorumAuthVariable, d.whereSet("ensembleSecretFile"))
+	}
+	if d.config.Trust.MemberLogin.Given = given; given != nil {
+		return nil
+	}
 	switch {
 	case l.serverRequires && !l.learnerRequires:
 		return fmt.Errorf("%s: %s=true needs %s=true, as in ZooKeeper; set it, too", d.whereSet(server), server, learner)

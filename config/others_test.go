@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,7 +93,8 @@ func TestBitnamisRefusals(t *testing.T) {
 		"ZOO_TLS_CLIENT_ENABLE=\"true\"":                  "must be yes, true or 1",
 		"ZOO_SERVERS=,;":                                  "ZOO_SERVERS: ,;: names no server",
 		"ZOO_SERVERS= ":                                   "names no server",
-		"ZOO_ENABLE_QUORUM_AUTH=yes":                      "set ROLLCALL_ENSEMBLE_SECRET_FILE",
+		"ZOO_ENABLE_QUORUM_AUTH=yes":                      "ZOO_ENABLE_QUORUM_AUTH=yes needs users: ZOO_QUORUM_SERVER_USERS has 0 names, and ZOO_QUORUM_SERVER_PASSWORDS 0 passwords",
+		"ZOO_ENABLE_QUORUM_AUTH=on":                       "ZOO_ENABLE_QUORUM_AUTH=on: must be yes, true or 1, or no, false or 0",
 		"ZOO_TLS_CLIENT_ENABLE=true":                      "ZOO_TLS_PORT_NUMBER: secureClientPort needs a private key with its certificate; set ssl.keyStore.location",
 		"ZOO_TLS_QUORUM_ENABLE=true":                      "ZOO_TLS_QUORUM_ENABLE: sslQuorum=true needs ssl.quorum.keyStore.location",
 		"ZOO_SERVERS=0.0.0.0:2888:3888,zoo2:2888:3888":    "write the name of this member in place of 0.0.0.0",
@@ -134,7 +136,7 @@ func TestBitnamisLogins(t *testing.T) {
 		t.Errorf("off: %s, %v, %v, %v", cfg.SecureAddr, cfg.Trust.ShowCertificates, cfg.Login.Users, err)
 	}
 	wrong := append(slices.Clone(env), "ZOO_ENABLE_QUORUM_AUTH=yes", "ZOO_TLS_CLIENT_ENABLE=maybe")
-	if _, _, err := Load("", wrong, Flags{}); err == nil || !strings.HasPrefix(err.Error(), "2 values are refused; ZOO_ENABLE_QUORUM_AUTH=yes") || !strings.Contains(err.Error(), "; ZOO_TLS_CLIENT_ENABLE=maybe") {
+	if _, _, err := Load("", wrong, Flags{}); err == nil || !strings.HasPrefix(err.Error(), "2 values are refused; ") || !strings.Contains(err.Error(), "ZOO_ENABLE_QUORUM_AUTH=yes needs users") || !strings.Contains(err.Error(), "; ZOO_TLS_CLIENT_ENABLE=maybe") {
 		t.Errorf("two faults: %v", err)
 	}
 	for _, names := range []string{"ann,ann", "ann,b/c@d@e", "ann," + strings.Repeat("x", 1025)} {
@@ -222,5 +224,50 @@ func TestOthersKeysTakeEffect(t *testing.T) {
 		if got := texts(warnings); strings.Contains(got, "no effect") || strings.Contains(got, "unknown") {
 			t.Errorf("warnings:\n%s", got)
 		}
+	}
+}
+
+// The users of Bitnami's login between members are their secret, and need no file. What is missing is named, and no password is shown.
+func TestBitnamisMemberLogin(t *testing.T) {
+	const on, users, passwords = "ZOO_ENABLE_QUORUM_AUTH=yes", "ZOO_QUORUM_SERVER_USERS=ann,bob", "ZOO_QUORUM_SERVER_PASSWORDS=hush-a,hush-b"
+	const user, password = "ZOO_QUORUM_LEARNER_USER=bob", "ZOO_QUORUM_LEARNER_PASSWORD=hush-b"
+	for _, tt := range []struct {
+		name, err string
+		env       []string
+	}{
+		{"as Bitnami's", "", []string{on, users, passwords, user, password}},
+		{"no passwords", "ZOO_QUORUM_SERVER_USERS has 2 names, and ZOO_QUORUM_SERVER_PASSWORDS 0 passwords", []string{on, users, user, password}},
+		{"no user of this member", "set ZOO_QUORUM_LEARNER_USER and ZOO_QUORUM_LEARNER_PASSWORD", []string{on, users, passwords, password}},
+		{"no password of this member", "set ZOO_QUORUM_LEARNER_USER and ZOO_QUORUM_LEARNER_PASSWORD", []string{on, users, passwords, user}},
+		{"another password", `ZOO_QUORUM_SERVER_USERS has no user "bob" with the password`, []string{on, users, passwords, user, password + "x"}},
+		{"a stranger", `has no user "eve" with the password`, []string{on, users, passwords, "ZOO_QUORUM_LEARNER_USER=eve", password}},
+		{"a secret, too", "ensembleSecretFile is set, too", []string{on, users, passwords, user, password, "ROLLCALL_ENSEMBLE_SECRET_FILE=/secret"}},
+		{"a JAAS file, too", "leave one of them out", []string{
+			on, users, passwords, user, password, "ZOO_CFG_EXTRA=quorum.auth.enableSasl=true quorum.auth.learnerRequireSasl=true",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			env := append([]string{
+				"ZOO_CONF_DIR=" + dir, "ZOO_DATA_DIR=" + dir, "ZOO_SERVER_ID=1", "ZOO_SERVERS=zoo1:2888:3888,zoo2:2888:3888,zoo3:2888:3888",
+			}, tt.env...)
+			cfg, warnings, err := Load("", env, Flags{})
+			if (err != nil) != (tt.err != "") || !strings.Contains(fmt.Sprint(err), tt.err) {
+				t.Fatalf("Load: %v, want %q", err, tt.err)
+			}
+			if text := fmt.Sprint(err) + texts(warnings); strings.Contains(text, "hush") || strings.Contains(text, "unknown") {
+				t.Errorf("%s", text)
+			}
+			if err != nil {
+				return
+			}
+			given := cfg.Trust.MemberLogin.Given
+			if given == nil || given.Name != "bob" || len(given.Passwords) != 2 || cfg.Trust.IsPlain() || cfg.Trust.AcceptPlain {
+				t.Errorf("%+v", cfg.Trust)
+			}
+			if text := fmt.Sprintf("%v %+v %#v", cfg, cfg.Trust, given); strings.Contains(text, "hush") {
+				t.Errorf("a password is shown: %s", text)
+			}
+		})
 	}
 }

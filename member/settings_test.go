@@ -15,6 +15,7 @@ import (
 	"rollcall/leader"
 	"rollcall/operator/admin"
 	"rollcall/proto"
+	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
 	"rollcall/server"
 	"rollcall/zk/sasl"
@@ -102,6 +103,7 @@ var reaches = map[string]string{
 	"Trust.MemberLogin.File":           "", // integration.TestSecret
 	"Trust.MemberLogin.ServerSection":  "", // integration.TestSecret
 	"Trust.MemberLogin.LearnerSection": "", // integration.TestSecret
+	"Trust.MemberLogin.Given":          "", // quorum/trust.TestMembersLogInByVariables
 	"Trust.AcceptPlain":                "", // integration.TestSecret
 	"NewEnsemble":                      "quorum.FoundByMajority",
 	"ConfigKeys":                       "http.ConfigKeys",
@@ -258,6 +260,8 @@ func (f leaf) set(n int) {
 		*v = fmt.Append(nil, "text", n)
 	case **sasl.Users:
 		*v = sasl.NewUsers(map[string]string{"bob": fmt.Sprint(n)})
+	case **trust.MemberUsers:
+		*v = &trust.MemberUsers{Name: fmt.Sprint("user", n)}
 	case *time.Time:
 		*v = time.Unix(int64(n+1), 0)
 	case *time.Duration:
@@ -297,6 +301,8 @@ func (f leaf) change() (undo func()) {
 		*v = append(slices.Clone(*v), " and more"...)
 	case **sasl.Users:
 		*v = sasl.NewUsers(nil)
+	case **trust.MemberUsers:
+		*v = &trust.MemberUsers{Name: "more"}
 	case *time.Time:
 		*v = v.Add(time.Hour)
 	case *time.Duration:

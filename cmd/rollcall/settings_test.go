@@ -250,7 +250,7 @@ var settingCases = []settingCase{
 }
 
 // given lists the fields of member.Config that no key sets.
-var given = strings.Fields("ClientListener SecureListener Memory OperatorListener MetricsListener DrainTime Version BuildTime Network Stores Now Monotonic OnEvent AuditOutput Log Logger Hooks WrapMember WrapLog Login.Users")
+var given = strings.Fields("ClientListener SecureListener Memory OperatorListener MetricsListener DrainTime Version BuildTime Network Stores Now Monotonic OnEvent AuditOutput Log Logger Hooks WrapMember WrapLog Login.Users Trust.MemberLogin.Given")
 
 // Every key that is served sets fields of a member's configuration. Every field there is set by
 // some key, except those in given.

@@ -91,3 +91,50 @@ func TestMemberLoginFile(t *testing.T) {
 		}
 	}
 }
+
+// Members whose users come from variables connect to each other and to one with the same users in a file. A password of another value, or
+// one that is too short, shows as with a file.
+func TestMembersLogInByVariables(t *testing.T) {
+	const long = "a password of enough characters"
+	guard := func(self uint32, password string) (*Guard, string, error) {
+		var logs bytes.Buffer
+		given := &MemberUsers{Passwords: map[string]string{"ann": password}, Name: "ann", Password: password, From: "VARIABLE"}
+		g, err := New(Config{Settings: Settings{MemberLogin: MemberLogin{Given: given}}, MemberID: self, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
+		return g, logs.String(), err
+	}
+	fromFile := func(self uint32, password string) (*Guard, string, error) {
+		return jaasGuard(t, self, fmt.Sprintf("user_ann=%q", password), fmt.Sprintf("username=ann password=%q", password))
+	}
+	for _, tt := range []struct {
+		name     string
+		dialer   func(self uint32, password string) (*Guard, string, error)
+		password string
+		meet     bool
+	}{{"the same", guard, long, true}, {"the same in a file", fromFile, long, true}, {"another", guard, "short", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dialed, logs, err := guard(1, long)
+				if err != nil || logs != "" {
+					t.Fatal(err, logs)
+				}
+				dialer, logs, err := tt.dialer(2, tt.password)
+				if err != nil || strings.Contains(logs, "every password of VARIABLE has less than 16 characters") == tt.meet {
+					t.Fatal(err, logs)
+				}
+				out, in := meet(dialer, dialed)
+				if !tt.meet {
+					wantRejection(t, in.err, NoProof, "has none of the secrets in VARIABLE")
+					return
+				}
+				if out.err != nil || in.err != nil {
+					t.Fatalf("dialer: %v; dialed: %v", out.err, in.err)
+				}
+				_, _ = out.conn.Close(), in.conn.Close()
+			})
+		})
+	}
+	given := &MemberUsers{Passwords: map[string]string{"ann": long}, Name: "bob", Password: long, From: "VARIABLE"}
+	if _, err := New(Config{Settings: Settings{MemberLogin: MemberLogin{Given: given}}}); err == nil || !strings.Contains(err.Error(), `VARIABLE has no user "bob"`) || strings.Contains(err.Error(), long) {
+		t.Errorf("a user that the others do not know: %v", err)
+	}
+}

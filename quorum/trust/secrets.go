@@ -49,9 +49,10 @@ const keyPurpose = "rollcall secret of an ensemble, 1"
 // this process.
 func (s secret) proofKey() slowkey.Key { return slowkey.Derive(keyPurpose, string(s)) }
 
-// secretSource is a file with secrets.
+// secretSource is a file with secrets, or users that were given in its place.
 type secretSource struct {
-	key, path  string // of the configuration; "": there is no file
+	key, path  string // of the configuration; "": there are no secrets. If users are given, path is their variable
+	given      *MemberUsers
 	maxBytes   int
 	parse      func(text []byte) ([]secret, error) // its errors never contain a secret
 	weaknessOf func(text []byte) string            // a warning, or ""; nil: there is none
@@ -60,6 +61,9 @@ type secretSource struct {
 
 // secretSource returns the source of the secrets.
 func (s Settings) secretSource() secretSource {
+	if given := s.MemberLogin.Given; given != nil {
+		return secretSource{key: "quorum.auth.enableSasl", path: given.From, given: given}
+	}
 	if l := s.MemberLogin; l.File != "" {
 		return secretSource{key: jaasFileKey, path: l.File, maxBytes: sasl.MaxJAASBytes, parse: l.parseSecrets, weaknessOf: l.weaknessOf}
 	}
@@ -122,6 +126,9 @@ func (s *Secrets) reload() bool {
 
 // read reads the secrets, and what is wrong with the file although it can be used.
 func (from secretSource) read() (list []secret, warnings []string, err error) {
+	if from.given != nil {
+		return from.readGiven()
+	}
 	f, err := secretfile.ReadTrustedFile(from.path, from.maxBytes)
 	if errors.Is(err, os.ErrNotExist) && from.isOurs {
 		err = fmt.Errorf("%w; %s", err, howToMake)
@@ -145,6 +152,19 @@ func (from secretSource) read() (list []secret, warnings []string, err error) {
 		if weakness := from.weaknessOf(f.Text); weakness != "" {
 			warnings = append(warnings, weakness)
 		}
+	}
+	return list, warnings, nil
+}
+
+// readGiven returns the secret of the users that were given, and what is wrong with it.
+func (from secretSource) readGiven() (list []secret, warnings []string, err error) {
+	if err := from.given.Check(); err != nil {
+		return nil, nil, err
+	}
+	list = from.given.secrets()
+	list[0].proofKey()
+	if weakness := from.given.weakness(from.path); weakness != "" {
+		warnings = append(warnings, weakness)
 	}
 	return list, warnings, nil
 }
