@@ -18,8 +18,9 @@ const (
 	maxSocketPath = 107 // the longest path of a socket on Linux, in bytes; other systems allow 103
 )
 
-// srvPrefix and unixPrefix begin entries that are no host:port.
-const srvPrefix, unixPrefix = "srv:", "unix:"
+// srvPrefix and unixPrefix begin entries that are no host:port. javaSRVPrefix begins the list of ZooKeeper's Java client from 3.10 on that
+// names SRV records.
+const srvPrefix, unixPrefix, javaSRVPrefix = "srv:", "unix:", "dns-srv://"
 
 // isSRV reports whether an entry is a name with SRV records. A host may be called srv, and then a port follows.
 func isSRV(entry string) bool {
@@ -38,8 +39,17 @@ func isUnix(entry string) bool { return strings.HasPrefix(entry, unixPrefix+"/")
 //   - unix:/run/rollcall.sock, a socket. Its path ends at a comma or at ":/". The path of the node follows the colon,
 //     as in unix:/run/rollcall.sock:/app.
 //
+// A list may also be dns-srv://_zookeeper._tcp.example.com/app, as ZooKeeper's Java client has it from 3.10 on: the entry srv: and the path.
+//
 // The root is "" if all paths begin at /. It may have one slash at its end, which is left out, and is not checked otherwise.
 func ParseServers(text string, port int) (servers []string, root string, err error) {
+	if name, ok := strings.CutPrefix(strings.TrimSpace(text), javaSRVPrefix); ok {
+		text = srvPrefix + name
+		if entry, _, more := cutEntry(text); more || !isSRV(entry) {
+			return nil, "", fmt.Errorf("%.200q: dns-srv:// is followed by one name with SRV records, as in dns-srv://_zookeeper._tcp.example.com/app; "+
+				"several entries begin with srv:", javaSRVPrefix+name)
+		}
+	}
 	for more := true; more; {
 		var entry string
 		entry, text, more = cutEntry(text)

@@ -31,6 +31,8 @@ func TestParseServers(t *testing.T) {
 		{"::1", 2181, "[[::1]:2181] "},
 		{"srv:_zk._tcp.example.com", 0, "[srv:_zk._tcp.example.com] "},
 		{"srv:_zk._tcp.example.com/app", 2181, "[srv:_zk._tcp.example.com] /app"},
+		{"dns-srv://_zk._tcp.example.com", 0, "[srv:_zk._tcp.example.com] "},
+		{" dns-srv://_zk._tcp.example.com/app/x", 2181, "[srv:_zk._tcp.example.com] /app/x"},
 		{" srv:x.y , unix:/run/a.sock ,b:1/app", 0, "[srv:x.y unix:/run/a.sock b:1] /app"},
 		{"srv:2181,unix:2181", 0, "[srv:2181 unix:2181] "}, // hosts of these names
 		{"unix:/run/a b.sock:/app/x,y", 0, "[unix:/run/a b.sock] /app/x,y"},
@@ -42,6 +44,8 @@ func TestParseServers(t *testing.T) {
 		{"unix:/" + strings.Repeat("x", maxSocketPath), 0, `"unix:/` + strings.Repeat("x", maxSocketPath) + `": the path of a socket has at most 107 bytes`},
 		{"unix:", 0, `"unix:": ` + number},
 		{"srv:", 0, `"srv:" ` + srvForm},
+		{"dns-srv://", 0, `"srv:" ` + srvForm},
+		{"dns-srv://_zk._tcp.x,b:1", 0, `"dns-srv://_zk._tcp.x,b:1": dns-srv:// is followed by one name with SRV records, as in dns-srv://_zookeeper._tcp.example.com/app; several entries begin with srv:`},
 		{"srv:a:1", 0, `"srv:a:1" ` + srvForm},
 		{"srv:a b", 0, `"srv:a b" ` + srvForm},
 		{"srv:" + strings.Repeat("x", maxSRVName+1), 0, `"srv:` + strings.Repeat("x", 196) + `" ` + srvForm},
