@@ -744,6 +744,23 @@ var mainKeys = []key{
 		doc: "Own: file with lists of revoked certificates, in PEM or DER",
 	},
 	{
+		name: "ssl.ocsp", kind: boolean(func(d *rawConfig) *bool { return &d.config.ClientTLS.OCSP }), def: "false",
+		doc: "true: a client's certificate is accepted only if [the responders](security.md#revoked-certificates) of it and its authorities say " +
+			"that it is not revoked",
+	},
+	{
+		name: "ssl.clientHostnameVerification", kind: boolean(func(d *rawConfig) *bool { return &d.config.ClientTLS.VerifyHost }), def: "false",
+		doc: "true: a client's certificate must be for the address that it connects from",
+	},
+	{
+		name: "ssl.allowReverseDnsLookup", kind: boolean(func(d *rawConfig) *bool { return &d.config.ClientTLS.ReverseDNS }), def: "false",
+		doc: "true: with ssl.clientHostnameVerification, it may be for a name that DNS has for that address, if the name has the address, too",
+	},
+	{
+		name: "ssl.hostnameVerification", kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.hostsUnverified }), def: "true",
+		doc: "false: ssl.clientHostnameVerification has no effect, as in ZooKeeper",
+	},
+	{
 		name: "ssl.authProvider", kind: onlyWord("x509"), def: "x509",
 		doc: "what makes an identity of a client's certificate",
 	},
@@ -879,6 +896,11 @@ var mainKeys = []key{
 		doc: "Own: file with lists of revoked certificates, in PEM or DER",
 	},
 	{
+		name: "ssl.quorum.ocsp", kind: boolean(func(d *rawConfig) *bool { return &d.config.Trust.Certificates.AskResponders }), def: "false",
+		doc: "true: a member's certificate is accepted only if [the responders](security.md#revoked-certificates) of it and its authorities say " +
+			"that it is not revoked",
+	},
+	{
 		name: "portUnification", kind: boolean(func(d *rawConfig) *bool { return &d.config.Trust.AcceptPlain }), def: "false",
 		riskOf: riskOfPlainMembers,
 		doc: "true: plain connections between members are accepted and opened beside TLS, while members are " +
@@ -896,7 +918,8 @@ var mainKeys = []key{
 	{name: "localSessionsUpgradingEnabled", def: "false", status: noEffect, harmlessValue: "false", doc: noLocalSessions, kind: boolean(nil)},
 	{
 		name: "multiAddress.enabled", def: "false", status: refused, harmlessValue: "false",
-		doc: "a server line takes one address", kind: boolean(nil),
+		doc:  "a server line takes one address, by which the others know the member: write a name that moves with the network, or join the links (bonding)",
+		kind: boolean(nil),
 	},
 	{name: "leaderServes", def: "yes", status: noEffect, harmlessValue: "yes", doc: "the leader takes clients, too", kind: yesNo(nil)},
 	{
@@ -982,27 +1005,17 @@ var mainKeys = []key{
 		doc: "members always speak TLS 1.3, all of whose suites are safe",
 	},
 	{
-		name: "ssl.quorum.ocsp", def: "false", status: refused, harmlessValue: "false",
-		doc: "OCSP is not used: set ssl.quorum.crl", kind: boolean(nil),
-	},
-	{
 		name: "ssl.quorum.clientHostnameVerification", def: "true", status: refused, harmlessValue: "true",
 		doc: "ssl.quorum.hostnameVerification counts for both ends of a connection", kind: boolean(nil),
+	},
+	{
+		name: "ssl.quorum.allowReverseDnsLookup", def: "true", status: noEffect, harmlessValue: "*", kind: boolean(nil),
+		doc: "members compare certificates with the hosts of the server list, and look up no name of an address",
 	},
 	{
 		name: "ssl.quorum.*", unset: "none", status: noEffect,
 		doc: "no such key is known, or it selects one of Java's libraries", isSecret: true,
 	},
-	{
-		name: "ssl.hostnameVerification", def: "true", status: noEffect, harmlessValue: "*",
-		doc: "it is for clients; a server does not compare a client's certificate with its address", kind: boolean(nil),
-	},
-	{
-		name: "ssl.clientHostnameVerification", def: "false", status: refused, harmlessValue: "false",
-		doc:  "a client's certificate is not compared with its address: a name service could lie",
-		kind: boolean(nil),
-	},
-	{name: "ssl.ocsp", def: "false", status: refused, harmlessValue: "false", doc: "OCSP is not used: set ssl.crl", kind: boolean(nil)},
 	{name: "ssl.context.supplier.class", unset: "none", status: refused, doc: "Java classes cannot be loaded"},
 	{name: "ssl.*", unset: "none", status: noEffect, doc: "no such key is known, or it selects one of Java's libraries", isSecret: true},
 

@@ -27,7 +27,7 @@ enforce.auth.schemes allowSaslFailedClients sasl.serverconfig superUser SASLAuth
 kerberos.removeHostFromPrincipal java.security.auth.login.config serverCnxnFactory forceSync fsync.warningthresholdms cnxTimeout sslQuorum portUnification
 ssl.keyStore.location ssl.keyStore.password ssl.keyStore.passwordPath ssl.keyStore.type ssl.trustStore.location ssl.trustStore.password
 ssl.trustStore.passwordPath ssl.trustStore.type ssl.protocol ssl.enabledProtocols ssl.ciphersuites ssl.context.supplier.class
-ssl.hostnameVerification ssl.clientHostnameVerification ssl.crl ssl.ocsp ssl.clientAuth ssl.handshakeDetectionTimeoutMillis ssl.authProvider
+ssl.hostnameVerification ssl.clientHostnameVerification ssl.allowReverseDnsLookup ssl.quorum.allowReverseDnsLookup ssl.crl ssl.ocsp ssl.clientAuth ssl.handshakeDetectionTimeoutMillis ssl.authProvider
 ssl.sslProvider client.portUnification client.certReload netty.server.outstandingHandshake.limit X509AuthenticationProvider.superUser
 ssl.quorum.keyStore.location
 sslQuorumReloadCertFiles ssl.quorum.clientAuth ssl.quorum.protocol ssl.quorum.enabledProtocols ssl.quorum.ciphersuites

@@ -244,7 +244,7 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "lines required of a log that is off", line: "audit.enable=false\naudit.required=true", err: "zoo.cfg:4: audit.required=true needs audit.enable=true"},
 		{name: "lines required of an audit log", line: "audit.required=true\naudit.enable=true"},
 		{name: "lines not required of no audit log", line: "audit.required=false"},
-		{name: "refused, and something asked for", line: "zookeeper.ssl.quorum.ocsp=true", err: "zoo.cfg:3: ssl.quorum.ocsp=true: refused: OCSP is not used: set ssl.quorum.crl; must be false"},
+		{name: "refused, and something asked for", line: "zookeeper.multiAddress.enabled=true", err: "zoo.cfg:3: multiAddress.enabled=true: refused: a server line takes one address, by which the others know the member: write a name that moves with the network, or join the links (bonding); must be false"},
 		{name: "election algorithm", line: "electionAlg=1", err: "zoo.cfg:3: electionAlg=1: refused: members elect by raft; ZooKeeper rejects other values too; must be 3"},
 		{name: "observer alone", line: "peerType=observer", warning: "zoo.cfg:3: peerType=observer has no effect on a standalone server"},
 		{name: "participant", line: "peerType=participant"},

@@ -38,6 +38,7 @@ type rawConfig struct {
 	dynamicFile                    string
 	sessionlessTimeout             time.Duration // nio.sessionlessCnxnTimeout
 	quorumClientsUnproved          bool          // ssl.quorum.clientAuth=none
+	hostsUnverified                bool          // ssl.hostnameVerification=false
 	requestLimitAsked              int64         // jute.maxbuffer as set, if it is above what is served
 	freeID                         uint32        // for a server with the number 0; see lowestFreeID
 }
@@ -365,6 +366,9 @@ func (d *rawConfig) setOperatorAddresses() error {
 	case c.KeyStore.Location == "":
 		return fmt.Errorf("%s: %s=true needs a private key with its certificate; set ssl.quorum.keyStore.location",
 			d.whereSet(asks), asks)
+	case d.config.HTTP.NeedClientAuth && c.AskResponders:
+		return fmt.Errorf("%s: responders are asked about members' certificates, not operators', so ssl.quorum.ocsp=true does not go with "+
+			"admin.needClientAuth=true; set ssl.quorum.crl in its place", d.whereSet("ssl.quorum.ocsp"))
 	case d.config.HTTP.NeedClientAuth && c.TrustStore.Location == "":
 		return fmt.Errorf("%s: admin.needClientAuth=true needs authorities that are believed; set "+
 			"ssl.quorum.trustStore.location", d.whereSet("admin.needClientAuth"))

@@ -14,6 +14,9 @@ type ClientTLS struct {
 	Key, Trust    keystore.Store // package config does not read them
 	CRL           bool           // certificates that the file CRLs revokes are rejected
 	CRLs          string
+	OCSP          bool // certificates are checked by OCSP
+	VerifyHost    bool // a certificate must be for the address of its client
+	ReverseDNS    bool // or for a name of that address
 	Terms         keystore.ServerTerms
 	UnifiedPort   bool          // the plain client port takes TLS, too
 	DetectTimeout time.Duration // limits the wait for the first bytes of such a client
@@ -146,5 +149,12 @@ func (d *rawConfig) setTLSTerms() error {
 			"ssl.trustStore.location, or ssl.clientAuth=none", cmp.Or(d.setIn["ssl.clientAuth"], d.whereSet(opens)))
 	}
 	d.config.Rules.X509 = asked
+	if t.VerifyHost && d.hostsUnverified {
+		t.VerifyHost = false
+		d.addWarning(d.whereSet("ssl.clientHostnameVerification"), "ssl.clientHostnameVerification has no effect with ssl.hostnameVerification=false")
+	}
+	if t.OCSP && !asked {
+		return fmt.Errorf("%s: ssl.ocsp=true, but ssl.clientAuth=none asks no client for a certificate; leave one of them out", d.whereSet("ssl.ocsp"))
+	}
 	return nil
 }

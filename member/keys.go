@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"time"
 
@@ -20,7 +21,7 @@ type serverKeys struct{ clients, operators *keystore.Keys }
 // clientKeyOptions returns the options of the keys for clients over TLS.
 func clientKeyOptions(t config.ClientTLS) keystore.Options {
 	return keystore.Options{
-		Prefix: "ssl", Key: t.Key, Trust: t.Trust, CheckCRLs: t.CRL, CRLFile: t.CRLs,
+		Prefix: "ssl", Key: t.Key, Trust: t.Trust, CheckCRLs: t.CRL, CRLFile: t.CRLs, CheckOCSP: t.OCSP,
 		ReloadOnDemandOnly: !t.CertReload,
 	}
 }
@@ -68,9 +69,17 @@ func (k serverKeys) operatorTLS(cfg *Config) *tls.Config {
 }
 
 func (k serverKeys) clientTLS(t config.ClientTLS) server.TLS {
-	s := server.TLS{Unified: t.UnifiedPort, Detection: t.DetectTimeout, Handshakes: t.MaxHandshakes}
+	s := server.TLS{
+		Unified: t.UnifiedPort, Detection: t.DetectTimeout, Handshakes: t.MaxHandshakes,
+		Checks: server.CertificateChecks{Host: t.VerifyHost, ReverseDNS: t.ReverseDNS},
+	}
 	if k.clients != nil {
 		s.Config = k.clients.ServerConfig(t.Terms)
+		if t.OCSP {
+			s.Checks.Revocation = func(ctx context.Context, state *tls.ConnectionState) error {
+				return k.clients.CheckByOCSP(ctx, state.PeerCertificates, x509.ExtKeyUsageClientAuth, state.OCSPResponse)
+			}
+		}
 	}
 	return s
 }

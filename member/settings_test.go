@@ -135,6 +135,9 @@ var reaches = map[string]string{
 	"ClientTLS.Trust.Type":     "keys.Trust.Type",
 	"ClientTLS.CRL":            "keys.CheckCRLs",
 	"ClientTLS.CRLs":           "keys.CRLFile",
+	"ClientTLS.OCSP":           "keys.CheckOCSP",
+	"ClientTLS.VerifyHost":     "server.TLS.Checks.Host",
+	"ClientTLS.ReverseDNS":     "server.TLS.Checks.ReverseDNS",
 	"ClientTLS.Terms.Auth":     "terms.Auth",
 	"ClientTLS.Terms.Min":      "terms.Min",
 	"ClientTLS.Terms.Max":      "terms.Max",
@@ -165,6 +168,7 @@ var reaches = map[string]string{
 	"Trust.Certificates.TrustStore.Type":     "",
 	"Trust.Certificates.CheckRevocation":     "",
 	"Trust.Certificates.RevocationFile":      "",
+	"Trust.Certificates.AskResponders":       "",
 	"Trust.Certificates.AnyHost":             "",
 }
 

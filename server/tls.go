@@ -22,6 +22,7 @@ type TLS struct {
 	Unified    bool          // Serve takes TLS too, detected by the first byte
 	Detection  time.Duration // limit of the wait for that byte; default 5 s, ZooKeeper's
 	Handshakes int           // TLS handshakes under way, above which the oldest silent one is dropped; default 4,096
+	Checks     CertificateChecks
 }
 
 // Defaults of TLS.
@@ -47,6 +48,8 @@ type tlsAcceptor struct {
 	computeSlots     *admission.Slots // of handshakes that compute
 	handshakeLimiter *admission.HandshakeLimiter[*conn]
 	failureLog       *admission.LogLimiter
+
+	certificateChecker *certificateChecker
 }
 
 func newTLSAcceptor(cfg TLS) (*tlsAcceptor, error) {
@@ -61,6 +64,7 @@ func newTLSAcceptor(cfg TLS) (*tlsAcceptor, error) {
 	s := &tlsAcceptor{
 		cfg: cfg, computeSlots: admission.NewHandshakeCPUSlots(),
 		handshakeLimiter: admission.NewHandshakeLimiter[*conn](cfg.Handshakes), failureLog: admission.NewLogLimiter(),
+		certificateChecker: newCertificateChecker(cfg.Checks),
 	}
 	s.tlsConfig = cfg.Config.Clone()
 	find := s.tlsConfig.GetConfigForClient
@@ -139,6 +143,9 @@ func (s *tlsAcceptor) performHandshake(at *admission.Handshake[*conn], c *conn, 
 		return err
 	}
 	state := own.ConnectionState()
+	if err := s.certificateChecker.check(ctx, &state, c.addr); err != nil {
+		return err
+	}
 	c.stream.Lock()
 	c.tls = &tlsState{keystore.JavaTLSVersion(state.Version), tls.CipherSuiteName(state.CipherSuite)}
 	c.stream.Unlock()

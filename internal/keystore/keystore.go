@@ -10,6 +10,7 @@
 package keystore
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rollcall/internal/revocation"
 	"rollcall/internal/secretfile"
 )
 
@@ -40,6 +42,9 @@ type Options struct {
 	CheckCRLs bool
 	CRLFile   string
 
+	// CheckOCSP makes CheckByOCSP ask the responders of certificates.
+	CheckOCSP bool
+
 	// CheckOwnCertificate, if not nil, returns an error if the own certificate, which is valid now, cannot be used here.
 	CheckOwnCertificate func(*x509.Certificate) error
 
@@ -60,6 +65,7 @@ type Keys struct {
 	retryAt      time.Time // start of the certificate's validity, if the last reading was too early
 	current      atomic.Pointer[material]
 	expiryWarner expiryWarner
+	responders   *revocation.Checker // nil: no responder is asked
 }
 
 // material is one reading of all files.
@@ -82,6 +88,9 @@ func Open(o Options) (*Keys, error) {
 		return nil, err
 	}
 	k.current.Store(m)
+	if o.CheckOCSP {
+		k.responders = revocation.New(k.options.Now, nil)
+	}
 	k.warnExposed()
 	return k, nil
 }
@@ -200,28 +209,49 @@ var errNoTrustStore = errors.New("there is no trust store, so no certificate is 
 // any.
 func (k *Keys) Verify(chain []*x509.Certificate, usage x509.ExtKeyUsage, names ...string) error {
 	m := k.current.Load()
+	chains, err := k.verifiedChains(m, chain, usage)
+	if err != nil {
+		return err
+	}
+	if err := checkAnyName(chain[0], names); err != nil {
+		return err
+	}
+	return m.crls.checkAnyChain(chains, k.options.Now())
+}
+
+// CheckByOCSP returns an error unless the responders of the other side's certificates say that they are not revoked, or unless
+// Options.CheckOCSP is not set. staple is the response that the other side sent for its own one, or empty. It may block for some seconds,
+// until ctx ends at the latest, and must not be called in a handshake. Verify has accepted the chain.
+func (k *Keys) CheckByOCSP(ctx context.Context, chain []*x509.Certificate, usage x509.ExtKeyUsage, staple []byte) error {
+	if k.responders == nil || len(chain) == 0 {
+		return nil
+	}
+	chains, err := k.verifiedChains(k.current.Load(), chain, usage)
+	for _, one := range chains {
+		if err = k.responders.Check(ctx, one, staple); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// verifiedChains returns the ways from the other side's certificate to authorities in m.
+func (k *Keys) verifiedChains(m *material, chain []*x509.Certificate, usage x509.ExtKeyUsage) ([][]*x509.Certificate, error) {
 	if m.roots == nil {
-		return errNoTrustStore
+		return nil, errNoTrustStore
 	}
 	if len(chain) == 0 {
-		return errors.New("the other side showed no certificate")
+		return nil, errors.New("the other side showed no certificate")
 	}
 	between := x509.NewCertPool()
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	now := k.options.Now()
 	chains, err := chain[0].Verify(x509.VerifyOptions{
 		Roots: m.roots, Intermediates: between,
-		KeyUsages: []x509.ExtKeyUsage{usage}, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{usage}, CurrentTime: k.options.Now(),
 	})
-	if err != nil {
-		return AddClockHint(err)
-	}
-	if err := checkAnyName(chain[0], names); err != nil {
-		return err
-	}
-	return m.crls.checkAnyChain(chains, now)
+	return chains, AddClockHint(err)
 }
 
 // AddClockHint returns err. If a certificate of the other side is not valid at this time, it adds that the

@@ -21,6 +21,7 @@ type Certificates struct {
 	KeyStore, TrustStore keystore.Store
 	CheckRevocation      bool   // certificates are checked against the lists in RevocationFile
 	RevocationFile       string // file with lists of revoked certificates
+	AskResponders        bool   // certificates are checked by OCSP
 	AnyHost              bool   // a certificate need not be for the host of the member that shows it
 }
 
@@ -30,7 +31,7 @@ func (cfg Config) keyOptions(changed func()) keystore.Options {
 	c := cfg.Certificates
 	return keystore.Options{
 		Prefix: "ssl.quorum", Key: c.KeyStore, Trust: c.TrustStore, CheckCRLs: c.CheckRevocation,
-		CRLFile: c.RevocationFile, Log: cfg.Logger, Now: cfg.Now, CheckOwnCertificate: cfg.checkOwnCertificate,
+		CRLFile: c.RevocationFile, CheckOCSP: c.AskResponders, Log: cfg.Logger, Now: cfg.Now, CheckOwnCertificate: cfg.checkOwnCertificate,
 		OnChange: changed,
 	}
 }

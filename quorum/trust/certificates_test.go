@@ -275,3 +275,21 @@ func TestDialedAt(t *testing.T) {
 		}
 	})
 }
+
+// With AskResponders, either end rejects a certificate about which no responder says that it is not revoked.
+func TestRespondersAreAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthority(t)
+		asks := func(c *Config) { c.Certificates.AskResponders = true }
+		guard := func(self uint32, change func(*Config)) *Guard {
+			return certified(t, self, files(t, a, hosts[self], soon()), "", change)
+		}
+		const say = "names no responder (authorityInfoAccess)"
+		if out, in := meet(guard(2, nil), guard(1, asks)); in.err == nil || !strings.Contains(in.err.Error(), say) {
+			t.Errorf("the dialed side asks: %v, %v", out.err, in.err)
+		}
+		if out, in := meet(guard(2, asks), guard(1, nil)); out.err == nil || !strings.Contains(out.err.Error(), say) {
+			t.Errorf("the dialer asks: %v, %v", out.err, in.err)
+		}
+	})
+}

@@ -223,6 +223,9 @@ func (g *Guard) SecureDialedAt(conn net.Conn, to uint32, host string) (net.Conn,
 	c := &Conn{Conn: t, rawConn: conn, guard: g}
 	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
 		c.shownCertificate, c.provedMember = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to
+		if err := g.keys.CheckByOCSP(context.Background(), state.PeerCertificates, x509.ExtKeyUsageServerAuth, state.OCSPResponse); err != nil {
+			return nil, err
+		}
 		return c, g.trackProved(c, to)
 	}
 	return g.proveAsDialer(c, to)
@@ -270,6 +273,9 @@ func (g *Guard) SecureAccepted(conn net.Conn, begin func() error) (*Conn, error)
 	c := &Conn{Conn: t, rawConn: conn, guard: g}
 	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
 		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageClientAuth, ""}
+		if err := g.keys.CheckByOCSP(context.Background(), state.PeerCertificates, x509.ExtKeyUsageClientAuth, state.OCSPResponse); err != nil {
+			return nil, newRejection(BadHandshake, "%w", err)
+		}
 		return c, nil // MaySpeakAs tracks it
 	}
 	return g.proveAsDialed(c)
