@@ -110,7 +110,7 @@ func TestLoadCases(t *testing.T) {
 			return !c.Servers[1].Observer
 		}},
 		{name: "case 376 a wrong server line", cfg: "server.1=h:2888", err: "DIR/zoo.cfg:2: server.1=h:2888: must be host:quorumPort:electionPort[:participant|:observer][;[clientHost:]clientPort]"},
-		{name: "case 378 two addresses", cfg: "server.1=h:2888:3888|i:2888:3888", err: "DIR/zoo.cfg:2: server.1=h:2888:3888|i:2888:3888: several addresses per server are not supported; write one"},
+		{name: "case 378 two addresses", cfg: "server.1=h:2888:3888|i:2888:3888", err: "DIR/zoo.cfg:2: server.1=h:2888:3888|i:2888:3888: a server has one address, by which the others know it; write a name that moves with the network in place of several addresses"},
 		{name: "case 379 standaloneEnabled=yes", cfg: "standaloneEnabled=yes", err: "DIR/zoo.cfg:2: standaloneEnabled=yes: must be true or false"},
 		{name: "case 379 of a key without effect", cfg: "syncEnabled=1", err: "DIR/zoo.cfg:2: syncEnabled=1: must be true or false"},
 		{name: "case 380 unknown key", cfg: "clientPort=2181\nfoo.bar=1", warning: "DIR/zoo.cfg:3: unknown key foo.bar", check: func(c Config) bool { return c.Standalone }},

@@ -83,7 +83,7 @@ func ParseID(text string, most uint32) (uint32, error) {
 
 var (
 	errSyntax       = errors.New("must be host:quorumPort:electionPort[:participant|:observer][;[clientHost:]clientPort]")
-	errMultiAddress = errors.New("several addresses per server are not supported; write one")
+	errMultiAddress = errors.New("a server has one address, by which the others know it; write a name that moves with the network in place of several addresses")
 )
 
 // ParseServer parses text, the value of server.N.
