@@ -81,9 +81,9 @@ func javaKeys() []key {
 					"came to the wrong ensemble",
 			},
 			{
-				name: "letAnySaslUserDoX", unset: "none", status: refused,
-				doc: "a user of SASL has the rights of its own name alone, so clients would lose what this name gives to all others: name each user in " +
-					"the lists, or world:anyone together with sessionRequireClientSASLAuth=true, and leave the key out",
+				name: "letAnySaslUserDoX", unset: "none", status: noEffect,
+				doc: "an entry of a user of SASL in a list counts for that user alone, so others get -102 (no permission) there: name each user in " +
+					"the lists, or world:anyone together with sessionRequireClientSASLAuth=true",
 			},
 			{
 				name: "emulate353TTLNodes", def: "false", status: noEffect, harmlessValue: "false", kind: boolean(nil),
