@@ -111,7 +111,7 @@ func TestParseClient(t *testing.T) {
 		{text: head + "username=bob password=\"\";};", want: `section "Client" has no password`},
 		{text: "Server {" + module + " required username=bob password=secret;};", want: `no section "Client" in the file; add it`},
 		{text: head + "username=bob password=\"${secret}\";};", want: "line 3: a value with ${: Java puts a property there, which is not done here"},
-		{text: "Client {\ncom.sun.security.auth.module.Krb5LoginModule required username=bob password=secret;};", want: "line 2: section \"Client\" uses Kerberos (Krb5LoginModule), which is not supported; must be "},
+		{text: "Client {\ncom.sun.security.auth.module.Krb5LoginModule required username=bob password=secret;};", want: "line 2: section \"Client\" uses Kerberos (Krb5LoginModule), which is not supported here; must be "},
 	} {
 		name, password, err := ParseClientLogin([]byte(tt.text), "Client")
 		switch {

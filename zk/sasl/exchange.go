@@ -26,8 +26,8 @@ const (
 )
 
 // ErrKerberos means that the client uses another mechanism, Kerberos (GSSAPI).
-var ErrKerberos = errors.New("sasl: the client uses Kerberos (GSSAPI), which is not served; " +
-	"use DIGEST-MD5 with a user of the JAAS file")
+var ErrKerberos = errors.New("sasl: the client uses Kerberos (GSSAPI), and the JAAS file has users with " +
+	"passwords; use DIGEST-MD5, or put Krb5LoginModule into the section of the JAAS file")
 
 // Exchange is the server's side of one login. Make one with NewExchange.
 type Exchange struct {

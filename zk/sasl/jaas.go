@@ -14,6 +14,8 @@ const (
 
 	// digestModule is the login module whose options are the users.
 	digestModule = "org.apache.zookeeper.server.auth.DigestLoginModule"
+	// kerberosModule is the login module of a service with a keytab.
+	kerberosModule = "com.sun.security.auth.module.Krb5LoginModule"
 	// userPrefix precedes the name of a user in an option.
 	userPrefix = "user_"
 )
@@ -33,15 +35,11 @@ var ErrNoSection = errors.New("no section")
 // Other sections must be well-formed, too, and are ignored otherwise. Errors begin with the line, and
 // show no values.
 func ParseJAAS(text []byte, section string) (map[string]string, error) {
-	p, err := readJAAS(text, section)
-	switch {
-	case err != nil:
+	p, err := readJAAS(text, section, false)
+	if err != nil {
 		return nil, err
-	case len(p.users) == 0:
-		return nil, fmt.Errorf("section %s has no user; add an option such as user_bob=\"password\" to its %s",
-			quoteShort(section), digestModule)
 	}
-	return p.users, nil
+	return p.requireUsers()
 }
 
 // ParseClientLogin returns a client's user and password from a section of a JAAS file:
@@ -54,7 +52,7 @@ func ParseJAAS(text []byte, section string) (map[string]string, error) {
 //
 // It reads the file as ParseJAAS does.
 func ParseClientLogin(text []byte, section string) (name, password string, err error) {
-	p, err := readJAAS(text, section)
+	p, err := readJAAS(text, section, false)
 	if err != nil {
 		return "", "", err
 	}
@@ -67,12 +65,100 @@ func ParseClientLogin(text []byte, section string) (name, password string, err e
 	return p.moduleOptions["username"], p.moduleOptions["password"], nil
 }
 
-// readJAAS reads a JAAS file, which must have the section.
-func readJAAS(text []byte, section string) (*jaasParser, error) {
+// ServerLogin is how a server's clients log in: by the passwords of users (DIGEST-MD5), or by Kerberos. One of them is set.
+type ServerLogin struct {
+	Users    map[string]string
+	Kerberos *KerberosLogin
+}
+
+// KerberosLogin is a principal with its keytab.
+type KerberosLogin struct{ Keytab, Principal string }
+
+// ParseServerLogin returns how clients log in from a section of a JAAS file. With Kerberos it is:
+//
+//	Server {
+//	    com.sun.security.auth.module.Krb5LoginModule required
+//	    useKeyTab=true
+//	    keyTab="/etc/zookeeper.keytab"
+//	    storeKey=true
+//	    useTicketCache=false
+//	    principal="zookeeper/host@REALM";
+//	};
+//
+// As in ZooKeeper, the section decides between the two. It reads the file as ParseJAAS does.
+func ParseServerLogin(text []byte, section string) (ServerLogin, error) {
+	p, err := readJAAS(text, section, true)
+	switch {
+	case err != nil:
+		return ServerLogin{}, err
+	case p.hasKerberos && len(p.users) > 0:
+		return ServerLogin{}, fmt.Errorf("section %s has users and %s; leave one of them out, because clients log in by one mechanism alone",
+			quoteShort(section), kerberosModule)
+	case p.hasKerberos:
+		login, err := p.kerberosLogin("useKeyTab", "storeKey") // Java would not keep the key for a server otherwise
+		return ServerLogin{Kerberos: login}, err
+	}
+	users, err := p.requireUsers()
+	return ServerLogin{Users: users}, err
+}
+
+// ParseClientKerberos returns a client's principal and keytab from a section of a JAAS file with Krb5LoginModule and useKeyTab=true. It
+// returns nil if the section is for passwords. With useTicketCache=true, the keytab is empty. It reads the file as ParseJAAS does.
+func ParseClientKerberos(text []byte, section string) (*KerberosLogin, error) {
+	p, err := readJAAS(text, section, true)
+	switch {
+	case err != nil:
+		return nil, err
+	case !p.hasKerberos:
+		return nil, nil
+	case p.isTrue("useTicketCache") && !p.isTrue("useKeyTab"):
+		return &KerberosLogin{Principal: p.moduleOptions["principal"]}, nil
+	}
+	return p.kerberosLogin("useKeyTab")
+}
+
+// requireUsers returns the users of the section, of which there must be one.
+func (p *jaasParser) requireUsers() (map[string]string, error) {
+	if len(p.users) == 0 {
+		return nil, fmt.Errorf("section %s has no user; add an option such as user_bob=\"password\" to its %s",
+			quoteShort(p.wantedSection), digestModule)
+	}
+	return p.users, nil
+}
+
+func (p *jaasParser) isTrue(option string) bool {
+	return strings.EqualFold(p.moduleOptions[option], "true")
+}
+
+// kerberosLogin returns the principal and the keytab of the section, in which these options must be true.
+func (p *jaasParser) kerberosLogin(options ...string) (*KerberosLogin, error) {
+	for _, option := range options {
+		if !p.isTrue(option) {
+			return nil, fmt.Errorf("section %s needs %s=true in its %s", quoteShort(p.wantedSection), option, kerberosModule)
+		}
+	}
+	keytab := p.moduleOptions["keyTab"]
+	if len(keytab) > len(filePrefix) && strings.EqualFold(keytab[:len(filePrefix)], filePrefix) {
+		keytab = keytab[len(filePrefix):]
+	}
+	switch {
+	case keytab == "":
+		return nil, fmt.Errorf("section %s has no keytab; add the option keyTab=\"/path\"", quoteShort(p.wantedSection))
+	case p.moduleOptions["principal"] == "":
+		return nil, fmt.Errorf("section %s has no principal; add the option principal=\"zookeeper/host@REALM\"", quoteShort(p.wantedSection))
+	}
+	return &KerberosLogin{Keytab: keytab, Principal: p.moduleOptions["principal"]}, nil
+}
+
+// filePrefix may precede the path of a keytab.
+const filePrefix = "FILE:"
+
+// readJAAS reads a JAAS file, which must have the section. withKerberos allows the section to have Krb5LoginModule.
+func readJAAS(text []byte, section string, withKerberos bool) (*jaasParser, error) {
 	if len(text) > MaxJAASBytes {
 		return nil, fmt.Errorf("the file has over %d bytes; a JAAS file is shorter", MaxJAASBytes)
 	}
-	p := &jaasParser{unread: string(text), line: 1, wantedSection: section, moduleOptions: map[string]string{}}
+	p := &jaasParser{unread: string(text), line: 1, wantedSection: section, moduleOptions: map[string]string{}, withKerberos: withKerberos}
 	p.scanToken()
 	seen := map[string]bool{}
 	for p.token.kind != endOfFile {
@@ -102,6 +188,8 @@ type jaasParser struct {
 	previousLine  int    // at the end of the token before it
 	token         token
 	wantedSection string
+	withKerberos  bool // wantedSection may have Krb5LoginModule
+	hasKerberos   bool // it has
 	users         map[string]string
 	moduleOptions map[string]string // of wantedSection, the last value of each
 	err           error
@@ -162,8 +250,12 @@ const noSemicolon = "the login module ends here without ; after its last option;
 func (p *jaasParser) checkModule(class string, line int) {
 	switch {
 	case class == digestModule:
+	case class == kerberosModule && p.withKerberos:
+		p.hasKerberos = true
+	case strings.HasSuffix(class, ".Krb5LoginModule") && p.withKerberos:
+		p.failAt(line, fmt.Sprintf("section %s has the login module %s; must be %s", quoteShort(p.wantedSection), quoteShort(class), kerberosModule))
 	case strings.HasSuffix(class, ".Krb5LoginModule"):
-		p.failAt(line, fmt.Sprintf("section %s uses Kerberos (Krb5LoginModule), which is not supported; must be %s",
+		p.failAt(line, fmt.Sprintf("section %s uses Kerberos (Krb5LoginModule), which is not supported here; must be %s",
 			quoteShort(p.wantedSection), digestModule))
 	default:
 		p.failAt(line, fmt.Sprintf("section %s has the login module %s; must be %s",

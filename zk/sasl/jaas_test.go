@@ -81,7 +81,7 @@ func TestParseJAASRefuses(t *testing.T) {
 		{head + "user_" + strings.Repeat("x", MaxUserName+1) + "=\"secret\";};", "line 3: the name after user_ must have 1 to 1024 bytes, with at most one @ and no / after it"},
 		{head + "user_bob=\"${secret}\";};", "line 3: a value with ${"},
 		{"Server {\n" + module + " needed user_bob=\"secret\";};", "line 2: the word after the class of a login module must be required, requisite, sufficient or optional"},
-		{"Server {\ncom.sun.security.auth.module.Krb5LoginModule required;};", "line 2: section \"Server\" uses Kerberos (Krb5LoginModule), which is not supported"},
+		{"Server {\ncom.sun.security.auth.module.Krb5LoginModule required;};", "line 2: section \"Server\" uses Kerberos (Krb5LoginModule), which is not supported here"},
 		{"Server {\nmy.Module required;};", "line 2: section \"Server\" has the login module \"my.Module\"; must be " + module},
 		{head + "user_bob=\"secret\";};\nServer {};", "line 4: duplicate section \"Server\""},
 		{head + "user_bob=\"secret\";};\n# comment", "line 4: '#'; must be the name of a section"},
@@ -94,6 +94,64 @@ func TestParseJAASRefuses(t *testing.T) {
 			t.Errorf("%q:\n%v, want\n%s", tt.text[:min(len(tt.text), 200)], err, tt.want)
 		} else if strings.Contains(err.Error(), "secret") {
 			t.Errorf("the password is in %v", err)
+		}
+	}
+}
+
+const kerberosOptions = " required useKeyTab=true keyTab=\"/etc/zk.keytab\" storeKey=true useTicketCache=false principal=\"zk/host@R\";};"
+
+// The section decides whether clients log in by passwords or by Kerberos.
+func TestParseServerLogin(t *testing.T) {
+	for _, head := range []string{kerberosModule + " required debug=true useKeyTab = \"TRUE\" storeKey=true ", kerberosModule + " requisite storeKey=true useKeyTab=true "} {
+		for option, want := range map[string]string{`"/etc/zk.keytab"`: "/etc/zk.keytab", `"FILE:/k"`: "/k", `"file:/k"`: "/k", `"file:"`: "file:"} {
+			got, err := ParseServerLogin([]byte("Server {"+head+"keyTab="+option+` principal="zk/host@R";};`), "Server")
+			if err != nil || got.Users != nil || got.Kerberos == nil || *got.Kerberos != (KerberosLogin{want, "zk/host@R"}) {
+				t.Errorf("%s: %v, %v", option, got, err)
+			}
+		}
+	}
+	got, err := ParseServerLogin([]byte(zookeepersFile), "Server")
+	if err != nil || got.Kerberos != nil || got.Users["bob"] != "bobsecret" {
+		t.Errorf("users: %v, %v", got, err)
+	}
+}
+
+func TestParseServerLoginRefuses(t *testing.T) {
+	for _, tt := range []struct{ text, want string }{
+		{"Server {" + kerberosModule + ` required storeKey=true keyTab="/k" principal="p";};`, `section "Server" needs useKeyTab=true in its ` + kerberosModule},
+		{"Server {" + kerberosModule + ` required useKeyTab=true keyTab="/k" principal="p";};`, `section "Server" needs storeKey=true in its ` + kerberosModule},
+		{"Server {" + kerberosModule + ` required useKeyTab=true storeKey=true principal="p";};`, `section "Server" has no keytab; add the option keyTab="/path"`},
+		{"Server {" + kerberosModule + ` required useKeyTab=true storeKey=true keyTab="/k";};`, `section "Server" has no principal; add the option principal="zookeeper/host@REALM"`},
+		{"Server {" + module + ` required user_bob="secret"; ` + kerberosModule + kerberosOptions, `section "Server" has users and ` + kerberosModule},
+		{"Server {\ncom.ibm.security.auth.module.Krb5LoginModule required;};", `line 2: section "Server" has the login module "com.ibm.security.auth.module.Krb5LoginModule"; must be ` + kerberosModule},
+		{"Server {" + module + ` required;};`, `section "Server" has no user`},
+		{"Client {" + kerberosModule + kerberosOptions, `no section "Server"`},
+	} {
+		got, err := ParseServerLogin([]byte(tt.text), "Server")
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) && !strings.HasSuffix(err.Error(), tt.want) || got.Users != nil || got.Kerberos != nil {
+			t.Errorf("%s:\n%v, want\n%s", tt.text, err, tt.want)
+		}
+	}
+}
+
+// A client has a keytab, or the cache of tickets.
+func TestParseClientKerberos(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want *KerberosLogin
+		err  bool
+	}{
+		{"Client {" + kerberosModule + kerberosOptions, &KerberosLogin{"/etc/zk.keytab", "zk/host@R"}, false},
+		{"Client {" + kerberosModule + ` required useTicketCache=true principal="bob@R";};`, &KerberosLogin{"", "bob@R"}, false},
+		{"Client {" + kerberosModule + ` required useTicketCache=true;};`, &KerberosLogin{}, false},
+		{"Client {" + kerberosModule + ` required useKeyTab=true keyTab="/k" principal="bob@R";};`, &KerberosLogin{"/k", "bob@R"}, false},
+		{"Client {" + kerberosModule + ` required principal="bob@R";};`, nil, true},
+		{"Client {" + module + ` required username="bob" password="secret";};`, nil, false},
+		{"Server {" + module + ` required username="bob" password="secret";};`, nil, true},
+	} {
+		got, err := ParseClientKerberos([]byte(tt.text), "Client")
+		if (err != nil) != tt.err || (got == nil) != (tt.want == nil) || got != nil && *got != *tt.want {
+			t.Errorf("%s: %v, %v", tt.text, got, err)
 		}
 	}
 }
