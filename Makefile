@@ -32,7 +32,7 @@ mutants: ## N errors in one line of the code, drawn by SEED from PACKAGES or fro
 fuzz: ## every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) ci/fuzz.sh
 bench: ## the benchmarks of all packages, with up to a million sessions, nodes and watches
-	go test -run '^$$' -bench . -benchmem -timeout 1h ./... rollcall/client/... rollcall/zk/...
+	go test -run '^$$' -bench . -benchmem -timeout 1h ./... rollcall/client/... rollcall/zk/... rollcall/zk/kerberos/...
 compare: build ## writes docs/performance.md, docs/performance/details.md and docs/sizing.md: this Rollcall, ZooKeeper 3.8 and the floor, by turns; an hour on a quiet machine
 	lab/bench/compare.sh
 growth: build ## writes the curves in docs/performance/details.md, and docs/sizing.md; 40 minutes on a quiet machine

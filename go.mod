@@ -6,6 +6,7 @@ go 1.26.0
 replace (
 	rollcall/client => ./client
 	rollcall/zk => ./zk
+	rollcall/zk/kerberos => ./zk/kerberos
 )
 
 require (
@@ -41,10 +42,14 @@ require (
 	pgregory.net/rapid v1.3.0 // tests only: random logs and their shrinking
 	rollcall/client v0.0.0
 	rollcall/zk v0.0.0
+	rollcall/zk/kerberos v0.0.0
 	software.sslmate.com/src/go-pkcs12 v0.7.4
 )
 
-require golang.org/x/net v0.60.0
+require (
+	github.com/jcmturner/gokrb5/v8 v8.4.4 // here in tests only: makes tickets
+	golang.org/x/net v0.60.0
+)
 
 require (
 	github.com/armon/go-metrics v0.4.1 // indirect
@@ -58,8 +63,13 @@ require (
 	github.com/hashicorp/go-immutable-radix v1.3.0 // indirect
 	github.com/hashicorp/go-metrics v0.5.4 // indirect
 	github.com/hashicorp/go-msgpack v1.1.5 // indirect
+	github.com/hashicorp/go-uuid v1.0.3 // indirect
 	github.com/hashicorp/golang-lru v0.5.4 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/jcmturner/aescts/v2 v2.0.0 // indirect
+	github.com/jcmturner/dnsutils/v2 v2.0.0 // indirect
+	github.com/jcmturner/gofork v1.7.6 // indirect
+	github.com/jcmturner/rpc/v2 v2.0.3 // indirect
 	github.com/mattn/go-colorable v0.1.12 // indirect
 	github.com/mattn/go-isatty v0.0.14 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect

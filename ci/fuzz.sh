@@ -23,7 +23,7 @@ fuzz() {
 }
 
 # For each package go prints one line for each fuzz target, and then "ok package seconds".
-listed=$(go test -list '^Fuzz' ./... rollcall/client/... rollcall/zk/...)
+listed=$(go test -list '^Fuzz' ./... rollcall/client/... rollcall/zk/... rollcall/zk/kerberos/...)
 found=0 failed=0 targets=()
 while read -r word package _; do
   case $word in

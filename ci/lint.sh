@@ -19,7 +19,7 @@ unformatted=$(gofumpt -l .)
 # All checks but the quick fixes, which are a matter of taste, and the exact forms of doc comments.
 checks() { staticcheck -checks "all,-QF*,-ST1020,-ST1021,-ST1022" "$@"; }
 
-own="./... rollcall/client/... rollcall/zk/..."
+own="./... rollcall/client/... rollcall/zk/... rollcall/zk/kerberos/..."
 go vet $own && go vet -vettool="$tools/analyzers" $own && checks $own || failed=1
 # The modules of tools and client/otel are vetted with the flags of ci/tools.sh and of their tests: what all of them need is compiled once.
 vet_tools() { CGO_ENABLED=0 go -C "$module" vet -trimpath "$@" ./...; }
@@ -28,7 +28,7 @@ for module in client/otel tools/figures tools/chart tools/pinned integration/obs
   [ "${1:-}" != all ] || (cd "$module" && checks ./...) || failed=1
 done
 ci/structures.sh vet || failed=1
-for module in . zk client client/otel tools/figures tools/chart tools/structures integration/observing tools/pinned; do
+for module in . zk zk/kerberos client client/otel tools/figures tools/chart tools/structures integration/observing tools/pinned; do
   go -C "$module" mod tidy -diff || { echo "$module/go.mod is not tidy: go -C $module mod tidy"; failed=1; }
 done
 

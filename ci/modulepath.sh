@@ -21,7 +21,7 @@ changed() { xargs -0 env OLD="$old" NEW="$new" perl -pi -e "$1"; }
 # Imports: a line of its own, or after the word import. The names of packages in strings, such as "PATH/cmd/rollcall",
 # begin with a directory of the tree.
 files -name '*.go' | changed 's{^(\s*(?:import )?(?:[\w.]+ )?)"\Q$ENV{OLD}\E(?=[/"])}{$1"$ENV{NEW}} if m{^\s*(?:import )?(?:[\w.]+ )?"[^"]*"\s*(?://.*)?$};
-  s{"\Q$ENV{OLD}\E/(?=(client|zk)/\.\.\."|client/examples/|cmd/rollcall"|")}{"$ENV{NEW}/}g'
+  s{"\Q$ENV{OLD}\E/(?=(client|zk|zk/kerberos)/\.\.\."|client/examples/|cmd/rollcall"|")}{"$ENV{NEW}/}g'
 # The commands of the guide.
 files -path './docs/guide/*.md' | changed 's{(?<=-replace )\Q$ENV{OLD}\E/}{$ENV{NEW}/}g'
 files -name go.mod | changed 's{(^|\s)\Q$ENV{OLD}\E(?=(/\S+)?(\s|$))}{$1$ENV{NEW}}g'

@@ -35,7 +35,7 @@ beside() {
   beside=$!
 }
 
-all="./... rollcall/client/... rollcall/zk/..."
+all="./... rollcall/client/... rollcall/zk/... rollcall/zk/kerberos/..."
 tools='^rollcall/(tools/(house|mutants|pictures)|lab/bench/libraries)$'
 units() { go list $all | grep -vE "^rollcall/integration(/|$)|$tools"; }
 served() { go list $all | grep -E '^rollcall/(client|follower|leader|member|quorum|server|sessiontracker|znode|internal)(/|$)'; }

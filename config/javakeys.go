@@ -12,7 +12,7 @@ const (
 	ownTracing   = "it is about ZooKeeper's own statistics"
 	ownChecks    = "members always compare their states, and a lost disk does not vote"
 	ofClients    = "it is read by ZooKeeper's Java client, not by a server"
-	noKerberos   = "Kerberos is not served; see java.security.auth.login.config"
+	noKinit      = "it renews a cache of tickets, and a keytab needs none"
 	ofNobody     = "no version of ZooKeeper reads it, though others' files have it"
 	onlyInDocs   = "ZooKeeper's reference has this name, but no version reads it"
 	onePerServer = "a server line takes one address, so none has to be chosen"
@@ -60,7 +60,7 @@ func javaKeys() []key {
 		group(ownChecks, "digest.enabled", "snapshot.trust.empty", "datadir.autocreate", "db.autocreate"),
 		group(onePerServer, "multiAddress.reachabilityCheckEnabled", "multiAddress.reachabilityCheckTimeoutMs"),
 		group(ofNobody, "requireClientAuthScheme", "jaasLoginRenew", "peerport", "leaderport"),
-		group(noKerberos, "requireKerberosConfig", "security.auth_to_local", "kinit"),
+		group(noKinit, "kinit"),
 		group(ofClients,
 			"sasl.client", "sasl.client.username", "sasl.client.canonicalize.hostname", "sasl.clientconfig", "server.principal",
 			"server.realm", "client.secure", "clientCnxnSocket", "disableAutoWatchReset", "request.timeout",

@@ -580,19 +580,39 @@ var mainKeys = []key{
 	},
 	{
 		name: jaasKey, kind: filePath(func(d *rawConfig) *string { return &d.loginKeys.jaasFile }), unset: "none",
-		doc: "JAAS file with the users who may [log in by SASL](security.md#passwords-and-sasl); also as `-D` in " +
-			"SERVER_JVMFLAGS. It is read again at SIGHUP",
+		doc: "JAAS file with the users who may [log in by SASL](security.md#passwords-and-sasl), or with the principal and the keytab of " +
+			"[Kerberos](security.md#kerberos); also as `-D` in SERVER_JVMFLAGS. Its users are read again at SIGHUP",
 	},
 	{
 		name: "sasl.serverconfig", kind: nonEmptyText("a name",
 			func(d *rawConfig) *string { return &d.loginKeys.jaasSection }), def: "Server",
-		doc: "section of the JAAS file with the users",
+		doc: "section of the JAAS file for clients",
 	},
 	{
 		name: "superUser", kind: superUser(), unset: "none",
 		doc: "user of SASL who becomes the super user",
 	},
 	{name: "superUser.N", kind: superUser(), unset: "none", doc: "one more such user. N is any text"},
+	{
+		name: "kerberos.removeHostFromPrincipal", kind: boolean(func(d *rawConfig) *bool { return &d.config.Login.Kerberos.RemoveHost }), def: "false",
+		doc: "true: the name of a client of [Kerberos](security.md#kerberos) is without the host of its principal",
+	},
+	{
+		name: "kerberos.removeRealmFromPrincipal", kind: boolean(func(d *rawConfig) *bool { return &d.config.Login.Kerberos.RemoveRealm }), def: "false",
+		doc: "true: the name of a client of Kerberos is without the realm of its principal",
+	},
+	{
+		name: "security.auth_to_local", kind: kerberosRules(), def: "DEFAULT",
+		doc: "[rules](security.md#kerberos) that make the name of a client of Kerberos of its principal",
+	},
+	{
+		name: krb5Key, kind: filePath(func(d *rawConfig) *string { return &d.loginKeys.krb5File }), unset: krb5File + ", if there is one",
+		doc: "file with default_realm and clockskew of Kerberos; also as `-D` in SERVER_JVMFLAGS. Files that it includes are not read",
+	},
+	{
+		name: "requireKerberosConfig", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.requireRealm }), def: "false",
+		doc: "true: Kerberos needs default_realm in that file. Otherwise the realm of the principal in the JAAS file is the default",
+	},
 	{
 		name: "sessionRequireClientSASLAuth", kind: boolean(func(d *rawConfig) *bool { return &d.loginKeys.requireSASL }),
 		def: "false",
@@ -965,7 +985,7 @@ var mainKeys = []key{
 	},
 	{
 		name: "kerberos.*", unset: "none", status: noEffect, isSecret: true,
-		doc: "Kerberos is not served; users log in with a name and a password (java.security.auth.login.config)",
+		doc: "it is about Kerberos between members, which is not served",
 	},
 	{
 		name: "quorum.auth.enableSasl", kind: boolean(func(d *rawConfig) *bool { return &d.memberLogin.enabled }), def: "false",

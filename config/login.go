@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rollcall/internal/secretfile"
+	"rollcall/zk/kerberos"
 	"rollcall/zk/sasl"
 )
 
@@ -30,6 +31,22 @@ func authSchemes(field func(*rawConfig) *[]string) kind {
 				}
 			}
 			return nil
+		},
+	}
+}
+
+// kerberosRules takes the rules of names.
+func kerberosRules() kind {
+	return kind{
+		allowed: "DEFAULT, and rules that begin with RULE:, with spaces between them",
+		parse: func(d *rawConfig, s setting) error {
+			if strings.TrimSpace(s.value) == "" {
+				return errAllowed
+			}
+			if _, err := kerberos.ParseRules(s.value); err != nil {
+				return err
+			}
+			return storeValue(d, func(d *rawConfig) *string { return &d.config.Login.Kerberos.Rules }, s.value)
 		},
 	}
 }
@@ -66,19 +83,24 @@ func (d *rawConfig) finishLogin() error {
 	case len(d.loginKeys.acceptedSchemes) > 0:
 		d.addWarning(d.whereSet(from), "enforce.auth.schemes has no effect without enforce.auth.enabled=true")
 	}
-	if d.config.Login.Users == nil && slices.Equal(d.config.Login.Schemes, []string{"sasl"}) {
-		return fmt.Errorf("%s: %s asks for SASL, and no client can log in by it; set %s to a JAAS file whose section %s has users, too",
+	if d.config.Login.Users == nil && d.config.Login.Kerberos.KeytabFile == "" && slices.Equal(d.config.Login.Schemes, []string{"sasl"}) {
+		return fmt.Errorf("%s: %s asks for SASL, and no client can log in by it; set %s to a JAAS file whose section %s has users or a keytab, too",
 			d.whereSet(from), from, jaasKey, ShortText(d.loginKeys.jaasSection))
 	}
 	return nil
 }
 
-// readUsers takes the users of SASL from the JAAS file, or from the variables.
+// readUsers takes the users of SASL from the JAAS file, or from the variables. The file may have Kerberos in their place.
 func (d *rawConfig) readUsers() error {
-	users, err := d.usersOfFile()
+	found, err := d.loginOfFile()
+	users := found.Users
 	switch {
 	case err != nil:
 		return err
+	case found.Kerberos != nil && d.environ.users != nil:
+		return fmt.Errorf("section %s of the file has Kerberos, and %s has users; leave one of them out", ShortText(d.loginKeys.jaasSection), usersVariable)
+	case found.Kerberos != nil:
+		return d.setKerberos(*found.Kerberos)
 	case users != nil && d.environ.users != nil:
 		return fmt.Errorf("section %s of the file has users, and %s has some, too; leave one of them out", ShortText(d.loginKeys.jaasSection), usersVariable)
 	case users == nil:
@@ -96,26 +118,26 @@ func (d *rawConfig) readUsers() error {
 	return nil
 }
 
-// usersOfFile returns the users in the JAAS file, or nil if there is no file, or if it is for others: as in ZooKeeper, it may
-// lack the section Server.
-func (d *rawConfig) usersOfFile() (map[string]string, error) {
+// loginOfFile returns how clients log in by the JAAS file. That is nothing if there is no file, or if it is for others: as in ZooKeeper,
+// it may lack the section Server.
+func (d *rawConfig) loginOfFile() (sasl.ServerLogin, error) {
 	if d.loginKeys.jaasFile == "" {
-		return nil, nil
+		return sasl.ServerLogin{}, nil
 	}
 	f, err := secretfile.ReadTrustedFile(d.loginKeys.jaasFile, sasl.MaxJAASBytes)
 	if err != nil {
-		return nil, err
+		return sasl.ServerLogin{}, err
 	}
 	d.warnReadable(jaasKey, f.ExposedWarning())
-	users, err := sasl.ParseJAAS(f.Text, d.loginKeys.jaasSection)
+	login, err := sasl.ParseServerLogin(f.Text, d.loginKeys.jaasSection)
 	if !errors.Is(err, sasl.ErrNoSection) || d.setIn["sasl.serverconfig"] != "" {
-		return users, err
+		return login, err
 	}
 	if !d.memberLogin.enabled && d.environ.users == nil {
 		d.addWarning(d.whereSet(jaasKey), "%s=%s has no section %s: no client can log in by SASL; add the section, or leave the key out",
 			jaasKey, ShortText(d.loginKeys.jaasFile), d.loginKeys.jaasSection)
 	}
-	return nil, nil
+	return sasl.ServerLogin{}, nil
 }
 
 func riskOfFailedClients(d *rawConfig) string {

@@ -54,6 +54,8 @@ type listener struct {
 type loginKeys struct {
 	jaasFile, jaasSection    string
 	requireSASL, enforceAuth bool
+	requireRealm             bool
+	krb5File                 string
 	acceptedSchemes          []string // that enforceAuth accepts
 }
 

@@ -173,11 +173,13 @@ var reaches = map[string]string{
 }
 
 // judges are the fields that no configuration file can set: they are for tests, or New makes them
-// from others.
-var judges = []string{"ClientListener", "SecureListener", "OperatorListener", "MetricsListener", "Network", "Memory", "BindAddress", "Stores", "Now", "Monotonic", "OnEvent", "AuditOutput", "Log", "Logger", "Hooks", "WrapMember", "WrapLog"}
+// from others. Login.Kerberos goes where Login goes, and a server reads its files (server.TestKerberosLogin).
+var judges = []string{"Login.Kerberos", "ClientListener", "SecureListener", "OperatorListener", "MetricsListener", "Network", "Memory", "BindAddress", "Stores", "Now", "Monotonic", "OnEvent", "AuditOutput", "Log", "Logger", "Hooks", "WrapMember", "WrapLog"}
 
-// defaults are the fields of rooms that no setting changes, and keys.ReloadOnDemandOnly, which a setting switches off.
-var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes keys.ReloadOnDemandOnly")
+// defaults are the fields of rooms that no setting changes, and keys.ReloadOnDemandOnly, which a setting switches off. Those of Kerberos are judges.
+var defaults = strings.Fields("conf.peerType follower.MaxInFlightBytes follower.MaxQueued follower.MaxQueuedBytes quorum.SegmentBytes quorum.SnapshotBytes quorum.TrailingBytes keys.ReloadOnDemandOnly " +
+	"server.Login.Kerberos.KeytabFile server.Login.Kerberos.Principal server.Login.Kerberos.Rules server.Login.Kerberos.DefaultRealm " +
+	"server.Login.Kerberos.RemoveHost server.Login.Kerberos.RemoveRealm server.Login.Kerberos.ClockSkew")
 
 // Every setting reaches the packages that need it, and no other field of theirs. Each is changed
 // alone.

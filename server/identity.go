@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/subtle"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"rollcall/proto"
 	"rollcall/zk/digest"
 	"rollcall/zk/jute"
+	"rollcall/zk/kerberos"
 	"rollcall/zk/sasl"
 )
 
@@ -27,19 +29,43 @@ type authenticator struct {
 	superDigest       string
 	superSubject      string
 	login             Login
+	kerberos          *kerberosLogins // nil: not served
 	maxIdentities     int
 	credentialLimiter *admission.CredentialLimiter
 	log               *slog.Logger
 	rejectionLog      *admission.LogLimiter
 }
 
-func newAuthenticator(cfg *Config, log *slog.Logger) *authenticator {
+func newAuthenticator(cfg *Config, log *slog.Logger) (*authenticator, error) {
+	logins, err := newKerberosLogins(cfg.Login.Kerberos, log)
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
 	return &authenticator{
 		digestAlg: cfg.Digest, noDigest: cfg.NoDigest, superDigest: cfg.SuperDigest, superSubject: cfg.SuperSubject,
-		login:         cfg.Login,
+		login: cfg.Login, kerberos: logins,
 		maxIdentities: cfg.Limits.MaxIdentities, credentialLimiter: cfg.CredentialLimiter, log: log,
 		rejectionLog: admission.NewLogLimiter(),
+	}, nil
+}
+
+// newExchange returns a login by SASL, or nil if there is none.
+func (a *authenticator) newExchange() saslExchange {
+	switch {
+	case a.kerberos != nil:
+		return a.kerberos.acceptor.NewExchange()
+	case a.login.Users != nil:
+		return sasl.NewExchange(a.login.Users)
 	}
+	return nil
+}
+
+// saslExchange is the server's side of a login by SASL.
+type saslExchange interface {
+	// Step takes a token of the client and returns the reply. done reports whether the client has logged in. An error ends the exchange.
+	Step(token []byte) (answer []byte, done bool, err error)
+	// UserName returns the name of the client that has logged in, or "".
+	UserName() string
 }
 
 // checkSuperPassword reports whether an auth packet names the super user, and whether its password is right.
@@ -61,14 +87,21 @@ func (a *authenticator) digestID(text []byte) string {
 	return a.digestAlg.IdentityOf(strings.ToValidUTF8(string(text), "\ufffd")) // as Java reads a string
 }
 
-// rejectLogin logs the reason of a failed SASL login, and returns the code for the client. The connection ends
-// after it.
-func (a *authenticator) rejectLogin(client net.Addr, session jute.SessionID, reason string) jute.Code {
-	a.logRejection("SASL login failed", client, session, reason)
+// loginRejection returns the code for a client whose SASL login failed. The connection ends after it.
+func (a *authenticator) loginRejection() jute.Code {
 	if slices.Contains(a.login.Schemes, "sasl") {
 		return jute.SessionClosedRequireSaslAuth
 	}
 	return jute.AuthFailed
+}
+
+// logFailedLogin logs why a SASL login failed.
+func (a *authenticator) logFailedLogin(message string, client net.Addr, session jute.SessionID, why error) {
+	if fault, ok := errors.AsType[*kerberos.Error](why); ok && a.kerberos != nil {
+		a.kerberos.add(fault, client, session)
+		return
+	}
+	a.logRejection(message, client, session, why.Error())
 }
 
 // logRejection logs the rejection of a client, at most once a second over all clients.
@@ -82,9 +115,9 @@ func (a *authenticator) logRejection(message string, client net.Addr, session ju
 // loop uses it, except that any goroutine may call all.
 type clientIdentity struct {
 	authenticator  *authenticator
-	host           string         // the address without port
-	saslExchange   *sasl.Exchange // nil until the first SASL token
-	provedRequired bool           // cached result of mayBeServed
+	host           string       // the address without port
+	saslExchange   saslExchange // nil until the first SASL token
+	provedRequired bool         // cached result of mayBeServed
 	hasCertificate bool
 	numRecorded    int // identities in the session's record, or on their way there through the log
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,8 +16,11 @@ import (
 
 // Login configures SASL logins, and the identities that clients must prove.
 type Login struct {
-	Users      *sasl.Users // who may log in; nil: SASL is not served
-	SuperUsers []string    // the SASL users that become the super user
+	// Users may log in with passwords, and clients of Kerberos with tickets. As in ZooKeeper, all clients use one mechanism: Kerberos
+	// is first, and if both are nil or empty, SASL is not served.
+	Users      *sasl.Users
+	Kerberos   Kerberos
+	SuperUsers []string // the SASL users that become the super user
 	// EnsembleNames are those that a client may give in the scheme ensemble, so that a client of another ensemble is turned away. If there
 	// are none, the scheme is not served.
 	EnsembleNames []string
@@ -28,6 +32,11 @@ type Login struct {
 	KeepFailed bool
 }
 
+var (
+	errNoSASL         = errors.New("SASL is not configured on this member: java.security.auth.login.config names no file")
+	errManyIdentities = errors.New("the connection has too many identities")
+)
+
 func (r *request) handleSASL() bool {
 	c := r.c
 	var token jute.SASLToken
@@ -37,10 +46,17 @@ func (r *request) handleSASL() bool {
 		return false
 	}
 	a := c.srv.cfg.CredentialLimiter.NewAttempt(c.identity.host)
-	if c.identity.saslExchange == nil { // the first token proves nothing yet
+	switch {
+	case c.srv.authenticator.kerberos != nil: // each token may wait for a read of the keytab
+		return r.runInReader(func() (more bool) {
+			more = r.checkInTurn(a, r.checkTokenAndReply)
+			c.flushLater() // the reader that begins with this sends nothing by itself
+			return more
+		})
+	case c.identity.saslExchange == nil: // the first token proves nothing yet
 		return r.checkTokenAndReply(&a)
 	}
-	return r.checkInTurn(a, func(a *admission.Attempt) bool { return r.checkTokenAndReply(a) })
+	return r.checkInTurn(a, r.checkTokenAndReply)
 }
 
 // checkTokenAndReply checks a token that can be decoded, of an attempt whose turn it is.
@@ -57,12 +73,15 @@ func (r *request) checkTokenAndReply(a *admission.Attempt) bool {
 func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []byte, code jute.Code) {
 	c := r.c
 	who, how := &c.identity, &c.srv.cfg.Login
-	reject := func(reason string) jute.Code { return c.srv.authenticator.rejectLogin(c.addr, c.session.id, reason) }
-	if how.Users == nil {
-		return nil, reject("SASL is not configured on this member: java.security.auth.login.config names no file")
+	reject := func(why error) jute.Code {
+		c.srv.authenticator.logFailedLogin("SASL login failed", c.addr, c.session.id, why)
+		return c.srv.authenticator.loginRejection()
 	}
 	if who.saslExchange == nil {
-		who.saslExchange = sasl.NewExchange(how.Users)
+		who.saslExchange = c.srv.authenticator.newExchange()
+	}
+	if who.saslExchange == nil {
+		return nil, reject(errNoSASL)
 	}
 	answer, done, err := who.saslExchange.Step(token)
 	if err != nil {
@@ -70,17 +89,16 @@ func (r *request) checkSASLToken(token []byte, a *admission.Attempt) (answer []b
 	}
 	switch {
 	case err != nil && how.KeepFailed && !slices.Contains(how.Schemes, "sasl"):
-		c.srv.authenticator.logRejection("SASL login failed, and the client stays connected", c.addr, c.session.id,
-			err.Error())
+		c.srv.authenticator.logFailedLogin("SASL login failed, and the client stays connected", c.addr, c.session.id, err)
 		r.auditFailedAuth(jute.AuthFailed)
 		return nil, jute.OK
 	case err != nil:
-		return nil, reject(err.Error())
+		return nil, reject(err)
 	case !done:
 		return answer, jute.OK
 	}
 	if who.addUser(who.saslExchange.UserName()) != jute.OK {
-		return nil, reject("the connection has too many identities")
+		return nil, reject(errManyIdentities)
 	}
 	return answer, jute.OK
 }

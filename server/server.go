@@ -191,11 +191,13 @@ func New(cfg Config) (*Server, error) {
 
 		operations: newOperationTable(),
 	}
-	s.authenticator = newAuthenticator(&s.cfg, s.log)
 	s.faultLog = newFaultLog(s.log)
 	s.stats.startedAt = time.Now()
 	s.writeLimits = WriteLimits{&s.cfg.Limits, cfg.Memory, cfg.State}
 	var err error
+	if s.authenticator, err = newAuthenticator(&s.cfg, s.log); err != nil {
+		return nil, err
+	}
 	if s.tls, err = newTLSAcceptor(cfg.TLS); err != nil {
 		return nil, err
 	}

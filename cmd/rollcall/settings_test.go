@@ -36,6 +36,17 @@ const quorumKeysCfg = ensembleCfg + "ssl.quorum.keyStore.location=/key.pem\nssl.
 const jaasFile = "Server{org.apache.zookeeper.server.auth.DigestLoginModule required user_bob=\"b\";};" +
 	"Users{org.apache.zookeeper.server.auth.DigestLoginModule required user_eve=\"e\" user_ann=\"a\";};"
 
+// krb5Key names krb5.conf.
+const krb5Key = "java.security.krb5.conf"
+
+// kerberosCfg is ensembleCfg with Kerberos, whose keytab has one key of zookeeper/h@R.
+const kerberosCfg = ensembleCfg + krb5Key + "=DIR/nokrb5\njava.security.auth.login.config=DIR/kerberos\n"
+
+const kerberosFile = "Server{com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab=\"DIR/keytab\" principal=\"zookeeper/h@R\";};"
+
+// keytab is a file with a key of the type aes256-cts-hmac-sha1-96.
+const keytab = "\x05\x02\x00\x00\x00\x40\x00\x02\x00\x01R\x00\x09zookeeper\x00\x01h\x00\x00\x00\x01\x00\x00\x00\x00\x01\x00\x12\x00\x2012345678901234567890123456789012"
+
 // settingCase lists the fields that a key changes in a member's configuration, with their new
 // values. The key must not change any other field.
 type settingCase struct {
@@ -215,6 +226,15 @@ var settingCases = []settingCase{
 	},
 	{key: "java.security.auth.login.config", value: "DIR/jaas", base: ensembleCfg + "sasl.serverconfig=Users\n", want: "Rules.SASL true"},
 	{key: "sasl.serverconfig", value: "Users", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n", want: ""},
+	{key: "kerberos.removeHostFromPrincipal", value: "true", want: "Login.Kerberos.RemoveHost true"},
+	{key: "kerberos.removeRealmFromPrincipal", value: "true", want: "Login.Kerberos.RemoveRealm true"},
+	{key: "security.auth_to_local", value: "RULE:[1:$1]", want: "Login.Kerberos.Rules RULE:[1:$1]"},
+	{key: krb5Key, value: "DIR/krb5", base: kerberosCfg, want: "Login.Kerberos.ClockSkew 1m0s\nLogin.Kerberos.DefaultRealm D"},
+	{key: "requireKerberosConfig", value: "true", base: kerberosCfg + krb5Key + "=DIR/krb5\n", want: ""},
+	{
+		key: "java.security.auth.login.config", value: "DIR/kerberos", base: ensembleCfg + krb5Key + "=DIR/nokrb5\n",
+		want: "Login.Kerberos.DefaultRealm R\nLogin.Kerberos.KeytabFile DIR/keytab\nLogin.Kerberos.Principal zookeeper/h@R\nRules.SASL true",
+	},
 	{key: "superUser", value: "bob", want: "Login.SuperUsers [bob]"},
 	{key: "sessionRequireClientSASLAuth", value: "true", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n", want: "Login.Schemes [sasl]"},
 	{key: "allowSaslFailedClients", value: "true", want: "Login.KeepFailed true"},
@@ -276,7 +296,7 @@ func TestEveryKeyReachesTheMember(t *testing.T) {
 			if strings.HasPrefix(tt.key, "-") {
 				args, line = []string{strings.TrimSuffix(tt.key+"="+tt.value, "=")}, ""
 			}
-			dir, at := inDir(t, map[string]string{"myid": "1", "dynamic": tt.dynamic, "digest": "super:abc=\n", "jaas": jaasFile, "before": base, "after": base + line + "\n"})
+			dir, at := inDir(t, map[string]string{"myid": "1", "dynamic": tt.dynamic, "digest": "super:abc=\n", "jaas": jaasFile, "kerberos": kerberosFile, "keytab": keytab, "nokrb5": "", "krb5": "[libdefaults]\ndefault_realm=D\nclockskew=60\n", "before": base, "after": base + line + "\n"})
 			other := filepath.Join(dir, "other")
 			if err := errors.Join(os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "myid"), []byte("1"), 0o600)); err != nil {
 				t.Fatal(err)

@@ -30,6 +30,10 @@ var outsideSecurity = map[string]string{
 	"zookeeper.client.secure=true": "clients.TestZkCLITLS has such a file",
 	"rollcall_certificate_valid_seconds < 14 * 86400":                                                                      "an expression for an alert, not a command",
 	"CLIENT_JVMFLAGS=-Djava.security.auth.login.config=/home/bob/client.jaas zkCli.sh -server zk1.example.org:2181 whoami": "needs Java; clients.TestSASLBesideZooKeeper logs in with such a file",
+	"// /etc/rollcall/jaas.conf":                                                 "needs a KDC; clients.TestJavaKerberos has such a file",
+	"// /home/bob/client.jaas, for kinit":                                        "needs a KDC; clients.TestCommandsKerberos has such a file",
+	"kadmin.local addprinc -randkey zookeeper/zk1.example.org":                   "needs a KDC; clients.TestGoKerberos has one",
+	"security.auth_to_local=RULE:[1:$1;$0](app-.*;PARTNER\\.ORG)s/-.*// DEFAULT": "kerberos.TestNames has such a rule",
 	"QuorumServer {": "integration.TestSecret, config.TestMemberLogin",
 }
 

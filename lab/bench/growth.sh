@@ -167,7 +167,7 @@ part() {
     sessions) grown sessions 'BenchmarkGrowth$' ./sessiontracker ./follower ;;
     znodes) grown znodes 'BenchmarkGrowth$' ./znode ;;
     watches) grown watches 'BenchmarkWatchGrowth$' ./znode ;;
-    bench) rounds=1 BENCHTIME=${BENCHTIME:-1s} TEST_LIMIT=1h grown bench . -benchmem ./... rollcall/client/... rollcall/zk/... ;;
+    bench) rounds=1 BENCHTIME=${BENCHTIME:-1s} TEST_LIMIT=1h grown bench . -benchmem ./... rollcall/client/... rollcall/zk/... rollcall/zk/kerberos/... ;;
   esac
 }
 

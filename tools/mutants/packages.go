@@ -61,7 +61,7 @@ type file struct {
 // readTree lists the packages of the module in dir, and compiles what they import.
 func readTree(dir string) (*tree, error) {
 	cmd := exec.Command("go", "list", "-deps", "-export",
-		"-json=ImportPath,Dir,Export,DepOnly,Module,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports", "./...", "rollcall/client/...", "rollcall/zk/...")
+		"-json=ImportPath,Dir,Export,DepOnly,Module,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports", "./...", "rollcall/client/...", "rollcall/zk/...", "rollcall/zk/kerberos/...")
 	cmd.Dir = dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
