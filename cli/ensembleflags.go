@@ -15,6 +15,7 @@ import (
 	"rollcall/client"
 	"rollcall/internal/secretfile"
 	"rollcall/operator/subtree"
+	"rollcall/zk/kerberos/credentials"
 	"rollcall/zk/sasl"
 )
 
@@ -210,20 +211,35 @@ func (l *EnsembleFlags) longestRequest() (int, error) {
 
 const loginSection = "Client"
 
-func (l *EnsembleFlags) readSASLLogin() (*client.Login, error) {
+// readSASLLogin returns the login of the section loginSection of a JAAS file, or nil.
+func (l *EnsembleFlags) readSASLLogin() (client.Mechanism, error) {
 	path, origin := l.streams.setting(l.jaas, "jaas")
 	if path == "" {
 		return nil, nil
 	}
 	file, err := secretfile.ReadTrustedFile(path, sasl.MaxJAASBytes)
-	var who client.Login
-	if err == nil {
-		who.User, who.Password, err = sasl.ParseClientLogin(file.Text, loginSection)
-	}
 	if err != nil {
 		return nil, UsageError.Errorf("%s %s: %w", origin, path, err)
 	}
-	return &who, nil
+	who, err := parseLogin(file.Text)
+	if err != nil {
+		return nil, UsageError.Errorf("%s %s: %w", origin, path, err)
+	}
+	return who, nil
+}
+
+// parseLogin returns the login of the section loginSection: a user with a password, or Kerberos.
+func parseLogin(text []byte) (client.Mechanism, error) {
+	ticket, err := sasl.ParseClientKerberos(text, loginSection)
+	switch {
+	case err != nil:
+		return nil, err
+	case ticket != nil:
+		return credentials.New(credentials.Config{Keytab: ticket.Keytab, Principal: ticket.Principal}), nil
+	}
+	who := new(client.Login)
+	who.User, who.Password, err = sasl.ParseClientLogin(text, loginSection)
+	return who, err
 }
 
 // openSession is client.Dial with a timeout and advice. It gives up earlier if no session can ever be opened at any

@@ -267,8 +267,8 @@ func TestLogin(t *testing.T) {
 			t.Errorf("%q: %v, want %s", tt.args, err, tt.want)
 		case tt.want == "" && (err != nil || (cfg.Login != nil) != (tt.user != "")):
 			t.Errorf("%q: %v, %v", tt.args, cfg.Login, err)
-		case tt.user != "" && *cfg.Login != (client.Login{User: "bob", Password: "bobsecret"}):
-			t.Errorf("%q: %v", tt.args, *cfg.Login)
+		case tt.user != "" && *cfg.Login.(*client.Login) != (client.Login{User: "bob", Password: "bobsecret"}):
+			t.Errorf("%q: %v", tt.args, cfg.Login)
 		}
 	}
 }

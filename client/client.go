@@ -83,7 +83,7 @@ type Config struct {
 	Timeout time.Duration
 
 	TLS   *tls.Config // nil: no TLS. An empty ServerName becomes the server's host
-	Login *Login      // the user to log in by SASL, first on every connection; nil: none
+	Login Mechanism   // the login by SASL, first on every connection: a *Login, or Kerberos; nil: none
 	Auth  []Auth      // identities to send first on every connection, after the login
 
 	// WhileSuspended decides over calls while there is no connection.
@@ -143,6 +143,9 @@ type Config struct {
 
 	Logger *slog.Logger // nil: no log
 }
+
+// Mechanism is a way to log in by SASL: a *Login, or one of another package, such as rollcall/zk/kerberos/credentials.
+type Mechanism = session.Mechanism
 
 // Login is a user who logs in by SASL with the mechanism DIGEST-MD5.
 type Login = session.Login

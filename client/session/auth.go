@@ -108,28 +108,60 @@ func (l *link) failPendingAuths(why error) {
 	l.pendingAuths = nil
 }
 
+// Mechanism is a way to log in by SASL: Login, or one of another package, such as rollcall/zk/kerberos/credentials. It is safe for
+// concurrent use.
+type Mechanism interface {
+	// Begin begins a login at a server, whose address is that of Config.Servers. step takes the server's reply to the last token, nil at
+	// first, and returns the next token. If done, the server has accepted the login, and there is no next token. An error of step ends
+	// the login for good, and one of Begin leaves it to the next connection. Begin returns when ctx ends.
+	Begin(ctx context.Context, server string) (step func(answer []byte) (token []byte, done bool, err error), err error)
+	// String describes who logs in, for errors. It has no secret.
+	String() string
+}
+
 // Login is a user who logs in by SASL with the mechanism DIGEST-MD5.
 type Login struct{ User, Password string }
 
-// logIn logs in, if there is a user. The session exists, and the connection carries nothing else yet. If the
+func (who *Login) String() string { return "user " + who.User }
+
+// Begin implements Mechanism.
+func (who *Login) Begin(context.Context, string) (step func(answer []byte) (token []byte, done bool, err error), err error) {
+	login, hasBegun := sasl.NewLogin(who.User, who.Password), false
+	return func(answer []byte) ([]byte, bool, error) {
+		if !hasBegun { // the server speaks first
+			hasBegun = true
+			return []byte{}, false, nil
+		}
+		return login.Step(answer)
+	}, nil
+}
+
+// logIn logs in, if there is a login. The session exists, and the connection carries nothing else yet. If the
 // server rejects the user, or does not prove that it knows the password, the error is jute.AuthFailed.
 func (l *link) logIn() error {
 	who := l.c.cfg.Login
 	if who == nil {
 		return nil
 	}
-	login, token := sasl.NewLogin(who.User, who.Password), []byte{}
-	for {
-		answer, err := l.exchangeToken(token)
-		if err != nil {
-			return err
-		}
-		var done bool
-		switch token, done, err = login.Step(answer); {
+	l.c.mu.Lock()
+	timeout := l.c.timeout
+	l.c.mu.Unlock()
+	ctx, stop := context.WithTimeout(l.c.ctx, timeout) // the session ends without a connection that is served
+	defer stop()
+	step, err := who.Begin(ctx, l.server.addr)
+	if err != nil {
+		return fmt.Errorf("client: login of %v: %w", who, err)
+	}
+	for answer := []byte(nil); ; {
+		token, done, err := step(answer)
+		switch {
 		case err != nil:
 			return fmt.Errorf("client: login: %w: %w", err, jute.AuthFailed)
 		case done:
 			return nil
+		}
+		if answer, err = l.exchangeToken(token); err != nil {
+			return err
 		}
 	}
 }
@@ -147,7 +179,7 @@ func (l *link) exchangeToken(token []byte) ([]byte, error) {
 	d := jute.NewDecoder(frame)
 	var header jute.ReplyHeader
 	if header.Decode(&d); d.Err() == nil && header.Err != jute.OK {
-		return nil, fmt.Errorf("client: the server rejects the login of user %s: %w", l.c.cfg.Login.User, jute.AuthFailed)
+		return nil, fmt.Errorf("client: the server rejects the login of %v: %w", l.c.cfg.Login, jute.AuthFailed)
 	}
 	var answer jute.SASLToken
 	if answer.Decode(&d); d.Err() != nil {

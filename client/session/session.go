@@ -56,7 +56,7 @@ type Config struct {
 
 	Timeout time.Duration // the session timeout to request; 0: DefaultTimeout
 	Resume  *ResumeToken  // resume this session instead of opening a new one
-	Login   *Login        // the user to log in by SASL, first on every connection; nil: none
+	Login   Mechanism     // the login by SASL, first on every connection; nil: none
 	Auth    []Auth        // identities to send first on every connection, after the login; at most MaxIdentities
 
 	// AllowReadOnly admits servers that have no leader. The state is then ReadOnly: only reads pass, and
