@@ -15,6 +15,7 @@ package python3-kazoo
 if [ "${1:-}" = rest ] || [ "${1:-}" = nightly ]; then
   package zookeeper
   package python3-pure-sasl # for logins of kazoo
+  for name in krb5-kdc krb5-admin-server krb5-user python3-kerberos; do package "$name"; done
   package libzookeeper-mt-dev
   program gcc gcc libc6-dev
   package libcurator-recipes-java

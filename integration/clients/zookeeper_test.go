@@ -2,6 +2,7 @@ package clients
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +18,14 @@ const zookeeperJar = "/usr/share/java/zookeeper.jar"
 // end, and more flags for Java. It does not wait until the server serves.
 func startZooKeeper(t *testing.T, lines string, flags ...string) *process.Member {
 	t.Helper()
+	return startZooKeeperAt(t, process.FreePort(t), lines, flags...)
+}
+
+// startZooKeeperAt is startZooKeeper at an address that is known before.
+func startZooKeeperAt(t *testing.T, port *net.TCPAddr, lines string, flags ...string) *process.Member {
+	t.Helper()
 	needs.Check(t, needs.ZooKeeper)
-	dir, port := t.TempDir(), process.FreePort(t)
+	dir := t.TempDir()
 	m := &process.Member{Clients: port.String(), Config: filepath.Join(dir, "zoo.cfg"), Data: dir}
 	text := fmt.Sprintf(`tickTime=%d
 dataDir=%s

@@ -43,6 +43,9 @@ var (
 	Namespaces = Need{what: "network namespaces and tun devices", get: "run it as root; " + apt("iproute2"), there: all(isRoot, file("/dev/net/tun"), program("ip"))}
 	Disks      = Need{what: "network namespaces and disks of the members' own", get: apt("iproute2 nftables e2fsprogs util-linux") + ", and a kernel with loop devices", there: all(file("/dev/loop-control"), program("ip"), program("nft"), program("mkfs.ext4"), program("nsenter"))}
 	Containers = Need{what: "a container engine that runs", get: "install docker, and start it", there: runs("docker", "version")}
+	KDC        = Need{what: "a KDC of Kerberos", get: apt("krb5-kdc krb5-admin-server"), there: all(file("/usr/sbin/krb5kdc"), file("/usr/sbin/kadmin.local"))}
+	Kinit      = Need{what: "kinit", get: apt("krb5-user"), there: program("kinit")}
+	PyKerberos = Need{what: "kerberos for Python", get: apt("python3-kerberos"), there: imports("kerberos")}
 )
 
 // What ZooKeeper's own tests need. Their source is fetched, and built beside the ZooKeeper that is installed.
