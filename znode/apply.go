@@ -2,6 +2,7 @@ package znode
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"rollcall/proto"
@@ -14,20 +15,29 @@ import (
 // entry of ours. The caller holds the write lock. After an error nothing has changed, but this member cannot
 // follow the log and must stop.
 func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
+	_, err := s.ApplyEntryThrough(index, term, entry, math.MaxInt64)
+	return err
+}
+
+// ApplyEntryThrough is ApplyEntry, but stops after the transaction that takes zxid, or the first one that takes a greater
+// zxid. If transactions of the entry are left then, rest applies them. Until it has, nothing else may be applied. Otherwise
+// rest is nil. The caller holds the write lock during both calls.
+func (s *State) ApplyEntryThrough(index, term uint64, entry *proto.Entry, zxid int64) (rest func(), err error) {
 	state := &s.replicated
 	if index <= state.lastIndex {
-		return fmt.Errorf("znode: log entry %d comes after entry %d", index, state.lastIndex)
+		return nil, fmt.Errorf("znode: log entry %d comes after entry %d", index, state.lastIndex)
 	}
 	// Skipping an unknown entry would make this member's state differ from the others'.
 	if f := entry.GetFormat(); entry != nil && (f < 1 || f > FormatLevel) {
-		return fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d; start the version "+
+		return nil, fmt.Errorf("znode: log entry %d has format %d, this version knows up to %d; start the version "+
 			"that ran here before, or a newer one", index, f, FormatLevel)
 	}
 	start, err := decodeTermStart(entry)
 	if err != nil {
-		return fmt.Errorf("znode: log entry %d: %w", index, err)
+		return nil, fmt.Errorf("znode: log entry %d: %w", index, err)
 	}
 	state.lastIndex = index
+	state.latestMs = max(state.latestMs, entry.GetTimeMs())
 	before := state.timeMs
 	switch {
 	case entry == nil:
@@ -46,15 +56,22 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 		s.runningTxn.budget.refill()
 		s.watches.entrySteps = 0
 		state.tree.hashedBytes = 0
-		for _, txn := range entry.GetTxns() {
+		for i, txn := range entry.GetTxns() {
 			s.runOrDrop(txn)
+			if left := entry.GetTxns()[i+1:]; state.zxid >= zxid && len(left) > 0 {
+				return func() {
+					for _, txn := range left {
+						s.runOrDrop(txn)
+					}
+					s.stateHashes.appendIfDue(state, false, before)
+					s.hooks.EntryFinished(index)
+				}, nil
+			}
 		}
 	}
-	if state.stateHashDue(start != nil, before) {
-		s.stateHashes.append(StateHash{Index: state.lastIndex, Digest: state.digest()})
-	}
+	s.stateHashes.appendIfDue(state, start != nil, before)
 	s.hooks.EntryFinished(index)
-	return nil
+	return nil, nil
 }
 
 // decodeTermStart returns the entry's TermStart, or nil if the entry is of another kind.

@@ -19,7 +19,7 @@ import (
 // blocks but the last are full, so equal states have equal snapshots.
 const (
 	snapshotMagic   = "rollcall"
-	snapshotVersion = 1        // the only version written and read
+	snapshotVersion = 2        // the only version written and read
 	maxBlock        = 64 << 10 // the size of a reader's buffer
 )
 

@@ -18,6 +18,8 @@ func Diff(a, b *State) string {
 		return fmt.Sprintf("zxid %#x, %#x", x.zxid, y.zxid)
 	case x.timeMs != y.timeMs:
 		return fmt.Sprintf("time %d, %d", x.timeMs, y.timeMs)
+	case x.latestMs != y.latestMs:
+		return fmt.Sprintf("latest time %d, %d", x.latestMs, y.latestMs)
 	case x.term != y.term:
 		return fmt.Sprintf("term %+v, %+v", x.term, y.term)
 	case !x.serverList.equalList(&y.serverList):

@@ -12,7 +12,7 @@ import (
 // different versions cannot be compared. Increment it with every change that alters the digest of any state,
 // such as a new field of a node.
 //
-// # Version 1
+// # Version 2
 //
 // Each node, session and session end has a hash: the 64-bit xxHash of its fields, in the order of node.hash,
 // Session.hash and SessionEnd.hash. Each field is eight bytes, little-endian. Text and data of any length are
@@ -24,7 +24,7 @@ import (
 //
 // The digest is the xxHash of these sums, the numbers of nodes, sessions and ends, and all other replicated
 // state (see Digest). Derived state, such as a node's children, is not part of it.
-const DigestVersion = 1
+const DigestVersion = 2
 
 const (
 	// Two members can be compared while one lags by no more than keptStateHashes hashes.
@@ -62,6 +62,13 @@ func (m *stateHashLog) append(hash StateHash) {
 	m.kept.Store(&kept)
 }
 
+// appendIfDue appends the hash of state if one is due after its last entry; see stateHashDue.
+func (m *stateHashLog) appendIfDue(state *replicatedState, started bool, before int64) {
+	if state.stateHashDue(started, before) {
+		m.append(StateHash{Index: state.lastIndex, Digest: state.digest()})
+	}
+}
+
 func (m *stateHashLog) clear() { m.kept.Store(nil) }
 
 // stateHashDue reports whether the state is hashed after this entry. Only the log decides that. before is the
@@ -77,8 +84,8 @@ func (s *State) Digest() uint64 { return s.replicated.digest() }
 func (c *replicatedState) digest() uint64 {
 	var room [512]byte // enough for more than ten members
 	p := appendFields(room[:0],
-		DigestVersion, c.lastIndex, uint64(c.zxid), uint64(c.timeMs), c.term.Term, c.term.Nonce,
-		uint64(c.term.Leader), c.term.Index, boolField(c.term.SkipACL), boolField(c.term.TTLNodes),
+		DigestVersion, c.lastIndex, uint64(c.zxid), uint64(c.timeMs), uint64(c.latestMs), c.term.Term,
+		c.term.Nonce, uint64(c.term.Leader), c.term.Index, boolField(c.term.SkipACL), boolField(c.term.TTLNodes),
 		boolField(c.term.EnforceQuota), boolField(c.term.X509), boolField(c.term.SASL), c.term.DataQuota,
 		uint64(c.term.flags()),
 	)

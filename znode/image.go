@@ -14,6 +14,7 @@ type ImageHead struct {
 	Index      uint64 // of the last entry applied
 	Zxid       int64  // of the last transaction that took one
 	TimeMs     int64  // the log's time, since 1970
+	LatestMs   int64  // the greatest stamp of all entries so far, of ignored ones too; at least TimeMs
 	Term       Term
 	Members    []MemberProgress // by id
 	ServerList ServerList       // the zero value if there is none
@@ -64,6 +65,15 @@ func ReadImage(r io.Reader, v ImageVisitor) (h ImageHead, digest uint64, err err
 		return ImageHead{}, 0, err
 	}
 	return f.head, f.state.digest(), nil
+}
+
+// ReadImageHead reads the head of a snapshot and nothing after it, so without the fields that Head of an
+// ImageVisitor lacks. It reads a few blocks of 64 KiB at most, and checks their checksums. Its errors are those of
+// ReadImage.
+func ReadImageHead(r io.Reader) (ImageHead, error) {
+	f := snapshotBuilder{blocks: newBlockReader(r), countOnly: true}
+	f.readHead()
+	return f.head, f.blocks.err
 }
 
 // imageNode converts n. Nodes with equal lists share one.

@@ -20,8 +20,10 @@ type ImageWriter struct {
 	err          error
 }
 
-// NewImageWriter writes the head of an image. The counts in the head must match the items that follow.
+// NewImageWriter writes the head of an image. The counts in the head must match the items that follow. A LatestMs
+// below TimeMs is raised to it.
 func NewImageWriter(w io.Writer, h ImageHead) (*ImageWriter, error) {
+	h.LatestMs = max(h.LatestMs, h.TimeMs)
 	iw := &ImageWriter{builder: snapshotBuilder{countOnly: true}, head: h}
 	why := iw.builder.acceptHead(h)
 	if why == "" {

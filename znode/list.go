@@ -65,7 +65,12 @@ func (c TreeView) KindOf(path string) (kind NodeKind, owner jute.SessionID) {
 	if n == nil {
 		return NoNode, 0
 	}
-	switch l := n.lifetime(); {
+	return n.lifetime().kindAndOwner()
+}
+
+// kindAndOwner returns the kind of a node with this lifetime, and the session of an ephemeral one.
+func (l lifetime) kindAndOwner() (NodeKind, jute.SessionID) {
+	switch {
 	case l.owner != 0:
 		return EphemeralNode, l.owner
 	case l.isContainer:

@@ -154,5 +154,6 @@ func (t *transaction) rollBack() {
 	t.editor.rollBack()
 	t.removals.dropPending()
 	t.watches.dropPending()
+	t.changes.dropPending()
 	t.quotas.dropExceeded()
 }

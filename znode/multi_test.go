@@ -137,6 +137,7 @@ func TestMultiRollsBack(t *testing.T) {
 			now := s.replicated
 			state := &s.replicated
 			state.lastIndex, state.timeMs, state.zxid, state.members = old.lastIndex, old.timeMs, old.zxid, old.members
+			state.latestMs = old.latestMs
 			if !bytes.Equal(before, encode(t, s.Snapshot())) {
 				t.Error("the state differs")
 			}

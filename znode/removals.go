@@ -119,19 +119,24 @@ func (t *transaction) keepAndReportRemovals(common Removal) {
 		t.hooks.NodesRemoved(common, t.removals.pendingPaths)
 	}
 	t.removals.keepPending(common)
+	t.changes.report(t.state, common)
 }
 
 func (t *transaction) keepClientDeletes() {
-	if len(t.removals.pendingPaths) == 0 {
-		return
+	if len(t.removals.pendingPaths) > 0 {
+		t.keepAndReportRemovals(t.state.clientOrigin(t.txn))
 	}
-	common := Removal{Cause: CauseDeleted, Member: t.txn.GetMember(), Session: jute.SessionID(t.txn.GetSession())}
-	if session, ok := t.state.sessions.get(sessionKey(common.Session)); ok {
+}
+
+// clientOrigin returns the fields that the removals by the client of a transaction share.
+func (c *replicatedState) clientOrigin(txn *proto.Txn) Removal {
+	common := Removal{Cause: CauseDeleted, Member: txn.GetMember(), Session: jute.SessionID(txn.GetSession())}
+	if session, ok := c.sessions.get(sessionKey(common.Session)); ok {
 		common.Address = session.Address
 	} else {
-		common.Address = hostOf(t.txn.GetIds())
+		common.Address = hostOf(txn.GetIds())
 	}
-	t.keepAndReportRemovals(common)
+	return common
 }
 
 // hostOf returns the host of a client without a session, or "".

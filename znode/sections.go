@@ -73,6 +73,7 @@ func (p *sectionWriter) writeHeadFields() {
 	p.putUint64(h.Index)
 	p.putUint64(uint64(h.Zxid))
 	p.putUint64(uint64(h.TimeMs))
+	p.putUint64(uint64(h.LatestMs))
 	p.putUint64(h.Term.Term)
 	p.putUint64(h.Term.Nonce)
 	p.putUint32(h.Term.Leader)

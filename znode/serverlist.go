@@ -97,6 +97,7 @@ func (t *transaction) adoptServerList(m *proto.ServerList) {
 	t.takeZxid()
 	t.setServerList(list)
 	t.watches.firePending(t.state.zxid, &t.state.term.Rules)
+	t.changes.report(t.state, Removal{})
 }
 
 // setServerList sets the list in a version of the running transaction. The progress of members outside the
@@ -123,6 +124,7 @@ func (t *transaction) writeConfigNode() {
 	n.data.version, n.mzxid, n.mtime = -1, t.state.zxid, t.state.timeMs
 	t.state.tree.addHash(n)
 	t.watches.addPending(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
+	t.changes.addNode(ServersChanged, n)
 }
 
 // DecodeServerListChange returns the requested change of a client's reconfig or an operator's change of the list.

@@ -96,6 +96,7 @@ func (t *transaction) createSession() {
 	m := &t.state.members[uint64(id)>>56]
 	m.highestSession = max(m.highestSession, uint64(id))
 	t.result.Session = *session
+	t.changes.addSessionOpened()
 	t.hooks.SessionOpened(*session)
 }
 
@@ -209,6 +210,7 @@ func (t *transaction) endSession(session Session, end SessionEnd) (nodesLeft boo
 	end.Leader, end.Term, end.AtMs, end.Zxid = t.state.term.Leader, t.state.term.Term, t.state.timeMs, t.state.zxid
 	end.EphemeralCount = t.state.tree.countEphemerals(session.ID)
 	end.Number = t.state.sessionEnds.addNext(t.gen.Load(), end, t.sessionEndLimit)
+	t.changes.addSessionEnd(end)
 	if t.budget.trySpend(t.state.tree.ephemeralRemovalWeight(session.ID, end.EphemeralCount, t.budget.remaining)) {
 		t.removeEphemerals(session.ID, math.MaxInt)
 		t.keepAndReportRemovals(Removal{
@@ -218,6 +220,7 @@ func (t *transaction) endSession(session Session, end SessionEnd) (nodesLeft boo
 	} else {
 		t.state.unsweptSessions.put(t.gen.Load(), key, struct{}{})
 		nodesLeft = true
+		t.changes.report(t.state, Removal{Member: end.Member, Session: session.ID, Address: session.Address})
 	}
 	t.watches.firePending(t.state.zxid, &t.state.term.Rules)
 	t.hooks.SessionClosed(session, end)

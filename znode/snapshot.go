@@ -71,7 +71,8 @@ func (c *replicatedState) writeSections(p *sectionWriter) (count recomputedSums)
 
 func (c *replicatedState) imageHead() ImageHead {
 	h := ImageHead{
-		Index: c.lastIndex, Zxid: c.zxid, TimeMs: c.timeMs, Term: c.term, ServerList: c.serverList,
+		Index: c.lastIndex, Zxid: c.zxid, TimeMs: c.timeMs, LatestMs: c.latestMs, Term: c.term,
+		ServerList:   c.serverList,
 		SessionCount: uint64(c.sessions.length), UnsweptCount: uint64(c.unsweptSessions.length),
 		EndCount: uint64(c.sessionEnds.byNumber.length), EndsTotal: c.sessionEnds.total,
 		NodeCount: uint64(c.tree.nodeCount),

@@ -516,6 +516,7 @@ func TestRestoreAllocatesWhatArrives(t *testing.T) {
 func TestDiff(t *testing.T) {
 	changes := map[string]func(w *world, s *State){
 		"index": func(_ *world, s *State) { s.replicated.lastIndex++ }, "zxid": func(_ *world, s *State) { s.replicated.zxid++ }, "time": func(_ *world, s *State) { s.replicated.timeMs++ },
+		"latest time":     func(_ *world, s *State) { s.replicated.latestMs++ },
 		"list of servers": func(_ *world, s *State) { s.replicated.serverList.EnsembleID[0]++ },
 		"term":            func(_ *world, s *State) { s.replicated.term.Nonce++ }, "member 2": func(_ *world, s *State) { s.replicated.members[2].lastSeq++ },
 		"session": func(_ *world, s *State) { s.replicated.sessions.delete(s.gen.Add(1), 1<<56+1) },

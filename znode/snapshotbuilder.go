@@ -69,7 +69,9 @@ func visitUnlessRejected[T any](f *snapshotBuilder, why string, do func(T) error
 
 func (f *snapshotBuilder) readHead() {
 	b := f.blocks
-	h := ImageHead{Index: b.getUint64(), Zxid: int64(b.getUint64()), TimeMs: int64(b.getUint64())}
+	h := ImageHead{
+		Index: b.getUint64(), Zxid: int64(b.getUint64()), TimeMs: int64(b.getUint64()), LatestMs: int64(b.getUint64()),
+	}
 	h.Term = Term{Term: b.getUint64(), Nonce: b.getUint64(), Leader: b.getUint32(), Index: b.getUint64()}
 	h.Term.Rules = Rules{
 		SkipACL: b.getBool(), TTLNodes: b.getBool(), EnforceQuota: b.getBool(), X509: b.getBool(), SASL: b.getBool(),
@@ -116,7 +118,11 @@ func (f *snapshotBuilder) readServerList() ServerList {
 func (f *snapshotBuilder) acceptHead(h ImageHead) (why string) {
 	f.head = h
 	state := &f.state
-	state.lastIndex, state.zxid, state.timeMs, state.term, state.serverList = h.Index, h.Zxid, h.TimeMs, h.Term, h.ServerList
+	state.lastIndex, state.zxid, state.term, state.serverList = h.Index, h.Zxid, h.Term, h.ServerList
+	state.timeMs, state.latestMs = h.TimeMs, h.LatestMs
+	if h.LatestMs < h.TimeMs {
+		return fmt.Sprintf("the latest time of an entry is %d, and the last entry has %d", h.LatestMs, h.TimeMs)
+	}
 	if why := h.ServerList.invalidReason(h.Zxid); why != "" {
 		return why
 	}

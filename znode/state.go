@@ -49,9 +49,10 @@ const FormatLevel = 1
 
 // Config is the configuration of a State. The zero value is that of a standalone server without hooks.
 type Config struct {
-	Self         uint32 // this member's id, for Hooks.TxnApplied and TxnDropped; 0 if none
-	Hooks        Hooks  // may be nil
-	EnsembleText []byte // the data of /zookeeper/config until the state has a list of servers; nil if standalone
+	Self         uint32         // this member's id, for Hooks.TxnApplied and TxnDropped; 0 if none
+	Hooks        Hooks          // may be nil
+	EnsembleText []byte         // the data of /zookeeper/config until the state has a list of servers; nil if standalone
+	Observer     ChangeObserver // may be nil; then changes cost nothing more
 }
 
 // State is the state of one member. Make one with New. See the package comment for the locks.
@@ -81,6 +82,7 @@ type replicatedState struct {
 	lastIndex       uint64 // of the last entry applied
 	zxid            int64  // of the last transaction that took one
 	timeMs          int64  // the stamp of the last entry; it decreases if a clock is set back
+	latestMs        int64  // the greatest stamp of all entries so far, of ignored ones too; it never decreases
 	term            Term
 	serverList      ServerList
 }
@@ -208,7 +210,8 @@ func New(cfg Config) *State {
 	s.runningTxn = transaction{
 		state: state, editor: treeEditor{tree: tree, gen: &s.gen}, gen: &s.gen,
 		acls: &s.acls, watches: &s.watches, removals: &s.removals, hooks: s.hooks,
-		budget: removalBudget{entryLimit: maxEntryRemovals}, sessionEndLimit: maxSessionEnds,
+		changes: changeLog{observer: cfg.Observer},
+		budget:  removalBudget{entryLimit: maxEntryRemovals}, sessionEndLimit: maxSessionEnds,
 	}
 	s.runningTxn.quotas.editor = &s.runningTxn.editor
 	s.gen.Store(1)

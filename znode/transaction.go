@@ -20,6 +20,7 @@ type transaction struct {
 	acls     *aclTable
 	watches  *Watches
 	removals *removalHistory
+	changes  changeLog
 	hooks    Hooks
 
 	budget          removalBudget
@@ -38,6 +39,9 @@ func (t *transaction) runTxn(txn *proto.Txn) {
 	t.acls.forgetResolved()
 	t.watches.firePending(t.state.zxid, &t.state.term.Rules)
 	t.keepClientDeletes()
+	if len(t.changes.pending) > 0 {
+		t.changes.report(t.state, t.state.clientOrigin(t.txn))
+	}
 	t.quotas.reportExceeded(t.hooks)
 	t.txn = nil // it would keep its whole entry alive
 }

@@ -112,6 +112,7 @@ func (t *transaction) createNode(req *jute.CreateRequest, l lifetime) (*node, ju
 	t.watches.addPending(notification{
 		event: jute.EventNodeCreated, path: n.path, acl: list, parent: parent.path, parentACL: parent.acl,
 	})
+	t.changes.addNode(NodeCreated, n)
 	t.quotas.addUsage(n.path, 1, n.data.len())
 	t.quotas.recomputeForNewQuota(n.path)
 	return n, jute.OK
@@ -167,6 +168,7 @@ func (t *transaction) removeNode(n *node) {
 	parent.pzxid = t.state.zxid
 	t.state.tree.addHash(parent)
 	t.removals.addPending(n.path)
+	t.changes.addNode(NodeDeleted, n)
 	t.watches.addPending(notification{
 		event: jute.EventNodeDeleted, path: n.path, acl: n.acl, parent: parent.path, parentACL: parent.acl,
 	})
@@ -215,6 +217,7 @@ func (t *transaction) setData(req *jute.SetDataRequest) (*node, jute.Code) {
 	t.state.tree.changeAndReindex(n.gen, n, func() { n.mzxid, n.mtime = t.state.zxid, t.state.timeMs })
 	t.state.tree.addHash(n)
 	t.watches.addPending(notification{event: jute.EventNodeDataChanged, path: n.path, acl: n.acl})
+	t.changes.addNode(DataSet, n)
 	t.quotas.addUsage(n.path, 0, more)
 	t.quotas.restoreIfUsageNode(n, had)
 	return n, jute.OK
@@ -255,6 +258,7 @@ func (t *transaction) runSetACL() {
 		t.state.tree.releaseACL(n.acl)
 		t.state.tree.retainACL(list)
 		n.setACL(list, n.aversion+1)
+		t.changes.addNode(ACLSet, n)
 		t.state.tree.addHash(n)
 		t.result.Stat = n.stat()
 	}

@@ -264,6 +264,7 @@ func TestBodies(t *testing.T) {
 	}
 	state := w.replicated()
 	state.lastIndex, state.timeMs, state.members[1].lastSeq = state.lastIndex-6, state.timeMs-6, state.members[1].lastSeq-6
+	state.latestMs = state.timeMs
 	if !slices.Equal(before, encode(t, w.s().Snapshot())) {
 		t.Error("a body that cannot be decoded changed more than the cursor")
 	}
