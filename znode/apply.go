@@ -20,9 +20,11 @@ func (s *State) ApplyEntry(index, term uint64, entry *proto.Entry) error {
 }
 
 // ApplyEntryThrough is ApplyEntry, but stops after the transaction that takes zxid, or the first one that takes a greater
-// zxid. If transactions of the entry are left then, rest applies them. Until it has, nothing else may be applied. Otherwise
-// rest is nil. The caller holds the write lock during both calls.
-func (s *State) ApplyEntryThrough(index, term uint64, entry *proto.Entry, zxid int64) (rest func(), err error) {
+// zxid. If transactions of the entry are left then, rest applies them in the same way, and reports whether there are more.
+// Until there are none, nothing else may be applied. Otherwise rest is nil. The caller holds the write lock during all calls.
+func (s *State) ApplyEntryThrough(index, term uint64, entry *proto.Entry, zxid int64) (
+	rest func(zxid int64) (more bool), err error,
+) {
 	state := &s.replicated
 	if index <= state.lastIndex {
 		return nil, fmt.Errorf("znode: log entry %d comes after entry %d", index, state.lastIndex)
@@ -59,12 +61,16 @@ func (s *State) ApplyEntryThrough(index, term uint64, entry *proto.Entry, zxid i
 		for i, txn := range entry.GetTxns() {
 			s.runOrDrop(txn)
 			if left := entry.GetTxns()[i+1:]; state.zxid >= zxid && len(left) > 0 {
-				return func() {
-					for _, txn := range left {
-						s.runOrDrop(txn)
+				return func(zxid int64) (more bool) {
+					for len(left) > 0 {
+						s.runOrDrop(left[0])
+						if left = left[1:]; state.zxid >= zxid && len(left) > 0 {
+							return true
+						}
 					}
 					s.stateHashes.appendIfDue(state, false, before)
 					s.hooks.EntryFinished(index)
+					return false
 				}, nil
 			}
 		}

@@ -1,0 +1,334 @@
+package past
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"sort"
+	"time"
+
+	"rollcall/proto"
+	"rollcall/znode"
+)
+
+var (
+	// ErrTooEarly means that the moment is before all that a chain can build.
+	ErrTooEarly = errors.New("past: the moment is before the kept log")
+	// ErrTooLate means that the chain ends before the moment.
+	ErrTooLate = errors.New("past: the moment is after the kept log")
+	// ErrNeverGiven means that no transaction has the zxid, although the log goes on after it.
+	ErrNeverGiven = errors.New("past: no transaction has this zxid")
+	// ErrDamaged means that the chain is damaged.
+	ErrDamaged = errors.New("past: the kept log is damaged")
+)
+
+// maxComparedBytes is the largest snapshot that is read to compare its digest, so that the comparison takes half a second at
+// most where a Log passes it.
+const maxComparedBytes = 64 << 20
+
+// Log is the state of a chain at a moment. It belongs to one goroutine.
+type Log struct {
+	chain     Chain
+	ctx       context.Context // of Open; all reads of the chain end with it
+	state     *znode.State
+	oldest    Point            // where the chain can begin
+	latestMs  int64            // the greatest stamp of all entries so far
+	unpassed  []Snapshot       // of the chain, after the state
+	nextHead  *znode.ImageHead // of the first of them; nil: not read yet
+	nextEntry func() (Entry, error, bool)
+	stop      func()
+	unapplied *decodedEntry                // read, and after the last moment
+	rest      func(zxid int64) (more bool) // applies the rest of the last entry; nil if the whole entry is applied
+	observer  changeFunc
+}
+
+// decodedEntry is an entry with its content, which is nil for an entry of raft's own.
+type decodedEntry struct {
+	Entry
+	content *proto.Entry
+}
+
+// changeFunc is a znode.ChangeObserver that keeps its first error. A nil function takes nothing.
+type changeFunc struct {
+	take func(*znode.Change) error
+	err  error
+}
+
+// ObserveChange implements znode.ChangeObserver.
+func (f *changeFunc) ObserveChange(c *znode.Change) {
+	if f.take != nil && f.err == nil {
+		f.err = f.take(c)
+	}
+}
+
+// Open builds the state at a moment from the newest snapshot of the chain before it. Its error wraps ErrTooEarly, ErrTooLate,
+// ErrNeverGiven or ErrDamaged, or is an error of the chain. All later reads of the chain end with ctx. The caller calls Close.
+func Open(ctx context.Context, c Chain, m Moment) (*Log, error) {
+	l := &Log{chain: c, ctx: ctx}
+	l.state = znode.New(znode.Config{Observer: &l.observer})
+	if err := l.restoreBefore(m); err != nil {
+		return nil, err
+	}
+	l.nextEntry, l.stop = iter.Pull2(c.Entries(ctx, l.state.Index()))
+	if err := l.Advance(m, nil); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// OpenOldest builds the oldest state that a chain has: that of its oldest snapshot, or an empty one before the first entry.
+func OpenOldest(ctx context.Context, c Chain) (*Log, error) {
+	l := &Log{chain: c, ctx: ctx}
+	l.state = znode.New(znode.Config{Observer: &l.observer})
+	switch l.unpassed = c.Snapshots(); {
+	case c.FirstIndex() <= 1:
+	case len(l.unpassed) == 0:
+		return nil, errNoBeginning(c)
+	default:
+		if err := l.restore(0); err != nil {
+			return nil, err
+		}
+	}
+	l.nextEntry, l.stop = iter.Pull2(c.Entries(ctx, l.state.Index()))
+	return l, nil
+}
+
+// Close ends the reading of the chain. The state stays usable.
+func (l *Log) Close() { l.stop() }
+
+// State returns the state, which Advance changes.
+func (l *Log) State() *znode.State { return l.state }
+
+// Point returns the place of the state in the log.
+func (l *Log) Point() Point { return pointOf(l.state.Zxid(), l.state.Index(), l.state.TimeMs()) }
+
+// restoreBefore restores the newest snapshot before a moment, or leaves the state empty if the chain reaches back to the
+// beginning of the ensemble and no snapshot is before the moment.
+func (l *Log) restoreBefore(m Moment) error {
+	snapshots := l.chain.Snapshots()
+	if m.IsEnd() && len(snapshots) > 0 {
+		return l.restore(len(snapshots) - 1)
+	}
+	var failed error
+	isAfter := func(i int) bool {
+		h, err := l.readHead(snapshots[i])
+		failed = errors.Join(failed, err)
+		return !m.mayFollow(h)
+	}
+	after := sort.Search(len(snapshots), isAfter) // the latest stamp and the zxid grow from snapshot to snapshot
+	switch {
+	case failed != nil:
+		return failed
+	case after > 0:
+		return l.restore(after - 1)
+	case l.chain.FirstIndex() <= 1:
+		l.unpassed = snapshots
+		return nil
+	case len(snapshots) == 0:
+		return errNoBeginning(l.chain)
+	}
+	h, err := l.readHead(snapshots[0])
+	if err != nil {
+		return err
+	}
+	if h.Zxid == m.zxid { // the state may be a little after the transaction: sessions may have attached since
+		return l.restore(0)
+	}
+	return fmt.Errorf("%w: %v; the oldest moment that can be built is %v", ErrTooEarly, m, pointOfHead(h))
+}
+
+func errNoBeginning(c Chain) error {
+	return fmt.Errorf("%w: it begins with entry %d, and has no snapshot before that", ErrDamaged, c.FirstIndex())
+}
+
+// mayFollow reports whether the state at m can be built from a snapshot.
+func (m Moment) mayFollow(h znode.ImageHead) bool {
+	if m.isTime {
+		return h.LatestMs <= m.unixMs
+	}
+	return h.Zxid < m.zxid
+}
+
+func (l *Log) readHead(s Snapshot) (znode.ImageHead, error) {
+	r, err := l.chain.OpenSnapshot(l.ctx, s)
+	if err != nil {
+		return znode.ImageHead{}, err
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	h, err := znode.ReadImageHead(r)
+	return h, errOfSnapshot(s, err)
+}
+
+// errOfSnapshot names the snapshot that an error of package znode is about.
+func errOfSnapshot(s Snapshot, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, znode.ErrSnapshotVersion):
+		return fmt.Errorf("snapshot %s: %w; the version of rollcall that wrote it can read it", s.Name, err)
+	case errors.Is(err, znode.ErrCorrupt), errors.Is(err, znode.ErrNotSnapshot):
+		return fmt.Errorf("%w: snapshot %s: %w", ErrDamaged, s.Name, err)
+	}
+	return fmt.Errorf("snapshot %s: %w", s.Name, err)
+}
+
+// restore makes the state that of the snapshot with this number.
+func (l *Log) restore(number int) error {
+	snapshots := l.chain.Snapshots()
+	s := snapshots[number]
+	head, err := l.readHead(s)
+	if err != nil {
+		return err
+	}
+	r, err := l.chain.OpenSnapshot(l.ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	if err := errOfSnapshot(s, l.state.RestoreSnapshot(r)); err != nil {
+		return err
+	}
+	l.unpassed, l.oldest, l.latestMs = snapshots[number+1:], l.Point(), head.LatestMs
+	return nil
+}
+
+// Advance moves the state on to a moment that is not before it, and calls take, unless it is nil, for each change on the way. A
+// change is valid during the call. The first error of take ends the work. The errors are those of Open. After an error the state
+// is between the two moments. If the chain follows a running ensemble, the end of the log is never reached.
+func (l *Log) Advance(m Moment, take func(*znode.Change) error) error {
+	l.observer = changeFunc{take: take}
+	defer func() { l.observer.take = nil }()
+	l.state.Lock()
+	defer l.state.Unlock()
+	if m.zxid != 0 && m.zxid < l.state.Zxid() || m.isTime && m.unixMs < l.latestMs {
+		return fmt.Errorf("%w: %v is before %v", ErrTooEarly, m, l.Point())
+	}
+	for {
+		if done, err := l.reached(m); done || err != nil {
+			return err
+		}
+		if err := l.applyNext(m); err != nil {
+			return err
+		}
+		if l.observer.err != nil {
+			return l.observer.err
+		}
+	}
+}
+
+// reached reports whether the state is that at m.
+func (l *Log) reached(m Moment) (bool, error) {
+	if m.zxid != 0 && l.state.Zxid() >= m.zxid {
+		if l.state.Zxid() == m.zxid {
+			return true, nil
+		}
+		return true, fmt.Errorf("%w: %v; the next one in the log is %v", ErrNeverGiven, m, l.Point())
+	}
+	if l.rest != nil {
+		return false, nil
+	}
+	if err := l.peek(); err != nil {
+		return false, err
+	}
+	switch {
+	case l.unapplied == nil && m.zxid != 0:
+		return true, fmt.Errorf("%w: %v; the newest moment that can be built is %v", ErrTooLate, m, l.Point())
+	case l.unapplied == nil:
+		return true, nil
+	}
+	isAfter := m.isTime && l.unapplied.content != nil && l.unapplied.content.GetTimeMs() > m.unixMs
+	if isAfter && l.latestMs == 0 && l.oldest == (Point{}) {
+		return true, fmt.Errorf("%w: %v; the first entry of the ensemble is of %v", ErrTooEarly, m,
+			AtTime(time.UnixMilli(l.unapplied.content.GetTimeMs())))
+	}
+	return isAfter, nil
+}
+
+// peek reads and decodes the next entry, unless it has been read. unapplied is nil at the end of the chain.
+func (l *Log) peek() error {
+	if l.unapplied != nil {
+		return nil
+	}
+	e, err, ok := l.nextEntry()
+	switch {
+	case !ok:
+		return nil
+	case err != nil:
+		return err
+	case e.Index != l.state.Index()+1:
+		return fmt.Errorf("%w: entry %d follows entry %d", ErrDamaged, e.Index, l.state.Index())
+	}
+	l.unapplied = &decodedEntry{Entry: e}
+	if e.Data != nil {
+		if l.unapplied.content, err = proto.UnmarshalEntry(e.Data); err != nil {
+			return fmt.Errorf("%w: entry %d cannot be read: %w", ErrDamaged, e.Index, err)
+		}
+	}
+	return nil
+}
+
+// applyNext applies the rest of the last entry, or the next entry, but no transaction after the zxid of m.
+func (l *Log) applyNext(m Moment) error {
+	through := cmp.Or(m.zxid, math.MaxInt64)
+	if l.rest != nil {
+		if !l.rest(through) {
+			l.rest = nil
+		}
+		return l.comparePassed()
+	}
+	e := l.unapplied
+	l.unapplied = nil
+	var err error
+	if l.rest, err = l.state.ApplyEntryThrough(e.Index, e.Term, e.content, through); err != nil {
+		return err
+	}
+	l.latestMs = max(l.latestMs, e.content.GetTimeMs())
+	return l.comparePassed()
+}
+
+// comparePassed compares the state with that of a snapshot of the chain, if it is at the snapshot's last entry. A large
+// snapshot is not compared.
+func (l *Log) comparePassed() error {
+	for len(l.unpassed) > 0 && l.rest == nil {
+		s := l.unpassed[0]
+		if l.nextHead == nil {
+			h, err := l.readHead(s)
+			if err != nil {
+				return err
+			}
+			l.nextHead = &h
+		}
+		if l.nextHead.Index > l.state.Index() {
+			return nil
+		}
+		if l.nextHead.Index == l.state.Index() && s.Bytes > 0 && s.Bytes <= maxComparedBytes {
+			if err := l.compare(s); err != nil {
+				return err
+			}
+		}
+		l.unpassed, l.nextHead = l.unpassed[1:], nil
+	}
+	return nil
+}
+
+func (l *Log) compare(s Snapshot) error {
+	r, err := l.chain.OpenSnapshot(l.ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	_, digest, err := znode.ReadImage(r, znode.ImageVisitor{})
+	if err := errOfSnapshot(s, err); err != nil {
+		return err
+	}
+	if own := l.state.Digest(); own != digest {
+		return fmt.Errorf("%w: the state built from %v through entry %d has the digest %016x, and snapshot %s of the same entry "+
+			"has %016x: that snapshot, the one before it or an entry between them is not what the members had",
+			ErrDamaged, l.oldest, l.state.Index(), own, s.Name, digest)
+	}
+	return nil
+}
