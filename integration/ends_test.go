@@ -7,13 +7,14 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/member"
+	"rollcall/operator/stateview"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
 // endsOf returns the ends of sessions that a member keeps, newest first.
 func endsOf(e *cluster.Ensemble, id uint32) []znode.SessionEnd {
-	return slices.Collect(e.Member(id).SessionEnds(member.EndFilter{}))
+	return slices.Collect(e.Member(id).SessionEnds(stateview.EndFilter{}))
 }
 
 // The ends of sessions outlive the log that they came with: a member with an empty disk is sent them

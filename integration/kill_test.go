@@ -11,6 +11,7 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/member"
+	"rollcall/operator/stateview"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
@@ -31,7 +32,7 @@ func wantKilled(t *testing.T, e *cluster.Ensemble, session jute.SessionID) {
 	t.Helper()
 	for _, id := range e.IDs() {
 		n := 0
-		for end := range e.Member(id).SessionEnds(member.EndFilter{Session: session}) {
+		for end := range e.Member(id).SessionEnds(stateview.EndFilter{Session: session}) {
 			if n++; end.Reason != znode.ReasonKilled || end.RequestedBy != "alice" {
 				t.Errorf("member %d has %+v", id, end)
 			}

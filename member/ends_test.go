@@ -11,13 +11,14 @@ import (
 
 	"rollcall/integration/cluster"
 	"rollcall/member"
+	"rollcall/operator/stateview"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
 func endsOf(e *cluster.Ensemble, id uint32) []znode.SessionEnd {
-	return slices.Collect(e.Member(id).SessionEnds(member.EndFilter{}))
+	return slices.Collect(e.Member(id).SessionEnds(stateview.EndFilter{}))
 }
 
 // Every member knows how sessions ended: by a close or by silence, for how long, and under which
@@ -117,7 +118,7 @@ func TestEndsOf(t *testing.T) {
 	const n = 3000 // some parts of a listing
 	m := member.Over(applied(t, n))
 	var all []znode.SessionEnd
-	for end := range m.SessionEnds(member.EndFilter{}) {
+	for end := range m.SessionEnds(stateview.EndFilter{}) {
 		if want := uint64(n - len(all)); end.Number != want {
 			t.Fatalf("end %d comes where %d should", end.Number, want)
 		}
@@ -130,27 +131,27 @@ func TestEndsOf(t *testing.T) {
 		return slices.DeleteFunc(slices.Clone(all), func(end znode.SessionEnd) bool { return !match(end) })
 	}
 	for _, tt := range []struct {
-		of    member.EndFilter
+		of    stateview.EndFilter
 		want  []znode.SessionEnd
 		count int
 	}{
-		{member.EndFilter{Session: 1<<56 + 5}, of(func(end znode.SessionEnd) bool { return end.Session == 1<<56+5 }), 1},
-		{member.EndFilter{Session: 1}, nil, 0},
-		{member.EndFilter{Address: "[fd00::3]:3"}, of(func(end znode.SessionEnd) bool { return end.Address == "[fd00::3]:3" }), 1},
-		{member.EndFilter{Address: "fd00::3"}, of(func(end znode.SessionEnd) bool { return end.Session%7 == all[n-1-3].Session%7 }), 429},
-		{member.EndFilter{Address: "[fd00:0::3]:3"}, of(func(end znode.SessionEnd) bool { return end.Address == "[fd00::3]:3" }), 1},
-		{member.EndFilter{Address: "fd00::"}, of(func(end znode.SessionEnd) bool { return end.Session%7 == all[n-1-7].Session%7 }), 429},
-		{member.EndFilter{Address: "fd00:"}, nil, 0},
-		{member.EndFilter{Before: 1100}, of(func(end znode.SessionEnd) bool { return end.Number < 1100 }), 1099},
-		{member.EndFilter{Before: 1}, nil, 0},
-		{member.EndFilter{Session: 1<<56 + 5, Address: "fd00::5", Before: 7}, of(func(end znode.SessionEnd) bool { return end.Number == 6 }), 1},
-		{member.EndFilter{Session: 1<<56 + 5, Before: 6}, nil, 0},
+		{stateview.EndFilter{Session: 1<<56 + 5}, of(func(end znode.SessionEnd) bool { return end.Session == 1<<56+5 }), 1},
+		{stateview.EndFilter{Session: 1}, nil, 0},
+		{stateview.EndFilter{Address: "[fd00::3]:3"}, of(func(end znode.SessionEnd) bool { return end.Address == "[fd00::3]:3" }), 1},
+		{stateview.EndFilter{Address: "fd00::3"}, of(func(end znode.SessionEnd) bool { return end.Session%7 == all[n-1-3].Session%7 }), 429},
+		{stateview.EndFilter{Address: "[fd00:0::3]:3"}, of(func(end znode.SessionEnd) bool { return end.Address == "[fd00::3]:3" }), 1},
+		{stateview.EndFilter{Address: "fd00::"}, of(func(end znode.SessionEnd) bool { return end.Session%7 == all[n-1-7].Session%7 }), 429},
+		{stateview.EndFilter{Address: "fd00:"}, nil, 0},
+		{stateview.EndFilter{Before: 1100}, of(func(end znode.SessionEnd) bool { return end.Number < 1100 }), 1099},
+		{stateview.EndFilter{Before: 1}, nil, 0},
+		{stateview.EndFilter{Session: 1<<56 + 5, Address: "fd00::5", Before: 7}, of(func(end znode.SessionEnd) bool { return end.Number == 6 }), 1},
+		{stateview.EndFilter{Session: 1<<56 + 5, Before: 6}, nil, 0},
 	} {
 		if got := slices.Collect(m.SessionEnds(tt.of)); !slices.Equal(got, tt.want) || len(got) != tt.count {
 			t.Errorf("%+v: %d ends, want %d", tt.of, len(got), tt.count)
 		}
 	}
-	for end := range m.SessionEnds(member.EndFilter{}) { // stops when it is told to
+	for end := range m.SessionEnds(stateview.EndFilter{}) { // stops when it is told to
 		if end.Number != n {
 			t.Errorf("end %d comes first", end.Number)
 		}

@@ -11,6 +11,7 @@ import (
 	"rollcall/config"
 	"rollcall/operator/admin"
 	"rollcall/operator/api"
+	"rollcall/operator/stateview"
 	"rollcall/operator/view"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -33,7 +34,7 @@ func (o operations) ReadLoad() admin.Load {
 
 // SessionEnds implements admin.Operations.
 func (o operations) SessionEnds(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd] {
-	return o.m.SessionEnds(EndFilter{Session: session, Address: address, Before: before})
+	return o.m.SessionEnds(stateview.EndFilter{Session: session, Address: address, Before: before})
 }
 
 // KillSession implements admin.Operations.

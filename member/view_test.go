@@ -16,7 +16,6 @@ import (
 	"rollcall/operator/clients"
 	"rollcall/operator/view"
 	"rollcall/proto"
-	"rollcall/znode"
 )
 
 // talker answers with a text of so many bytes.
@@ -143,10 +142,6 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		{
 			newConnectionRow(&clients.Connection{AwaitsRead: true, EstablishedAt: at(1), ExpiresAt: at(2)}),
 			&proto.ConnectionRow{Address: []byte{}, Reading: true, EstablishedMs: 1, ExpiresMs: 2, RecentMs: 1},
-		},
-		{
-			newRemovalRow(&znode.Removal{Path: "/p", Zxid: 1, TxnPart: 2, AtMs: 3, Cause: znode.CauseTTLExpired, Member: 4, Session: 5, Address: "a"}),
-			&proto.RemovalRow{Path: []byte("/p"), Zxid: 1, Part: 2, RemovedMs: 3, Cause: proto.RemovalCause_REMOVAL_CAUSE_TTL, Member: 4, Session: 5, Address: []byte("a")},
 		},
 	} {
 		if !protobuf.Equal(tt.got, tt.want) {

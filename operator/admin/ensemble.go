@@ -20,7 +20,15 @@ import (
 const killTimeout = 8 * time.Second
 
 // ensembleAPI has the endpoints for sessions, connections, watches and node owners of the whole ensemble.
-type ensembleAPI struct{ ops Operations }
+type ensembleAPI struct {
+	queries EnsembleQueries
+	killer  sessionKiller
+}
+
+// sessionKiller has Operations.KillSession.
+type sessionKiller interface {
+	KillSession(ctx context.Context, id jute.SessionID, by string) error
+}
 
 func (e *ensembleAPI) routes() []endpoint {
 	return []endpoint{
@@ -113,7 +121,7 @@ func sessionTarget(r *http.Request) string {
 	return "not the id of a session"
 }
 
-func (e *ensembleAPI) getStatus(q *query) (any, error) { return e.ops.MemberStatuses(q.Context()) }
+func (e *ensembleAPI) getStatus(q *query) (any, error) { return e.queries.MemberStatuses(q.Context()) }
 
 func (e *ensembleAPI) listSessions(q *query) (any, error) {
 	f := view.SessionFilter{
@@ -121,14 +129,14 @@ func (e *ensembleAPI) listSessions(q *query) (any, error) {
 		State: q.values.Get("state"), Address: q.values.Get("address"),
 	}
 	if order := q.orderParameter(); order != 0 {
-		return e.ops.SessionsBy(q.Context(), f, order, q.pageParameters())
+		return e.queries.SessionsBy(q.Context(), f, order, q.pageParameters())
 	}
-	return e.ops.Sessions(q.Context(), f, q.pageParameters())
+	return e.queries.Sessions(q.Context(), f, q.pageParameters())
 }
 
 func (e *ensembleAPI) getSession(q *query) (any, error) {
 	id := q.pathSessionID()
-	a, err := e.ops.SessionByID(q.Context(), id)
+	a, err := e.queries.SessionByID(q.Context(), id)
 	switch {
 	case err != nil:
 		return nil, err
@@ -148,10 +156,10 @@ func (e *ensembleAPI) killSession(q *query) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(q.Context(), killTimeout)
 	defer cancel()
-	if err := e.ops.KillSession(ctx, id, q.requester()); err != nil {
+	if err := e.killer.KillSession(ctx, id, q.requester()); err != nil {
 		return nil, err
 	}
-	for end := range e.ops.SessionEnds(id, "", 0) {
+	for end := range e.queries.SessionEnds(id, "", 0) {
 		return apiEnd(end), nil
 	}
 	return nil, &Failure{
@@ -162,30 +170,30 @@ func (e *ensembleAPI) killSession(q *query) (any, error) {
 }
 
 func (e *ensembleAPI) listEphemerals(q *query) (any, error) {
-	a, err := e.ops.Ephemerals(q.Context(), q.pathSessionID(), q.pageParameters())
+	a, err := e.queries.Ephemerals(q.Context(), q.pathSessionID(), q.pageParameters())
 	a.Items = slices.DeleteFunc(a.Items, func(e api.Ephemeral) bool { return !q.paths.isVisible(e.Path) })
 	return a, err
 }
 
 func (e *ensembleAPI) listSessionWatches(q *query) (any, error) {
-	a, err := e.ops.SessionWatches(q.Context(), q.pathSessionID(), q.pageParameters())
+	a, err := e.queries.SessionWatches(q.Context(), q.pathSessionID(), q.pageParameters())
 	a.Items = slices.DeleteFunc(a.Items, func(w api.Watch) bool { return !q.paths.isVisible(w.Path) })
 	return a, err
 }
 
 func (e *ensembleAPI) listConnections(q *query) (any, error) {
 	f := view.ConnectionFilter{Member: uint32(q.intParameter("member")), Address: q.values.Get("address")}
-	return e.ops.Connections(q.Context(), f, q.pageParameters())
+	return e.queries.Connections(q.Context(), f, q.pageParameters())
 }
 
 func (e *ensembleAPI) listWatches(q *query) (any, error) {
-	a, err := e.ops.PathWatches(q.Context(), q.values.Get("path"), q.pageParameters())
+	a, err := e.queries.PathWatches(q.Context(), q.values.Get("path"), q.pageParameters())
 	a.Items = slices.DeleteFunc(a.Items, func(w api.Watch) bool { return !q.paths.isVisible(w.Path) })
 	return a, err
 }
 
 func (e *ensembleAPI) getOwner(q *query) (any, error) {
-	return e.ops.NodeOwner(q.Context(), q.values.Get("path"))
+	return e.queries.NodeOwner(q.Context(), q.values.Get("path"))
 }
 
 // endCursorPrefix precedes the number of the page's last end in a cursor of the list of ends.
@@ -202,7 +210,7 @@ func (e *ensembleAPI) listEnds(q *query) (any, error) {
 		before = n
 	}
 	page := api.List[api.End]{Items: []api.End{}, Silent: []api.Silence{}}
-	for end := range e.ops.SessionEnds(q.sessionIDParameter("session"), q.values.Get("address"), before) {
+	for end := range e.queries.SessionEnds(q.sessionIDParameter("session"), q.values.Get("address"), before) {
 		if len(page.Items) == limit {
 			page.NextCursor = endCursorPrefix + strconv.FormatUint(page.Items[limit-1].Number, 10)
 			break
@@ -212,10 +220,10 @@ func (e *ensembleAPI) listEnds(q *query) (any, error) {
 	return page, nil
 }
 
-func (e *ensembleAPI) getBuckets(q *query) (any, error) { return e.ops.ExpiryBuckets(q.Context()) }
+func (e *ensembleAPI) getBuckets(q *query) (any, error) { return e.queries.ExpiryBuckets(q.Context()) }
 
 func (e *ensembleAPI) listRemovals(q *query) (any, error) {
-	a, err := e.ops.NodeRemovals(q.Context(), q.values.Get("path"), q.pageParameters())
+	a, err := e.queries.NodeRemovals(q.Context(), q.values.Get("path"), q.pageParameters())
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +242,7 @@ func (e *ensembleAPI) listSlow(q *query) (any, error) {
 	f := view.SlowFilter{
 		Member: uint32(q.intParameter("member")), Session: q.sessionIDParameter("session"), Address: q.values.Get("address"),
 	}
-	a, err := e.ops.SlowRequests(q.Context(), f, q.pageParameters())
+	a, err := e.queries.SlowRequests(q.Context(), f, q.pageParameters())
 	for i := range a.Items {
 		q.hidePath(&a.Items[i])
 	}
@@ -254,7 +262,7 @@ func (e *ensembleAPI) getSlow(q *query) (any, error) {
 	if err != nil {
 		return nil, &Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("%.100q: %v", id, err)}
 	}
-	a, err := e.ops.SlowRequests(q.Context(), f, view.Page{Limit: 1})
+	a, err := e.queries.SlowRequests(q.Context(), f, view.Page{Limit: 1})
 	switch {
 	case err != nil:
 		return nil, err
@@ -288,7 +296,7 @@ func (e *ensembleAPI) sessionEnds(removals []api.Removal) map[string]*api.End {
 	if missing == 0 {
 		return nil
 	}
-	for end := range e.ops.SessionEnds(0, "", 0) {
+	for end := range e.queries.SessionEnds(0, "", 0) {
 		if known, wanted := ends[end.Session.String()]; !wanted || known != nil {
 			continue
 		}

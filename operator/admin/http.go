@@ -164,7 +164,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	}
 	h.health = &healthProbes{source: cfg.Source, authorizer: h.authorizer}
 	h.member = &memberAPI{source: cfg.Source, authorizer: h.authorizer, settings: cfg.ConfigKeys, log: cfg.Log}
-	h.ensemble = &ensembleAPI{ops: cfg.Operations}
+	h.ensemble = &ensembleAPI{queries: cfg.Operations, killer: cfg.Operations}
 	h.streams = newEventStreams(cfg.Operations, h.authorizer, func() bool { return h.health.failureIfRemoved() != nil })
 	h.members = &membersAPI{ops: cfg.Operations, source: cfg.Source}
 	h.nodes = &nodesAPI{ops: cfg.Operations}

@@ -16,9 +16,9 @@ import (
 	"rollcall/znode"
 )
 
-// Operations are the member's operations for the endpoints under /v1/. It is safe for concurrent use. A
-// view.Collector has the methods of the first group; they return within its deadline.
-type Operations interface {
+// EnsembleQueries are the queries about the ensemble for the endpoints under /v1/. It is safe for concurrent use. A
+// view.Collector has all methods but the last one; they return within its deadline.
+type EnsembleQueries interface {
 	MemberStatuses(ctx context.Context) (api.List[api.Member], error)
 	Sessions(ctx context.Context, f view.SessionFilter, p view.Page) (api.List[api.Session], error)
 	SessionsBy(ctx context.Context, f view.SessionFilter, by view.SessionOrder, p view.Page) (api.List[api.Session], error)
@@ -31,6 +31,14 @@ type Operations interface {
 	ExpiryBuckets(ctx context.Context) (api.Buckets, error)
 	NodeRemovals(ctx context.Context, path string, p view.Page) (api.List[api.Removal], error)
 	SlowRequests(ctx context.Context, f view.SlowFilter, p view.Page) (api.List[api.SlowRequest], error)
+	// SessionEnds yields the retained ends of sessions, newest first: of session unless it is 0, of
+	// clients at address unless it is "", and with a number below before unless it is 0.
+	SessionEnds(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd]
+}
+
+// Operations are the member's operations for the endpoints under /v1/. It is safe for concurrent use.
+type Operations interface {
+	EnsembleQueries
 
 	// Members returns the servers of the ensemble, with their status.
 	Members(ctx context.Context) (view.Members, error)
@@ -53,9 +61,6 @@ type Operations interface {
 	ChangeNode(ctx context.Context, c NodeChange) (path string, stat jute.Stat, err error)
 	// ReadLoad returns the load of this member's clients. It does not block.
 	ReadLoad() Load
-	// SessionEnds yields the retained ends of sessions, newest first: of session unless it is 0, of
-	// clients at address unless it is "", and with a number below before unless it is 0.
-	SessionEnds(session jute.SessionID, address string, before uint64) iter.Seq[znode.SessionEnd]
 	// KillSession returns when the session has ended or ctx ends. by names the requester in at most
 	// znode.MaxRequesterBytes bytes. The error is a *Failure.
 	KillSession(ctx context.Context, id jute.SessionID, by string) error

@@ -19,6 +19,11 @@ func (h *HTTP) serveJSON(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	q.paths = h.authorizer.pathFilterFor(r)
 	q.rejectHiddenPath()
 	q.rejectUnknownMember(h.health.source.Ensemble())
+	e.writeReply(q, w, r)
+}
+
+// writeReply writes the reply to a checked request under /v1/, or its fault.
+func (e *endpoint) writeReply(q *query, w http.ResponseWriter, r *http.Request) {
 	var answer any
 	var err error
 	if q.fault == nil {

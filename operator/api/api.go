@@ -103,6 +103,7 @@ const (
 	StateLeaving    = "leaving"     // raft's configuration has it, and the list does not any more
 	StateRemoved    = "removed"     // neither has it; only the replying member can have this state
 	StateSilent     = "silent"      // it does not reply
+	StateUnknown    = "unknown"     // in a state of the past, in which only the leader is known
 	StateNotServing = "not serving" // it replies, and serves no client; its detail has the reason, if that is known
 )
 
@@ -136,7 +137,7 @@ type Server struct {
 	Role    string `json:"role"`
 	IsVoter bool   `json:"voter"` // its disk has a vote in raft's configuration
 	// "leader", "follower", "observer", "standalone", "read-only", "catching up", "joining", "leaving", "removed",
-	// "silent" or "not serving"
+	// "silent", "not serving" or "unknown"
 	State        string `json:"state"`
 	AppliedIndex uint64 `json:"applied"` // index of the last log entry applied; 0: it did not reply
 	// log entries that the leader knows to be committed and that are not applied here; null: it or the leader did
