@@ -22,10 +22,11 @@ type adminCommand struct {
 	ensemble     *EnsembleFlags
 	output       *Output
 	warnedSilent map[uint32]bool // the silent members that were reported, by id
+	past         *pastFlags      // nil: the command shows the present only
 }
 
 func newAdminCommand(w IOStreams) *adminCommand {
-	return &adminCommand{w, NewEnsembleFlags(w), NewOutput(w), map[uint32]bool{}}
+	return &adminCommand{streams: w, ensemble: NewEnsembleFlags(w), output: NewOutput(w), warnedSilent: map[uint32]bool{}}
 }
 
 func (a *adminCommand) registerFlags(cmd *cobra.Command) *cobra.Command {

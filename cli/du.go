@@ -30,13 +30,13 @@ func compareUsage(a, b subtree.Usage) int {
 
 func newDu(w IOStreams) *cobra.Command {
 	n, depth, limit, sort := newNodeCommand(w), 1, 0, ""
-	cmd := n.registerWithOutput(&cobra.Command{
+	cmd := n.registerRead(&cobra.Command{
 		Use: "du [flags] [PATH]", Short: "print which subtrees have how many nodes and bytes",
 		Args: RangeArgs(0, 1, "one path"),
 		Long: "Prints how many nodes a subtree has and how many bytes of data, and the same for each subtree in it, the " +
 			"largest first. It reads all of it, whatever --depth says. " +
 			"Paths and the servers' own records take memory, too, and are not counted.",
-	}, false, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
+	}, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
 		order, err := parseOrder(usageColumns, sort)
 		if err != nil {
 			return err
@@ -104,12 +104,12 @@ type treeRow struct {
 
 func newTree(w IOStreams) *cobra.Command {
 	n, depth := newNodeCommand(w), 0
-	cmd := n.registerWithOutput(&cobra.Command{
+	cmd := n.registerRead(&cobra.Command{
 		Use: "tree [flags] [PATH]", Short: "draw a subtree, with sizes", Args: RangeArgs(0, 1, "one path"),
 		Long: "Draws the subtree at a node, by default that at /, with the size of each node's data, and counts it. It " +
 			"reads the nodes one after another, so nodes that change meanwhile may be drawn " +
 			"as they were or as they are. -o json and yaml print a row for each node.",
-	}, false, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
+	}, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
 		seen := &unreadNodes{streams: n.streams}
 		rows := readableRows(seen, s.Walk(ctx, pathOr(args, "/"), subtree.WalkOptions{MaxDepth: depth}),
 			func(node *subtree.Node) (treeRow, bool) {

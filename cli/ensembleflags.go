@@ -14,6 +14,7 @@ import (
 
 	"rollcall/client"
 	"rollcall/internal/secretfile"
+	"rollcall/operator/api"
 	"rollcall/operator/subtree"
 	"rollcall/zk/kerberos/credentials"
 	"rollcall/zk/sasl"
@@ -48,6 +49,7 @@ type EnsembleFlags struct {
 	tokenFileOwners []int  // the owner of the token file, once it was read; this user may listen on a socket, too
 	// addresses of members that have said that they were removed from the ensemble; they are passed over
 	removedMembers []string
+	pastClient     *api.Client // answers instead of a member, from a state of the past; nil: members do
 }
 
 // NewEnsembleFlags returns EnsembleFlags with the settings of the variables and defaults.

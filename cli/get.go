@@ -16,10 +16,10 @@ import (
 
 func newStat(w IOStreams) *cobra.Command {
 	n := newNodeCommand(w)
-	return n.registerWithOutput(&cobra.Command{
+	return n.registerRead(&cobra.Command{
 		Use: "stat [flags] PATH", Short: "print versions, times and sizes of a node", Args: RangeArgs(1, 1, "one path"),
 		Long: "Prints the versions, times and sizes of a node.",
-	}, false, func(ctx context.Context, s nodes.Space, args []string) error {
+	}, func(ctx context.Context, s nodes.Space, args []string) error {
 		stat, err := s.Stat(ctx, args[0])
 		if err != nil {
 			return err
@@ -41,12 +41,12 @@ type nodeData struct {
 
 func newGet(w IOStreams) *cobra.Command {
 	n, raw := newNodeCommand(w), false
-	cmd := n.registerWithOutput(&cobra.Command{
+	cmd := n.registerRead(&cobra.Command{
 		Use: "get [flags] PATH", Short: "print the data of a node", Args: RangeArgs(1, 1, "one path"),
 		Long: "Prints the data of a node, byte for byte. On a terminal it escapes bytes that are not printable, and ends " +
 			"the last line with a newline. -o wide, json and yaml " +
 			"also show the node's Stat. In JSON and YAML \"data\" is base64, and \"text\" the same data if they are UTF-8.",
-	}, false, func(ctx context.Context, s nodes.Space, args []string) error {
+	}, func(ctx context.Context, s nodes.Space, args []string) error {
 		data, stat, err := s.Get(ctx, args[0])
 		switch {
 		case err != nil:

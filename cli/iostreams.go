@@ -33,6 +33,9 @@ type IOStreams struct {
 	// do not search for that member.
 	LocateMember func(file string, env []string) (localsocket.MemberPlace, error)
 
+	// OpenKeptLog opens the log that members keep. If it is nil, commands show the present only.
+	OpenKeptLog KeptLogOpener
+
 	// LowerPriority gives way to other processes from now on. It is nil if this process has other work than
 	// the command.
 	LowerPriority func()

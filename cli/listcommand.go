@@ -70,13 +70,16 @@ func (f *listCommand[T]) register(cmd *cobra.Command) *cobra.Command {
 
 // printOnce prints the list once. lines is the height of the screen, or 0.
 func (f *listCommand[T]) printOnce(ctx context.Context, w IOStreams, lines int) error {
+	if a := f.adminCommand; a.ensemble.pastClient != nil {
+		w.Now = a.streams.Now // that of the state
+	}
 	out := *f.output
 	out.streams = w
 	if out.format == "json" && f.isUnsorted() {
 		// not decoded, which would take most of the time
 		return PrintRows(&out, nil, rowsAsListed[T, json.RawMessage](ctx, f, lines))
 	}
-	columns := f.columns(w.Now())
+	columns := knownColumns(f.adminCommand, f.columns(w.Now()), liveSessionColumns)
 	rows := f.orderedRows(ctx, columns, lines)
 	if f.watch {
 		columns = f.changes.next(columns, f.key)

@@ -19,17 +19,17 @@ import (
 
 func newLs(w IOStreams) *cobra.Command {
 	n, long := newNodeCommand(w), false
-	cmd := n.registerWithOutput(&cobra.Command{
+	cmd := n.registerRead(&cobra.Command{
 		Use: "ls [flags] [PATH]", Short: "list the children of a node", Args: RangeArgs(0, 1, "one path"),
 		Long: "Lists the names of a node's children, one on each line; by default those of /. -l also shows some fields " +
 			"of each child's Stat. -o wide, json and yaml show all of them.",
-	}, false, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
+	}, withinWalkTime(func(ctx context.Context, s nodes.Space, args []string) error {
 		top := pathOr(args, "/")
 		if n.output.format == "table" && !long {
 			return n.printNames(ctx, s, top)
 		}
 		listed := &unreadNodes{streams: n.streams}
-		columns := withStat(w.Now(), "name", func(r lsRow) string { return r.Name }, func(r lsRow) *api.Stat { return &r.Stat })
+		columns := withStat(n.streams.Now(), "name", func(r lsRow) string { return r.Name }, func(r lsRow) *api.Stat { return &r.Stat })
 		err := PrintRows(n.output, columns,
 			readableRows(listed, s.Walk(ctx, top, subtree.WalkOptions{MaxDepth: 1}), func(node *subtree.Node) (lsRow, bool) {
 				return lsRow{Name: path.Base(node.Path), nodeStat: nodeStat{node.Path, toAPIStat(node.Stat)}}, node.Depth == 1

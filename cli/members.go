@@ -19,7 +19,7 @@ import (
 
 func newMembers(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	cmd := a.registerFlags(&cobra.Command{
+	cmd := a.registerPast(a.registerFlags(&cobra.Command{
 		Use: "members [flags]", Short: "list the servers of the ensemble, and add, change, remove or drain one",
 		GroupID: ChangeGroup,
 		Long:    "Without a subcommand it lists the servers, as rollcall members list does.",
@@ -30,7 +30,7 @@ func newMembers(w IOStreams) *cobra.Command {
 			return UsageError.Errorf("members: %w", unknownCommand(cmd, args[0]))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
-	})
+	}), false)
 	OnlySubcommands(cmd).AddCommand(newMembersList(w), newMembersAdd(w), newMembersRemove(w), newMembersReplace(w), newMembersAddress(w),
 		newMembersPromote(w), newMembersDemote(w), newMembersLead(w), newMembersDrain(w), newMembersRebalance(w))
 	return cmd
@@ -49,7 +49,7 @@ type serverRow struct {
 
 func newMembersList(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	return a.registerFlags(&cobra.Command{
+	return a.registerPast(a.registerFlags(&cobra.Command{
 		Use: "list [flags]", Short: "list the servers: addresses, roles, who votes, and how far each of them is",
 		Args: RangeArgs(0, 0, "flags only"),
 		Long: "Shows a row for each server of the ensemble's list and of raft's configuration. The list says which " +
@@ -57,7 +57,7 @@ func newMembersList(w IOStreams) *cobra.Command {
 			"and follows the list. A server that catches up has how far it is and at what rate, for which the command asks " +
 			"twice, a second apart.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return printServers(cmd.Context(), a) },
-	})
+	}), false)
 }
 
 func printServers(ctx context.Context, a *adminCommand) error {
@@ -70,7 +70,7 @@ func printServers(ctx context.Context, a *adminCommand) error {
 	} else if !members.IsSettled {
 		warnf(a.streams, "raft's configuration does not follow the list yet")
 	}
-	return PrintRows(a.output, serverColumns, RowsOf(rows))
+	return PrintRows(a.output, knownColumns(a, serverColumns, liveServerColumns), RowsOf(rows))
 }
 
 // fetchServerRows returns the servers by id. It queries twice if one of them is catching up.

@@ -26,10 +26,18 @@ type nodeCommand struct {
 	ensemble     *EnsembleFlags
 	output       *Output
 	adjustConfig func(*client.Config) // changes the configuration of the session; nil: nothing does
+	past         *pastFlags           // nil: the command shows the present only
 }
 
 func newNodeCommand(w IOStreams) *nodeCommand {
 	return &nodeCommand{streams: w, ensemble: NewEnsembleFlags(w), output: NewOutput(w)}
+}
+
+// registerRead registers a command that reads nodes, now or in the past, and prints rows.
+func (n *nodeCommand) registerRead(cmd *cobra.Command, work nodeWork) *cobra.Command {
+	n.past = &pastFlags{}
+	n.past.register(n.registerWithOutput(cmd, false, work))
+	return cmd
 }
 
 // registerWithOutput does the same as the next function, and adds the flag -o.
@@ -54,7 +62,9 @@ func (n *nodeCommand) registerSessionCommand(cmd *cobra.Command, change bool, wo
 		if err != nil {
 			return err
 		}
-		defer closeSession(s.Client)
+		if s.Client != nil {
+			defer closeSession(s.Client)
+		}
 		return explainNodeError(commandName(cmd), s, change, work(cmd.Context(), s, args))
 	}
 	n.ensemble.registerSessionFlags(cmd, "`host:port,.../root` where members take clients; root is the node that is / here")
@@ -83,6 +93,9 @@ func withinWalkTime(work nodeWork) nodeWork {
 }
 
 func (n *nodeCommand) openSpace(ctx context.Context) (nodes.Space, error) {
+	if n.past.isSet() {
+		return n.openPastSpace(ctx)
+	}
 	servers, root, err := n.ensemble.hostsAndRoot()
 	if err != nil {
 		return nodes.Space{}, err
@@ -234,8 +247,11 @@ func (n *nodeCommand) completePath(cmd *cobra.Command, args []string, begun stri
 	cobra.ShellCompDirective,
 ) {
 	const nothingElse = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	if len(args) > 0 {
+	switch {
+	case len(args) > 0:
 		return nil, cobra.ShellCompDirectiveDefault // data, or entries of a list
+	case n.past.isSet():
+		return nil, nothingElse // the state would have to be built
 	}
 	above, name := "/", ""
 	if i := strings.LastIndexByte(begun, '/'); i > 0 {

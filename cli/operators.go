@@ -60,8 +60,12 @@ func (l *EnsembleFlags) withoutRemoved(bases []string) []string {
 }
 
 // callInEnsemble calls request with the client of AdminClient. If that member was removed from the ensemble,
-// it tries the next address. If no other member replies, it returns the error of the last removed one.
+// it tries the next address. If no other member replies, it returns the error of the last removed one. For a state of the past
+// there is one client only.
 func (l *EnsembleFlags) callInEnsemble(ctx context.Context, request func(c *api.Client) error) error {
+	if l.pastClient != nil {
+		return request(l.pastClient)
+	}
 	var removedErr error // of the last member that was removed
 	for {
 		base, err := l.callMember(ctx, request)

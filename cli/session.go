@@ -41,7 +41,7 @@ type sessionDetail struct {
 
 func newSessionShow(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	return a.registerFlags(&cobra.Command{
+	return a.registerPast(a.registerFlags(&cobra.Command{
 		Use: "show [flags] ID", Short: "show a session with its ephemeral nodes and watches",
 		Args: RangeArgs(1, 1, "the id of one session"),
 		Long: fmt.Sprintf("Shows a session with its ephemeral nodes and watches, the first %d of each.", maxShownPaths),
@@ -53,9 +53,9 @@ func newSessionShow(w IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printRow(a.output, detailColumns(w.Now()), detail)
+			return printRow(a.output, knownColumns(a, detailColumns(a.streams.Now()), liveSessionColumns), detail)
 		},
-	})
+	}), false)
 }
 
 func fetchSessionDetail(ctx context.Context, a *adminCommand, id string) (sessionDetail, error) {
@@ -75,6 +75,9 @@ func fetchSessionDetail(ctx context.Context, a *adminCommand, id string) (sessio
 		func(n *api.Ephemeral) *string { return &n.Path })
 	detail.EphemeralPaths, err = collectRows(MapRows(nodes, func(n api.Ephemeral) string { return n.Path }))
 	if err != nil {
+		return detail, err
+	}
+	if a.ensemble.pastClient != nil {
 		return detail, err
 	}
 	watches := listWatches(ctx, a, path+"/watches", url.Values{}, maxShownPaths)

@@ -27,7 +27,17 @@ func newSessions(w IOStreams) *cobra.Command {
 	})
 	cmd.Flags().StringVar(&state, "state", "", "only sessions in this `state`: connected, disconnected or unknown")
 	completeFlag(cmd, "state", "connected", "disconnected", "unknown")
-	return cmd
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case f.past.isSet() && f.watch:
+			return UsageError.Errorf("sessions: --watch shows the present, and --at the past; leave one of them out")
+		case f.past.isSet() && state != "":
+			return UsageError.Errorf("sessions: only running members know which sessions are connected; leave --state out")
+		}
+		return run(cmd, args)
+	}
+	return f.registerPast(cmd, false)
 }
 
 func sessionColumns(now time.Time) []Column[api.Session] {

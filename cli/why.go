@@ -24,7 +24,7 @@ type whyCommand struct {
 
 func newWhy(w IOStreams) *cobra.Command {
 	a := &whyCommand{adminCommand: newAdminCommand(w), limit: 20}
-	cmd := a.registerFlags(&cobra.Command{
+	cmd := a.registerPast(a.registerFlags(&cobra.Command{
 		Use: "why [flags] [ID|PATH|ADDRESS]", Short: "say how sessions ended, and what removed nodes", GroupID: InspectGroup,
 		Args: RangeArgs(0, 1, "the id of a session, a path, or the address of a client"),
 		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a " +
@@ -49,7 +49,7 @@ func newWhy(w IOStreams) *cobra.Command {
 			}
 			return a.printEnds(cmd.Context(), "session", about)
 		},
-	})
+	}), true)
 	addIntFlag(cmd, &a.limit, "limit", "print the newest `N` of each list only", 1, noMaximum)
 	cmd.Flags().DurationVar(&a.since, "since", 0, "only what happened within this `duration`, such as 90s or 24h")
 	return cmd
@@ -254,7 +254,7 @@ const kindNone = "none"
 
 func newWhoOwns(w IOStreams) *cobra.Command {
 	a := newAdminCommand(w)
-	return a.registerFlags(&cobra.Command{
+	return a.registerPast(a.registerFlags(&cobra.Command{
 		Use: "who-owns [flags] PATH", Short: "name the session that an ephemeral node belongs to, or who waits for a lock",
 		GroupID: InspectGroup, Args: RangeArgs(1, 1, "one path"),
 		Long: "Names the session that an ephemeral node belongs to, with its client. For other nodes it " +
@@ -279,9 +279,9 @@ func newWhoOwns(w IOStreams) *cobra.Command {
 			for _, s := range node.Silent {
 				a.warnSilent(s)
 			}
-			return printRow(a.output, ownerColumns(sessionColumns(w.Now()), node), node)
+			return printRow(a.output, ownerColumns(knownColumns(a, sessionColumns(a.streams.Now()), liveSessionColumns), node), node)
 		},
-	})
+	}), false)
 }
 
 // fullPath adds the root of --hosts. The member checks the rest.

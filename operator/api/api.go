@@ -606,3 +606,26 @@ type Failure struct {
 	// for programs: "removed" if the member was removed from the ensemble, so use another one; "": the status suffices
 	Reason string `json:"reason"`
 }
+
+// Change is a change of a node, of a session, or of the list of servers, in the order of the log. It has no data, no access
+// control list and no secret.
+type Change struct {
+	Zxid   string    `json:"zxid"`   // "0x…", of the transaction
+	Number uint32    `json:"number"` // of the change in its transaction, from 1
+	At     time.Time `json:"at"`     // by the leader's clock
+	// "create", "delete", "set data", "set acl", "open session", "close session", "expire session", "kill session" or
+	// "change servers"
+	Operation string `json:"operation"`
+	Path      string `json:"path"` // of the node; "": the change is one of a session
+	// the node's version after the change, or its last one if it was deleted: of its access control list after "set acl",
+	// and otherwise of its data; null: the change is one of a session
+	Version    *int32 `json:"version"`
+	DataLength *int   `json:"data_length"` // of the node's data in bytes, likewise
+	Kind       string `json:"kind"`        // of the node, as in Owner; "": the change is one of a session
+	// why a node was deleted, as in Removal, or which operator has killed a session; "": neither
+	Cause     string `json:"cause"`
+	SessionID string `json:"session"` // whose client made the change, or that was opened or ended; "": none
+	Address   string `json:"address"` // of that session's client, or the host of a client without a session; "": unknown
+	// that received the change from its client, or that the ended session was connected to; 0: none
+	MemberID uint32 `json:"member"`
+}

@@ -201,7 +201,6 @@ func (l *Log) restore(number int) error {
 // is between the two moments. If the chain follows a running ensemble, the end of the log is never reached.
 func (l *Log) Advance(m Moment, take func(*znode.Change) error) error {
 	l.observer = changeFunc{take: take}
-	defer func() { l.observer.take = nil }()
 	l.state.Lock()
 	defer l.state.Unlock()
 	if m.zxid != 0 && m.zxid < l.state.Zxid() || m.isTime && m.unixMs < l.latestMs {

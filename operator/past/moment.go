@@ -21,6 +21,14 @@ func AtZxid(zxid int64) Moment { return Moment{zxid: zxid} }
 // AtTime returns the moment before the first entry whose stamp is after t.
 func AtTime(t time.Time) Moment { return Moment{unixMs: t.UnixMilli(), isTime: true} }
 
+// Time returns the time, or the zero value if the moment is none.
+func (m Moment) Time() time.Time {
+	if !m.isTime {
+		return time.Time{}
+	}
+	return time.UnixMilli(m.unixMs).UTC()
+}
+
 // IsEnd reports whether the moment is the end of the log.
 func (m Moment) IsEnd() bool { return m == Moment{} }
 
