@@ -59,16 +59,22 @@ func NewEnsembleFlags(w IOStreams) *EnsembleFlags {
 
 // Register adds all flags of the link to cmd.
 func (l *EnsembleFlags) Register(cmd *cobra.Command) {
-	fs := cmd.Flags()
 	l.registerSessionFlags(cmd, "`host:port,...` where members take clients")
+	l.registerOperatorFlags(cmd)
+	markShared(cmd.Flags(), "hosts")
+	markShared(cmd.Flags(), "auth")
+}
+
+// registerOperatorFlags adds the flags for the port for operators.
+func (l *EnsembleFlags) registerOperatorFlags(cmd *cobra.Command) {
+	fs := cmd.Flags()
 	fs.StringVar(&l.adminURLs, "admin", "",
 		"`URL,...` of members' ports for operators, or unix:PATH of a member's socket (ROLLCALL_ADMIN; default: the "+
 			"socket of this machine's member, or found on the machines of --hosts; with credentials, http://127.0.0.1:8080 "+
 			"alone)")
 	fs.StringVar(&l.tokenFile, "token-file", "", "`file` with the token of an administrator (ROLLCALL_TOKEN_FILE)")
-	for _, name := range []string{"hosts", "admin", "token-file", "auth"} {
-		markShared(fs, name)
-	}
+	markShared(fs, "admin")
+	markShared(fs, "token-file")
 	completeFlag(cmd, "admin")
 }
 

@@ -37,6 +37,7 @@ func newNodeCommand(w IOStreams) *nodeCommand {
 func (n *nodeCommand) registerRead(cmd *cobra.Command, work nodeWork) *cobra.Command {
 	n.past = &pastFlags{}
 	n.past.register(n.registerWithOutput(cmd, false, work))
+	n.ensemble.registerOperatorFlags(cmd) // a member sends its past to operators
 	return cmd
 }
 

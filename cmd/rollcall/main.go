@@ -44,7 +44,7 @@ func runCommandLine(ctx context.Context, args []string, w cli.IOStreams) error {
 // newRoot returns the command line: the commands of package cli, and the commands that run or measure members.
 func newRoot(w cli.IOStreams) *cobra.Command {
 	w = cli.WithProgress(w)
-	w.LocateMember = config.LocateMember
+	w.LocateMember, w.OpenKeptLog = config.LocateMember, cli.OpenKeptLog
 	root := cli.NewRoot(w, buildCommit().String())
 	root.AddCommand(newUp(w), newServe(w), newHealth(w), newRecover(w), newImport(w), newExport(w), newBench(w), newDrill(w),
 		newVersion(w), newConfiguration(w), newCerts(w), newTestServer(w), newProxy(w))
