@@ -24,6 +24,9 @@ type acl struct {
 	prefixLengths []int      // distinct, of the ip entries: at most 129
 	nodeCount     int        // nodes of the tree with this list; only the tree changes it
 	sharedExtra   nodeExtra  // shared by nodes that need no extra of their own; see nodeExtra
+
+	// The place in the open chunk of the history of changes, if the mark is that chunk's: see historyChunk.placeOf.
+	historyMark, historyPlace uint64
 }
 
 // maxACLBytes limits the encoding of a list after expansion. A request holds no more, but a list can grow

@@ -35,9 +35,12 @@ type bench struct {
 	paths []string
 }
 
+// benchHistory is the limit of the history of changes in benchmarks, in bytes: config.DefaultWatchHistory.
+const benchHistory = 16 << 20
+
 func newBench(b *testing.B, nodes int) *bench {
 	b.Helper()
-	k := &bench{s: New(Config{})}
+	k := &bench{s: New(Config{ChangeHistory: benchHistory})}
 	k.apply(b, &proto.Entry{Format: FormatLevel, Txns: []*proto.Txn{{Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{Nonce: 7, TtlNodes: true})}}})
 	k.apply(b, k.entry(&proto.Txn{Member: 1, Incarnation: 1, Op: int32(jute.OpAnnounce), Body: message(&proto.Announce{})}))
 	k.seq = 0

@@ -53,6 +53,8 @@ var uncovered = map[string]string{
 	"tree.mostCreated":                "for a metric: derived from the nodes",
 	"tree.hashedBytes":                "of the running entry",
 	"acl.nodeCount":                   "derived",
+	"acl.historyMark":                 "each member's own",
+	"acl.historyPlace":                "each member's own",
 	"tree.reapCandidates":             "derived: nodes have lives",
 	"tree.quotaRoots":                 "derived: nodes have paths",
 	"replicatedState.sessions":        "by their hashes, in sessionHashSum",

@@ -21,6 +21,8 @@ type ImageHead struct {
 	// The number of items of each kind.
 	SessionCount, UnsweptCount, EndCount, NodeCount uint64
 	EndsTotal                                       uint64 // the number of ends ever kept, and so of the newest one
+
+	hasHistory bool // a snapshot with a history of changes; no image that is written has one
 }
 
 // MemberProgress is the state's record of one member.

@@ -12,6 +12,14 @@ func splitPath(path string) (parent, last string) {
 	return path[:i], path[i+1:]
 }
 
+// parentPath returns the path of a node's parent. The node is not the root.
+func parentPath(path string) string {
+	if parent, _ := splitPath(path); parent != "" {
+		return parent
+	}
+	return rootPath
+}
+
 // borrowString returns b as a string that shares its memory. It is valid until b changes. Use it for lookups
 // and never keep it.
 func borrowString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -18,16 +18,17 @@ const (
 	sectionUnswept
 	sectionEnds
 	sectionNodes
+	sectionChanges
 )
 
 // String describes the items of the section.
 func (p section) String() string {
-	return [...]string{"sessions", "ended sessions with nodes left", "ends of sessions", "nodes"}[p]
+	return [...]string{"sessions", "ended sessions with nodes left", "ends of sessions", "nodes", "changes"}[p]
 }
 
 // sectionWriter writes a snapshot: the head, the sections and the digest. It checks nothing. The caller adds
 // the items of each section, as many as the head says, sorted by id or number. Of nodes, parents come first,
-// and siblings are sorted.
+// and siblings are sorted. The section of changes is there only if the head says so.
 type sectionWriter struct {
 	*blockWriter
 	head        *ImageHead
@@ -83,7 +84,11 @@ func (p *sectionWriter) writeHeadFields() {
 	}
 	p.putBool(h.Term.SASL)
 	p.putUint64(h.Term.DataQuota)
-	p.putBytes([]byte{h.Term.flags()})
+	flags := h.Term.flags()
+	if h.hasHistory {
+		flags |= flagHistory
+	}
+	p.putBytes([]byte{flags})
 }
 
 // writeMembers writes the members that have announced themselves or opened sessions.
@@ -156,16 +161,37 @@ func (p *sectionWriter) writeNode(n *node) {
 	p.putUint32(uint32(n.aversion))
 	p.writeCreateCount(n.numCreated())
 	p.writeLifetime(n.lifetime())
-	number, known := p.listNumbers[n.acl]
+	p.writeList(n.acl, n.path)
+}
+
+// writeList writes the list of the node at path.
+func (p *sectionWriter) writeList(a *acl, path string) {
+	number, known := p.listNumbers[a]
 	if !known {
 		number = uint32(len(p.listNumbers))
-		p.listNumbers[n.acl] = number
+		p.listNumbers[a] = number
 	}
 	p.putUint32(number)
 	if !known {
-		p.putText(n.acl.text)
-		if p.err == nil && xxhash.Sum64String(n.acl.text) != n.acl.hash {
-			p.err = fmt.Errorf("%w: the list of %q is not what it was", ErrDamaged, n.path)
+		p.putText(a.text)
+		if p.err == nil && xxhash.Sum64String(a.text) != a.hash {
+			p.err = fmt.Errorf("%w: the list of %q is not what it was", ErrDamaged, path)
+		}
+	}
+}
+
+// writeChanges writes the zxid after which every change is in the history, the number of changes, and the changes.
+func (p *sectionWriter) writeChanges(h *changeHistory) {
+	p.advanceTo(sectionChanges)
+	p.putUint64(uint64(h.since))
+	p.putUint64(h.count())
+	for c := range h.all() {
+		p.putBytes([]byte{byte(c.event)})
+		p.putUint64(uint64(c.zxid))
+		p.putText(c.path)
+		p.writeList(c.acl, c.path)
+		if c.parentACL != nil {
+			p.writeList(c.parentACL, c.path)
 		}
 	}
 }

@@ -6,15 +6,16 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Snapshot is a copy of the replicated state. It never changes, and needs no lock.
+// Snapshot is a copy of the replicated state and of the history of changes. It never changes, and needs no lock.
 type Snapshot struct {
 	replicated replicatedState
+	history    changeHistory
 }
 
 // Snapshot returns a copy in O(1). From then on, anything shared with the copy is copied before it changes.
 // The caller holds at least the read lock.
 func (s *State) Snapshot() *Snapshot {
-	sn := &Snapshot{s.replicated}
+	sn := &Snapshot{s.replicated, s.watches.history}
 	sn.replicated.tree = s.replicated.tree.copy()
 	s.gen.Add(1)
 	return sn
@@ -35,14 +36,18 @@ func (sn *Snapshot) Head() ImageHead { return sn.replicated.imageHead() }
 func (sn *Snapshot) Digest() uint64 { return sn.replicated.digest() }
 
 // WriteTo writes the copy in the form that RestoreSnapshot reads, and returns the number of bytes. Equal
-// states write equal bytes. If the recomputed digest differs from the one that every change has updated, it
+// states with equal histories write equal bytes. If the recomputed digest differs from the one that every change has updated, it
 // returns ErrDamaged, and the bytes cannot be restored.
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	h := sn.Head()
+	h.hasHistory = sn.history.keepsChanges()
 	p := newSectionWriter(w, &h)
 	count := sn.replicated.writeSections(p)
 	if p.err == nil {
 		p.err = count.checkAgainst(&sn.replicated)
+	}
+	if h.hasHistory {
+		p.writeChanges(&sn.history)
 	}
 	err := p.writeSnapshotEnd(sn.Digest())
 	return p.bytesWritten, err
@@ -101,7 +106,7 @@ func (n *node) replicatedData() (data []byte, version int32) {
 // lock, swaps the states and calls Hooks.SnapshotRestored. After an error (ErrNotSnapshot,
 // ErrSnapshotVersion, ErrCorrupt, or an error of the reader) nothing has changed. Watches stay.
 func (s *State) RestoreSnapshot(r io.Reader) error {
-	f := snapshotBuilder{blocks: newBlockReader(r), gen: s.gen.Load()}
+	f := snapshotBuilder{blocks: newBlockReader(r), gen: s.gen.Load(), history: historyAfter(s)}
 	tree := &f.state.tree
 	tree.byPath = newIndex()
 	if err := f.readSnapshot(); err != nil {
@@ -110,7 +115,7 @@ func (s *State) RestoreSnapshot(r io.Reader) error {
 	tree.setConfigTextIfUnset(f.gen, s.cfg.EnsembleText)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.replicated, s.acls = f.state, f.acls
+	s.replicated, s.acls, s.watches.history = f.state, f.acls, f.history
 	s.removals = removalHistory{} // a damaged state may have removed them
 	s.stateHashes.clear()         // of the old state
 	s.acls.applyRules(s.replicated.term.Rules)
@@ -119,6 +124,15 @@ func (s *State) RestoreSnapshot(r io.Reader) error {
 		s.hooks.ServerListChanged(r)
 	}
 	return nil
+}
+
+// historyAfter returns an empty history for a state that replaces this one. Its chunks have other numbers than all
+// chunks of this one, so no Replay mistakes one for the other.
+func historyAfter(s *State) changeHistory {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	const gap = 1 << 32
+	return changeHistory{limit: s.cfg.ChangeHistory, open: historyChunk{number: s.watches.history.open.number + gap}}
 }
 
 // VerifySnapshot makes all checks of RestoreSnapshot with the same errors, but builds no tree. It needs

@@ -21,8 +21,9 @@ import (
 )
 
 // sample returns a world that contains something of every kind.
-func sample(t testing.TB) *world {
-	w := newWorld(t)
+func sample(t testing.TB) *world { return fillSample(newWorld(t)) }
+
+func fillSample(w *world) *world {
 	k := w.connect().auth("digest", "u:p")
 	other := w.connect()
 	k.must(k.create("/a", 0))
@@ -570,12 +571,16 @@ func FuzzRestore(f *testing.F) {
 	small.expire(k.id, small.index)
 	f.Add(encode(f, small.s().Snapshot()))
 	f.Add(encode(f, sample(f).s().Snapshot()))
+	f.Add(encode(f, fillSample(newWorldWithHistory(f, 1<<20)).s().Snapshot()))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		b, ok := seal(b)
 		if !ok {
 			return
 		}
 		s := New(Config{})
+		if head, _, _ := ReadImage(bytes.NewReader(b), ImageVisitor{}); head.hasHistory {
+			s = New(Config{ChangeHistory: 1 << 40})
+		}
 		_, _, verr := VerifySnapshot(bytes.NewReader(b))
 		err := s.RestoreSnapshot(bytes.NewReader(b))
 		if (err == nil) != (verr == nil) {

@@ -28,6 +28,9 @@ type snapshotBuilder struct {
 	lastPath                 string
 	builtinsTaken            int
 	ancestors                []*node // of the next node, from the root to the last node
+	lists                    []*acl  // that were read, by their numbers
+	known                    map[*acl]bool
+	history                  changeHistory
 }
 
 // readSnapshot reads the whole snapshot and compares its digest.
@@ -49,6 +52,7 @@ func (f *snapshotBuilder) readSections() {
 	f.readUnswept()
 	f.readSessionEnds()
 	f.readNodes()
+	f.readChanges()
 }
 
 // failUnlessEmpty fails the reading if why is not empty.
@@ -77,7 +81,8 @@ func (f *snapshotBuilder) readHead() {
 		SkipACL: b.getBool(), TTLNodes: b.getBool(), EnforceQuota: b.getBool(), X509: b.getBool(), SASL: b.getBool(),
 		DataQuota: b.getUint64(),
 	}
-	if flags := b.getByte(); !h.Term.setFlags(flags) {
+	flags := b.getByte()
+	if h.hasHistory = flags&flagHistory != 0; !h.Term.setFlags(flags &^ flagHistory) {
 		b.failCorrupt("unknown rules %#x", flags)
 	}
 	for count := b.getUint32(); count > 0 && b.err == nil; count-- {
@@ -252,22 +257,15 @@ func (f *snapshotBuilder) acceptSessionEnd(e *SessionEnd) (why string) {
 
 func (f *snapshotBuilder) readNodes() {
 	b := f.blocks
-	var lists []*acl
-	known := map[*acl]bool{}
+	f.known = map[*acl]bool{}
 	f.head.NodeCount = b.getUint64()
 	for count := f.head.NodeCount; count > 0 && b.err == nil; count-- {
 		n, l, aversion := f.readNode()
-		if number := b.getUint32(); int(number) < len(lists) {
-			n.setACL(lists[number], aversion)
-		} else if a, ok := f.acls.parseACL(b.getNullable()); ok && int(number) == len(lists) && !known[a] {
-			n.setACL(a, aversion)
-			known[a], lists = true, append(lists, a)
-		} else {
-			b.failCorrupt("node %q has no list", n.path)
-		}
+		a := f.readList(n.path)
 		if b.err != nil {
 			return
 		}
+		n.setACL(a, aversion)
 		f.failUnlessEmpty(f.acceptNode(n, l))
 		if b.err == nil && f.visitor.Node != nil {
 			b.keepFirstError(f.visitor.Node(f.imageNode(n)))
@@ -276,6 +274,77 @@ func (f *snapshotBuilder) readNodes() {
 	if b.err == nil {
 		f.failUnlessEmpty(f.missingBuiltins())
 	}
+}
+
+// readList reads the list of the node at path, or returns nil.
+func (f *snapshotBuilder) readList(path string) *acl {
+	b := f.blocks
+	number := b.getUint32()
+	if int(number) < len(f.lists) {
+		return f.lists[number]
+	}
+	a, ok := f.acls.parseACL(b.getNullable())
+	if !ok || int(number) != len(f.lists) || f.known[a] {
+		b.failCorrupt("node %q has no list", path)
+		return nil
+	}
+	f.known[a], f.lists = true, append(f.lists, a)
+	return a
+}
+
+// readChanges reads the history of changes, and keeps as many of the latest ones as this member's limit allows.
+func (f *snapshotBuilder) readChanges() {
+	b, h := f.blocks, &f.history
+	if !f.head.hasHistory {
+		h.since, h.unknownTerm = noHistory, f.head.Zxid>>termShift
+		return
+	}
+	since, count := int64(b.getUint64()), b.getUint64()
+	if b.err != nil {
+		return
+	}
+	if since == noHistory {
+		h.since, h.unknownTerm = noHistory, f.head.Zxid>>termShift
+	} else {
+		h.since = since
+	}
+	if since < 0 || since > f.head.Zxid && (since != noHistory || count > 0) {
+		b.failCorrupt("%d changes after zxid %#x, and the last one is %#x", count, since, f.head.Zxid)
+	}
+	last := since
+	for ; count > 0 && b.err == nil; count-- {
+		n, zxid := f.readChange()
+		if b.err != nil {
+			return
+		}
+		// Changes of the transaction of since may be there, too: the others are no longer kept.
+		if zxid < last || zxid > f.head.Zxid || !jute.ValidPath(n.path) {
+			b.failCorrupt("the change of %q does not follow the one before", n.path)
+			return
+		}
+		if last = zxid; !f.countOnly && h.keepsChanges() {
+			h.append(n, zxid)
+		}
+	}
+}
+
+func (f *snapshotBuilder) readChange() (n *notification, zxid int64) {
+	b := f.blocks
+	n = &notification{event: jute.EventType(b.getByte())}
+	zxid, n.path = int64(b.getUint64()), b.getText()
+	n.acl = f.readList(n.path)
+	switch n.event {
+	case jute.EventNodeCreated, jute.EventNodeDeleted:
+		if n.parentACL = f.readList(n.path); n.path == rootPath || n.path == "" {
+			b.failCorrupt("a change of no node")
+			return n, zxid
+		}
+		n.parent = parentPath(n.path)
+	case jute.EventNodeDataChanged:
+	default:
+		b.failCorrupt("a change of kind %d", n.event)
+	}
+	return n, zxid
 }
 
 // readNode reads a node up to its access control list. aversion is the version of that list, which comes

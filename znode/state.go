@@ -1,7 +1,7 @@
 // Package znode is the replicated state of an ensemble: the tree of znodes, the sessions with their ephemeral
 // nodes, access control lists, and the progress of each member's writes. Every member applies the same log
 // and gets the same state. The package also keeps the watches of this member's connections, which are not
-// replicated.
+// replicated, and the latest changes, from which a connection gets the events that its watches have missed (Replay).
 //
 // # Locks
 //
@@ -53,6 +53,9 @@ type Config struct {
 	Hooks        Hooks          // may be nil
 	EnsembleText []byte         // the data of /zookeeper/config until the state has a list of servers; nil if standalone
 	Observer     ChangeObserver // may be nil; then changes cost nothing more
+	// ChangeHistory limits the memory of the latest changes that are kept for Replay, in bytes; 0: none are kept.
+	// Otherwise it is at least MinChangeHistory.
+	ChangeHistory int64
 }
 
 // State is the state of one member. Make one with New. See the package comment for the locks.
@@ -114,6 +117,9 @@ const (
 	flagReconfig  = 1
 	flagLongNames = 2
 )
+
+// flagHistory is the bit of a snapshot with a history of changes, in the byte of Rules.flags.
+const flagHistory = 1 << 7
 
 // flags returns the rules that share a byte of snapshots and a field of the digest.
 func (r *Rules) flags() byte {
@@ -215,6 +221,7 @@ func New(cfg Config) *State {
 	}
 	s.runningTxn.quotas.editor = &s.runningTxn.editor
 	s.gen.Store(1)
+	s.watches.history.limit = cfg.ChangeHistory
 	*tree = newTree(s.gen.Load(), &s.acls)
 	tree.setConfigTextIfUnset(s.gen.Load(), cfg.EnsembleText)
 	return s

@@ -50,17 +50,23 @@ type notification struct {
 }
 
 func (w *Watches) addPending(n notification) {
-	if len(w.watchers) != 0 {
+	if len(w.watchers) != 0 || w.history.keepsChanges() {
 		w.pending = append(w.pending, n)
 	}
 }
 
-// firePending notifies the watchers of all pending changes, in order, and drops these. The events have the
-// zxid and obey the rules.
+// firePending adds all pending changes to the history, notifies their watchers, in order, and drops these changes. The
+// events have the zxid and obey the rules.
 func (w *Watches) firePending(zxid int64, rules *Rules) {
 	f := watchNotifier{w, zxid, rules}
 	for i := range w.pending {
 		n := &w.pending[i]
+		if w.history.keepsChanges() {
+			w.history.append(n, zxid)
+		}
+		if len(w.watchers) == 0 {
+			continue
+		}
 		w.eventNumber++
 		f.notifyTable(dataTable, n.event, n.path, n.acl)
 		if w.tables[dataTable].recursiveCount > 0 {
@@ -77,7 +83,14 @@ func (w *Watches) firePending(zxid int64, rules *Rules) {
 	w.dropPending()
 }
 
+// maxKeptPending is the number of pending changes for which the memory is kept: a long multi is rare.
+const maxKeptPending = 1024
+
 func (w *Watches) dropPending() {
+	if cap(w.pending) > maxKeptPending {
+		w.pending = nil
+		return
+	}
 	clear(w.pending)
 	w.pending = w.pending[:0]
 }

@@ -18,6 +18,7 @@ type Watches struct {
 	eventNumber     uint64         // incremented for each event that a watcher gets at most once
 	entrySteps      int            // see maxFireSteps
 	missedPathCount atomic.Uint64  // see MissedPathCount
+	history         changeHistory  // guarded by the tree's lock, not by mu
 }
 
 // tableKind is the target of a table's watches.

@@ -42,9 +42,12 @@ type logged struct {
 func bootOf(member uint32) uint64 { return 1000 + uint64(member) }
 
 // newWorld opens term 1 and announces members 1 and 2.
-func newWorld(t testing.TB, others ...*State) *world {
+func newWorld(t testing.TB, others ...*State) *world { return newWorldWithHistory(t, 0, others...) }
+
+// newWorldWithHistory is newWorld with a first state that keeps the latest changes, up to so many bytes.
+func newWorldWithHistory(t testing.TB, history int64, others ...*State) *world {
 	heard := &recorder{}
-	s := New(Config{Self: 1, Hooks: heard})
+	s := New(Config{Self: 1, Hooks: heard, ChangeHistory: history})
 	w := &world{t: t, states: append([]*State{s}, others...), seq: map[uint32]uint64{}, heard: heard, now: 1000, rules: Rules{TTLNodes: true}}
 	w.startTerm(1, 7)
 	w.announce(1, 0, bootOf(1))
