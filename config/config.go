@@ -66,6 +66,7 @@ type Settings struct {
 	Slow            SlowThresholds
 	// when containers and nodes with a time to live are removed; default: as in ZooKeeper
 	Reaping      leader.Reaping
+	WatchHistory int64              // bytes of the latest changes, for clients that come back; below 0: none are kept; required
 	HTTP         admin.HTTPSettings // what operators reach over HTTP
 	Trust        trust.Settings     // how the connections between members are protected; default: they are plain
 	ClientTLS    ClientTLS          // for Config.SecureAddr

@@ -21,6 +21,7 @@ import (
 	"rollcall/server"
 	"rollcall/zk/digest"
 	"rollcall/zk/jute"
+	"rollcall/znode"
 )
 
 // Bounds of the values. Those that only one kind of key has stand in its row.
@@ -35,6 +36,7 @@ const (
 	maxIdentities   = 1000      // of a connection: as many as 4 KiB have room for
 	maxConnInFlight = 100_000   // requests of one connection: each may hold a frame
 	maxWeight       = 1000      // tokens of one session: weights compare the costs of sessions
+	maxWatchHistory = 1 << 30   // bytes: millions of changes; snapshots contain them
 	maxSize         = 1 << 50   // bytes: far more than fits any memory
 	minMemoryLimit  = 64 << 20  // bytes: a member without data uses a third of that
 	// maxMemoryPercent is the share that the garbage collector gets as its limit: above it, it would run all the time.
@@ -242,6 +244,14 @@ var mainKeys = []key{
 		kind: wholeNumber(minUnread, maxUnread, func(d *rawConfig) *int { return &d.config.Limits.MaxUnread }),
 		def:  valueText(server.DefaultMaxUnread),
 		doc:  "Own: bytes of events and replies that a client may leave unread. Beyond that its connection is closed",
+	},
+	{
+		name: "watches.history.bytes",
+		kind: sizeOrNone(znode.MinChangeHistory, maxWatchHistory, func(d *rawConfig) *int64 { return &d.config.WatchHistory }),
+		def:  sizeText(DefaultWatchHistory),
+		doc: "Own: memory for the latest changes of nodes, from which a client that sets its persistent watches again gets " +
+			"[the events that they have missed](sessions.md#watches-of-a-client-that-comes-back). A change takes its path and about 10 bytes. " +
+			"0: none are kept, and such events are lost, as in ZooKeeper",
 	},
 	{
 		name: "pathLengthLimit", kind: wholeNumber(1<<10, maxPath, func(d *rawConfig) *int { return &d.config.Limits.MaxPath }),

@@ -144,6 +144,20 @@ func byteSize[T int64 | uint64](least, most int64, field func(*rawConfig) *T) ki
 	}
 }
 
+// sizeOrNone is byteSize for a field in which 0 is the default: without any bytes it is -1.
+func sizeOrNone(least, most int64, field func(*rawConfig) *int64) kind {
+	k := byteSize(least, most, field)
+	parse := k.parse
+	k.parse = func(d *rawConfig, s setting) error {
+		err := parse(d, s)
+		if to := field(d); err == nil && *to == 0 {
+			*to = -1
+		}
+		return err
+	}
+	return k
+}
+
 // sizeText returns a number of bytes in the largest unit that divides it.
 func sizeText(n int64) string {
 	for _, unit := range "TGMK" {

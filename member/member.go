@@ -258,13 +258,17 @@ func New(cfg Config) (*Member, error) {
 	return m, nil
 }
 
+func stateConfig(cfg *Config, h znode.Hooks) znode.Config {
+	return znode.Config{Self: cfg.ID, Hooks: h, EnsembleText: cfg.EnsembleText, ChangeHistory: max(cfg.WatchHistory, 0)}
+}
+
 func (m *Member) assembleParts() (err error) {
 	m.terms = newTerms(m)
 	m.peerConns = newPeerConns(m.cfg.Tick, m.dialMember)
 	m.serverLists = newServerLists(&m.cfg, wire.NewAddressBook(m.cfg.ID, raftPeers(m.cfg.Servers)),
 		m.peerConns.discardConns, m.log)
 	m.viewer = newViewer(m)
-	m.state = znode.New(znode.Config{Self: m.cfg.ID, Hooks: hooks{m}, EnsembleText: m.cfg.EnsembleText})
+	m.state = znode.New(stateConfig(&m.cfg, hooks{m}))
 	if m.serverKeys, err = openServerKeys(&m.cfg, m.log); err != nil {
 		return err
 	}

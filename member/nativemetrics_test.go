@@ -62,8 +62,9 @@ type provoked struct {
 
 // severalPerRow are metrics of which one series stands for all. server.TestStats and the tests of each
 // reason cover the others. TestSuperGuessesLeaveTraces of server and
-// TestGuessesLeaveTraces of admin cover those of credentials. TestSlowStages covers the stages of slow requests.
-var severalPerRow = regexp.MustCompile(`^(rollcall_connections_ended_total|rollcall_credentials_failed_total|rollcall_credentials_slowed_total|rollcall_stage_seconds_count)\{.*`)
+// TestGuessesLeaveTraces of admin cover those of credentials, and TestReplayIsOverrun and TestZxidsOfStrangers of server those of
+// watches. TestSlowStages covers the stages of slow requests.
+var severalPerRow = regexp.MustCompile(`^(rollcall_connections_ended_total|rollcall_watch_replays_total|rollcall_credentials_failed_total|rollcall_credentials_slowed_total|rollcall_stage_seconds_count)\{.*`)
 
 // look reads Rollcall's own metrics of all members. Of a histogram it reads the count.
 func (p *provoked) look() {
@@ -112,6 +113,7 @@ func TestEveryOwnMetricLeavesZero(t *testing.T) {
 				`rollcall_watch_events_total{type="created"}`, `rollcall_watch_events_total{type="deleted"}`, `rollcall_watch_events_total{type="changed"}`,
 				`rollcall_watch_events_total{type="children"}`, `rollcall_sessions_opened_total`, `rollcall_clients`,
 			}},
+			{p.comeback, []string{`rollcall_watch_replays_total`, `rollcall_watch_replayed_events_total`}},
 			{p.guesses, []string{`rollcall_credentials_failed_total`, `rollcall_credentials_slowed_total`}},
 			{p.closed, []string{`rollcall_sessions_ended_total{reason="closed"}`, `rollcall_request_seconds_count{class="close"}`}},
 			{p.killed, []string{`rollcall_sessions_ended_total{reason="killed"}`}},
@@ -180,6 +182,19 @@ func (p *provoked) requests() {
 	p.must(c.Do(jute.OpWhoAmI, nil))
 	p.must(nil, c.Sync())
 	time.Sleep(10 * time.Second) // and it sends a ping
+}
+
+// comeback has a client set a persistent watch again, after a change that it has missed.
+func (p *provoked) comeback() {
+	c := p.Connect(20*time.Second, p.a)
+	p.must(c.Create("/missed", nil, jute.Persistent))
+	r, err := c.Do(jute.OpSetData, jute.SetDataRequest{Path: []byte("/missed"), Version: -1})
+	p.must(nil, err)
+	p.must(c.Do(jute.OpSetData, jute.SetDataRequest{Path: []byte("/missed"), Version: -1}))
+	none := [][]byte{}
+	p.must(c.Do(jute.OpSetWatches2, jute.SetWatches2{
+		RelativeZxid: r.Zxid, Data: none, Exist: none, Child: none, Persistent: none, Recursive: [][]byte{[]byte("/missed")},
+	}))
 }
 
 // guesses has a client try wrong passwords of the super user, until it is slowed.

@@ -25,7 +25,7 @@ import (
 // reaches says in which field of the packages' configurations each field of Config ends up. ""
 // means that Member uses it itself, and that another test checks it.
 var reaches = map[string]string{
-	"ID":                    "audit.Member conf.electionPort conf.quorumPort conf.serverId follower.Self http.HostNames leader.Self otlp.Member quorum.MemberID start.Leader",
+	"ID":                    "audit.Member conf.electionPort conf.quorumPort conf.serverId follower.Self http.HostNames leader.Self otlp.Member quorum.MemberID start.Leader state.Self",
 	"Servers":               "quorum.Peers",
 	"Dir":                   "conf.dataDir quorum.DataDir",
 	"LogDir":                "conf.dataLogDir quorum.LogDir",
@@ -95,7 +95,8 @@ var reaches = map[string]string{
 	"Reaping.Interval":      "leader.Reaping.Interval",
 	"Reaping.PerMinute":     "leader.Reaping.PerMinute",
 	"Reaping.NeverUsed":     "leader.Reaping.NeverUsed",
-	"EnsembleText":          "conf.membership",
+	"EnsembleText":          "conf.membership state.EnsembleText",
+	"WatchHistory":          "state.ChangeHistory",
 	"Version":               "otlp.Version words.Version",
 	"BuildTime":             "words.BuildDate",
 	"Trust.SecretFile":      "", // integration.TestSecret
@@ -349,11 +350,12 @@ func rooms(t *testing.T, cfg Config) map[string]string {
 	m.serverLists = newServerLists(&m.cfg, wire.NewAddressBook(cfg.ID, raftPeers(cfg.Servers)), m.peerConns.discardConns, m.log)
 	m.ports.addressBook = m.serverLists.addressBook
 	defer m.peerConns.closeAll()
-	m.state = znode.New(znode.Config{Self: cfg.ID, EnsembleText: cfg.EnsembleText})
+	m.state = znode.New(stateConfig(&m.cfg, nil))
 	if m.server, err = server.New(m.serverConfig(nil)); err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]string{}
+	flatten(all, "state", reflect.ValueOf(stateConfig(&m.cfg, nil)))
 	flatten(all, "follower", reflect.ValueOf(m.followerConfig()))
 	flatten(all, "server", reflect.ValueOf(m.serverConfig(nil)))
 	flatten(all, "keys", reflect.ValueOf(clientKeyOptions(cfg.ClientTLS)))

@@ -40,6 +40,7 @@ type conn struct {
 	isCommand         bool
 	awaitedInput      uint32 // the Stream.InputReads in which a read has waited; only the reader uses it
 	missedCheck       missedCheck
+	replay            *watchReplay // nil unless a setWatches2 is being served whose watches have missed events
 
 	// readOnly marks a session of the read-only mode: it belongs to this connection alone, and Config.Member
 	// does not know it. It is set once, before the stream is opened.
@@ -186,6 +187,10 @@ func (c *conn) QueueEvent(t jute.EventType, path string, zxid int64) {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	if c.stream.IsClosing() {
+		return
+	}
+	if c.replay != nil {
+		c.replay.queueLive(t, path, zxid)
 		return
 	}
 	c.replies.queueEvent(t, path, zxid)

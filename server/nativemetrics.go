@@ -26,6 +26,11 @@ func (s *Server) NativeMetrics() []metrics.Native {
 			"client connections that ended or were refused", count.endedCounts),
 		metrics.CounterBy("rollcall_watch_events_total", "type",
 			"events that were sent to this member's clients because a watch fired", count.eventCounts),
+		metrics.CounterBy("rollcall_watch_replays_total", "result",
+			"requests of clients that set their persistent watches again, by what became of the events that these have missed",
+			count.replayCounts),
+		metrics.Counter("rollcall_watch_replayed_events_total",
+			"events that were sent because a persistent watch had missed them", count.replayedEvents.Load),
 	}
 }
 
@@ -51,6 +56,14 @@ func (c *counters) endedCounts() map[string]uint64 {
 	all := make(map[string]uint64, numReasons)
 	for r := range c.endedByReason {
 		all[reasonNames[r]] = c.endedByReason[r].Load()
+	}
+	return all
+}
+
+func (c *counters) replayCounts() map[string]uint64 {
+	all := make(map[string]uint64, numReplayResults)
+	for result, name := range replayResultNames {
+		all[name] = c.replays[result].Load()
 	}
 	return all
 }

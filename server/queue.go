@@ -33,7 +33,7 @@ type request struct {
 	endReason       stream.Reason // if endsConn
 	endsConn        bool          // the reply is the connection's last
 	tooSlowForApply bool          // apply does not serve it; see operation.tooSlowForApply
-	inParts         bool          // a long setWatches; see startParts
+	inParts         bool          // a setWatches that is long, or whose watches may have missed events; see startParts
 	inProgress      bool          // its parts, or longRead, are under way
 	longRead        *longRead     // nil unless it is served without the tree's lock
 	minShared       int           // longer data is not copied into the reply

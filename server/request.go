@@ -368,6 +368,12 @@ func (r *request) completeInTurn(code jute.Code) {
 	if c.stream.IsClosing() {
 		return
 	}
+	completeLocked(r, code)
+}
+
+// completeLocked is request.completeInTurn for a caller that holds the lock and the tree's.
+func completeLocked(r *request, code jute.Code) {
+	c := r.c // r may belong to another connection once it has its reply
 	r.code, r.inProgress, r.isReady = code, false, true
 	c.replies.queueReadyReplies(false)
 	c.stream.UpdateAccount()

@@ -14,11 +14,12 @@ const faultLogInterval = time.Minute
 
 // requestFaults are the reasons for which what a client does ends its connection, and what they mean. The client gets at most a code.
 var requestFaults = map[stream.Reason]string{
-	badFrame:      "it sent what is no request, or a request longer than jute.maxbuffer",
-	notAHandshake: "its first bytes open no session: they are of another protocol, or of TLS at a plain port",
-	unknownOp:     "it asked for an operation that is not served (see docs/deviations.md)",
-	slowReader:    "it left more bytes unread than connectionUnreadLimit, or read nothing for its timeout",
-	tooManyEvents: "many changes at once had more watchers than fit connectionUnreadLimit",
+	badFrame:       "it sent what is no request, or a request longer than jute.maxbuffer",
+	notAHandshake:  "its first bytes open no session: they are of another protocol, or of TLS at a plain port",
+	unknownOp:      "it asked for an operation that is not served (see docs/deviations.md)",
+	slowReader:     "it left more bytes unread than connectionUnreadLimit, or read nothing for its timeout",
+	historyOverrun: "it took the events that its watches had missed more slowly than new changes replaced them in watches.history.bytes",
+	tooManyEvents:  "many changes at once had more watchers than fit connectionUnreadLimit",
 }
 
 // faultLog has one limiter for each fault. It is safe for concurrent use.

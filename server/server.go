@@ -21,6 +21,9 @@
 // and the reply is queued before that lock is released. Events are queued under the write lock. An event
 // therefore never comes before the reply that set its watch, and never after a reply that shows its change.
 //
+// No event of a persistent watch is missed, in order, also between two connections: see replay.go, which has the
+// argument in two lines.
+//
 // # Leases
 //
 // Every byte to a client with a session confirms that the session lives, so it is sent only while

@@ -22,15 +22,26 @@ const (
 )
 
 func (r *request) handleSetWatches() bool {
-	r.inParts = hasMorePathsThan(r, pathsPerLock)
+	r.inParts = hasMorePathsThan(r, pathsPerLock) || znode.KeepsChanges(r.c.session.tree) && hasPersistentPaths(r)
 	return r.replyLocally()
 }
 
-// startParts serves r, a long setWatches that is the first of the queue, in a goroutine. The caller holds the
-// lock.
+// startParts serves r, the first of the queue, in a goroutine. The caller holds the lock.
 func (r *request) startParts() {
 	r.inProgress = true
-	r.c.stream.Life.Go(func() { r.completeInTurn(r.setWatchesInParts()) })
+	r.c.stream.Life.Go(func() { serveParts(r) })
+}
+
+// serveParts sets the watches of r, and then sends the events that they have missed. It is called again if the replay of
+// these events had to wait.
+func serveParts(r *request) {
+	if r.c.replay == nil {
+		if code := r.setWatchesInParts(); r.c.replay == nil {
+			r.completeInTurn(code)
+			return
+		}
+	}
+	r.c.replay.serve()
 }
 
 // setWatchesInParts sets the watches of r part by part. Between two parts it rests for as long as the first
@@ -48,7 +59,7 @@ func (r *request) setWatchesInParts() jute.Code {
 		}
 		began := time.Now()
 		if first {
-			code = c.session.checkSetWatches(newSetWatchesReader(r.op, r.body))
+			code = checkInParts(r)
 		}
 		if code == jute.OK {
 			c.setWatchesPart(paths)
@@ -62,6 +73,23 @@ func (r *request) setWatchesInParts() jute.Code {
 			return code
 		}
 	}
+}
+
+// checkInParts reads all paths of r. If the code is not OK, none of them may be set. Otherwise it begins the replay of the
+// events that persistent watches have missed.
+func checkInParts(r *request) jute.Code {
+	paths := newSetWatchesReader(r.op, r.body)
+	code := r.c.session.checkSetWatches(paths)
+	if code != jute.OK || !znode.KeepsChanges(r.c.session.tree) {
+		return code
+	}
+	// Before the last of several requests has its reply, a zxid in a reply would make the client miss events of the watches
+	// that it has not set again yet, if it lost this connection now.
+	r.noZxid = paths.pathBytes >= fullBatchBytes
+	if paths.hasPersistent {
+		beginReplay(r, paths.relativeZxid())
+	}
+	return code
 }
 
 // checkSetWatches reads all paths of a long setWatches. If the code is not OK, none of them may be set.
@@ -95,6 +123,9 @@ func (c *conn) setWatchesUnderLock(part *jute.SetWatches2) {
 	defer c.unlockWithTree()
 	if !c.stream.IsClosing() {
 		_ = c.restoreWatches(part) // it is sound
+		if c.replay != nil {
+			c.replay.addWatches(part)
+		}
 		c.stream.UpdateAccount()
 		c.stream.FlushLater()
 	}

@@ -14,7 +14,13 @@ type setWatchesReader struct {
 	list     int // the one that is read; -1: none yet
 	left     int // its paths that are not yet read
 	part     jute.SetWatches2
+
+	hasPersistent bool // persistent or recursive watches were read
+	pathBytes     int  // of the paths that were read
 }
+
+// firstPersistentList is the first list whose watches stay when they fire.
+const firstPersistentList = 3
 
 // newSetWatchesReader returns a reader of the body of a request, whose op is OpSetWatches or jute.OpSetWatches2.
 func newSetWatchesReader(op jute.Op, body []byte) *setWatchesReader {
@@ -44,8 +50,10 @@ func (r *setWatchesReader) next(most int) *jute.SetWatches2 {
 		case most == 0:
 			return &r.part
 		default:
-			to := lists[r.list]
-			*to = append(*to, r.d.ReadBytes())
+			to, path := lists[r.list], r.d.ReadBytes()
+			*to = append(*to, path)
+			r.hasPersistent = r.hasPersistent || r.list >= firstPersistentList
+			r.pathBytes += len(path)
 			most, r.left = most-1, r.left-1
 		}
 	}
@@ -62,6 +70,9 @@ func (r *setWatchesReader) steps(most, each int) iter.Seq[*jute.SetWatches2] {
 		}
 	}
 }
+
+// relativeZxid returns the zxid of the last change that the client has seen.
+func (r *setWatchesReader) relativeZxid() int64 { return r.part.RelativeZxid }
 
 // hasMore reports whether next has more to read.
 func (r *setWatchesReader) hasMore() bool {

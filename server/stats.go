@@ -31,6 +31,7 @@ const (
 	tlsFailed                                     // the handshake of TLS failed
 	tlsCrowded                                    // TLS.Handshakes: rejected, or dropped for a newer client
 	tooManyEvents                                 // the changes of one entry had too many watchers
+	historyOverrun                                // events that its watches have missed were dropped from the history before it took them
 	notAHandshake                                 // the first frame is not a ConnectRequest
 	clientAhead                                   // the client has seen a zxid that is not applied here
 	// this server is read-only, and the client does not accept that, or resumes a session
@@ -60,7 +61,7 @@ var reasonNames = [numReasons]string{
 	tooManyConnsOfAddr: "max_client_cnxns", tooManyConns: "max_cnxns", throttled: "throttled",
 	handshakeLate: "handshake_timeout",
 	tlsFailed:     "tls_failed", tlsCrowded: "max_tls_handshakes",
-	badFrame: "bad_frame", tooManyEvents: "too_many_events",
+	badFrame: "bad_frame", tooManyEvents: "too_many_events", historyOverrun: "history_overrun",
 	notAHandshake: "bad_handshake", clientAhead: "client_ahead", notForReadOnly: "read_only",
 	readOnlyEnded: "leader_back",
 	wrongPassword: "wrong_password", sessionUnknown: "session_unknown", attachLost: "attach_lost",
@@ -124,6 +125,8 @@ type counters struct {
 	endedAtReset   [numReasons]atomic.Uint64     // endedByReason at the last reset
 	requestLatency [numClasses]metrics.Durations // by class
 	eventsByType   [numEvents]atomic.Uint64
+	replays        [numReplayResults]atomic.Uint64 // of events that watches have missed
+	replayedEvents atomic.Uint64
 
 	responseSizes                   metrics.Sizes
 	bytesIn, replyBytes, eventBytes atomic.Uint64

@@ -56,4 +56,15 @@ func hasMorePathsThan(r *request, most int) bool {
 	return paths.hasMore()
 }
 
+// hasPersistentPaths reports whether r, a setWatches that is served at once, has watches that stay when they fire. It reads
+// all paths.
+func hasPersistentPaths(r *request) bool {
+	if r.op != jute.OpSetWatches2 {
+		return false
+	}
+	paths := newSetWatchesReader(r.op, r.body)
+	_ = paths.next(pathsPerLock)
+	return paths.hasPersistent
+}
+
 func alwaysSlow(*session, *request) bool { return true }

@@ -65,7 +65,7 @@ func newFakeMember() *fakeMember {
 		seq: map[uint32]uint64{}, waiters: map[uint64]znode.Waiter{}, sessions: self << 56,
 		touches: map[jute.SessionID]int{}, detached: map[uint64]jute.SessionID{},
 	}
-	m.state = znode.New(znode.Config{Self: self, Hooks: m})
+	m.state = znode.New(znode.Config{Self: self, Hooks: m, ChangeHistory: testHistory})
 	m.apply(&proto.Txn{Op: int32(jute.OpTermStart), Body: encode(&proto.TermStart{Leader: self, Nonce: nonce})})
 	for _, id := range []uint32{self, other} {
 		m.apply(&proto.Txn{Member: id, Incarnation: testBoot, Op: int32(jute.OpAnnounce), Body: encode(&proto.Announce{})})
@@ -697,3 +697,6 @@ func (fakeCommands) WriteReply(word string, argument io.Reader, w io.Writer) err
 	}
 	return nil
 }
+
+// testHistory is the limit of the history of changes in tests, in bytes.
+const testHistory = 1 << 20

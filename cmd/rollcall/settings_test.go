@@ -86,6 +86,8 @@ var settingCases = []settingCase{
 	{key: "globalOutstandingLimit", value: "13", want: "MaxInFlight 13"},
 	{key: "connectionOutstandingLimit", value: "14", want: "Limits.MaxInFlight 14"},
 	{key: "connectionUnreadLimit", value: "70000", want: "Limits.MaxUnread 70000"},
+	{key: "watches.history.bytes", value: "3M", want: "WatchHistory 3145728"},
+	{key: "watches.history.bytes", value: "0", want: "WatchHistory -1"},
 	{key: "pathLengthLimit", value: "2048", want: "Limits.MaxPath 2048"},
 	{key: "aclEntryLimit", value: "12", want: "Limits.MaxACL 12"},
 	{key: "identityLimit", value: "3", want: "Limits.MaxIdentities 3"},
