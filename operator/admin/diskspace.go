@@ -23,7 +23,7 @@ var (
 	diskUsed = prometheus.NewDesc("rollcall_disk_used_bytes", "space that files of this member take", []string{"files"},
 		nil)
 	historySpan = prometheus.NewDesc("rollcall_history_seconds",
-		"time since the oldest snapshot that this member keeps of the past was written; 0: it keeps none", nil, nil)
+		"time since the oldest snapshot that this member keeps of the past was written; absent if it keeps none", nil, nil)
 	diskFree = prometheus.NewDesc("rollcall_disk_free_bytes",
 		"space that this member can still write where such files are", []string{"files"}, nil)
 )
@@ -57,11 +57,10 @@ func (s *diskSpaceReader) Collect(out chan<- prometheus.Metric) {
 	put(diskUsed, "log", space.Log)
 	put(diskUsed, "data", space.Data)
 	put(diskUsed, "history", space.History)
-	age := 0.0
 	if !space.HistoryOldest.IsZero() {
-		age = max(0, time.Since(space.HistoryOldest).Seconds())
+		age := max(0, time.Since(space.HistoryOldest).Seconds())
+		out <- prometheus.MustNewConstMetric(historySpan, prometheus.GaugeValue, age)
 	}
-	out <- prometheus.MustNewConstMetric(historySpan, prometheus.GaugeValue, age)
 	put(diskFree, "log", space.LogFree)
 	put(diskFree, "data", space.DataFree)
 }
