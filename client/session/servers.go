@@ -47,7 +47,7 @@ func ParseServers(text string, port int) (servers []string, root string, err err
 		text = srvPrefix + name
 		if entry, _, more := cutEntry(text); more || !isSRV(entry) {
 			return nil, "", fmt.Errorf("%.200q: dns-srv:// is followed by one name with SRV records, as in dns-srv://_zookeeper._tcp.example.com/app; "+
-				"several entries begin with srv:", javaSRVPrefix+name)
+				"in a list of several, each has srv: in front", javaSRVPrefix+name)
 		}
 	}
 	for more := true; more; {

@@ -45,7 +45,7 @@ func TestParseServers(t *testing.T) {
 		{"unix:", 0, `"unix:": ` + number},
 		{"srv:", 0, `"srv:" ` + srvForm},
 		{"dns-srv://", 0, `"srv:" ` + srvForm},
-		{"dns-srv://_zk._tcp.x,b:1", 0, `"dns-srv://_zk._tcp.x,b:1": dns-srv:// is followed by one name with SRV records, as in dns-srv://_zookeeper._tcp.example.com/app; several entries begin with srv:`},
+		{"dns-srv://_zk._tcp.x,b:1", 0, `"dns-srv://_zk._tcp.x,b:1": dns-srv:// is followed by one name with SRV records, as in dns-srv://_zookeeper._tcp.example.com/app; in a list of several, each has srv: in front`},
 		{"srv:a:1", 0, `"srv:a:1" ` + srvForm},
 		{"srv:a b", 0, `"srv:a b" ` + srvForm},
 		{"srv:" + strings.Repeat("x", maxSRVName+1), 0, `"srv:` + strings.Repeat("x", 196) + `" ` + srvForm},
