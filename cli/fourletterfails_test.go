@@ -25,7 +25,7 @@ func TestWordCannotBeWritten(t *testing.T) {
 func TestWatchTellsOfALossOnce(t *testing.T) {
 	var errs bytes.Buffer
 	c := &nodeWatchCommand{nodeCommand: newNodeCommand(IOStreams{Err: &errs, Now: time.Now})}
-	lost, again := "rollcall: the connection is lost (no answer); looking for another member\n", "rollcall: connected again; events of changes meanwhile may be missing\n"
+	lost, again := "rollcall: the connection is lost (no answer); looking for another member\n", "rollcall: connected again; the last event may come again, and events of changes meanwhile may be missing if the server does not keep them\n"
 	why := errors.New("no answer")
 	for _, tt := range []struct {
 		state client.State

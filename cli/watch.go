@@ -79,7 +79,7 @@ func (c *nodeWatchCommand) onState(change client.StateChange) {
 	case client.Suspended:
 		warnf(c.streams, "the connection is lost (%v); looking for another member", change.Err)
 	case client.Reconnected:
-		warnf(c.streams, "connected again; events of changes meanwhile may be missing")
+		warnf(c.streams, "connected again; the last event may come again, and events of changes meanwhile may be missing if the server does not keep them")
 	case client.Expired:
 		c.endWith(fmt.Errorf("the session has ended, and the watch with it: %w", change.Err))
 	}

@@ -354,7 +354,16 @@ func (l *link) handleEvent(r Reply) error {
 		l.c.deferWritesToReader()
 		l.c.cfg.OnEvent(e, r.Zxid)
 	}
+	l.noteEvent(r.Zxid)
 	return nil
+}
+
+// noteEvent notes that all events before the one with a zxid have come, so that a server does not send them again when the watches are
+// set again. A transaction may have more events than this one. While some watches are not set, earlier events may still come.
+func (l *link) noteEvent(zxid int64) {
+	if l.initial.missing == 0 && zxid-1 > l.c.zxid.Load() {
+		l.c.zxid.Store(zxid - 1)
+	}
 }
 
 func (l *link) handlePong() {

@@ -136,7 +136,7 @@ type Session struct {
 	ctx         context.Context
 	stop        context.CancelFunc
 	readerEnded chan struct{} // closed when the reader ends
-	zxid        atomic.Int64  // the greatest zxid in a reply; set by the reader
+	zxid        atomic.Int64  // see LastZxid; set by the reader
 	waiters     sync.Pool     // of *waiter
 	right       Right
 
@@ -245,7 +245,7 @@ func (c *Session) ResumeToken() ResumeToken {
 	return ResumeToken{ID: c.session.ID, Password: slices.Clone(c.session.Password), LastZxid: c.zxid.Load()}
 }
 
-// LastZxid returns the greatest zxid in a reply so far. All events of transactions up to it have been passed to
+// LastZxid returns the greatest zxid in a reply so far, or the one before that of the last event if that is greater. All events of transactions up to it have been passed to
 // OnEvent.
 func (c *Session) LastZxid() int64 { return c.zxid.Load() }
 
