@@ -15,15 +15,15 @@ import (
 
 // acl is an immutable access control list. All nodes with equal lists share one. internList makes it.
 type acl struct {
-	text          string // jute's encoding of the list; two lists with the same text are equal
-	hash          uint64
-	worldPerms    jute.Perm
-	saslPerms     jute.Perm  // granted to every user of SASL
-	entries       []aclEntry // all entries, including those for anyone
-	hashIndex     []uint32   // see buildHashIndex; nil if the list is short
-	prefixLengths []int      // distinct, of the ip entries: at most 129
-	nodeCount     int        // nodes of the tree with this list; only the tree changes it
-	sharedExtra   nodeExtra  // shared by nodes that need no extra of their own; see nodeExtra
+	text        string // jute's encoding of the list; two lists with the same text are equal
+	hash        uint64
+	worldPerms  jute.Perm
+	saslPerms   jute.Perm      // granted to every user of SASL
+	entries     []aclEntry     // all entries, including those for anyone
+	hashIndex   []uint32       // see buildHashIndex; nil if the list is short
+	ipv4, ipv6  []addressRange // of the ip entries
+	nodeCount   int            // nodes of the tree with this list; only the tree changes it
+	sharedExtra nodeExtra      // shared by nodes that need no extra of their own; see nodeExtra
 
 	// The place in the open chunk of the history of changes, if the mark is that chunk's: see historyChunk.placeOf.
 	historyMark, historyPlace uint64
@@ -260,14 +260,20 @@ func (c *aclTable) internList(list []jute.ACL) (*acl, bool) {
 	}
 	a := &acl{text: string(c.scratchText), hash: xxhash.Sum64(c.scratchText), entries: make([]aclEntry, 0, len(list))}
 	at := 4 // after the number of entries
+	var grants []addressGrant
 	for i := range list {
-		if !a.addEntry(at, list[i]) {
+		from, ok := a.addEntry(at, list[i])
+		if !ok {
 			return nil, false
+		}
+		if from.IsValid() {
+			grants = append(grants, addressGrant{from.Masked(), uint8(list[i].Perms & jute.PermAll)})
 		}
 		at += entrySize(list[i])
 	}
+	a.setRanges(grants)
 	if len(a.entries) > indexedACLEntries {
-		a.hashIndex = buildHashIndex(a.entries)
+		a.buildHashIndex()
 	}
 	a.sharedExtra.acl = a
 	c.addKnown(a)
@@ -279,19 +285,17 @@ const entryBytes = 12
 
 func entrySize(e jute.ACL) int { return entryBytes + len(e.ID.Scheme) + len(e.ID.ID) }
 
-// addEntry adds the entry at an offset of the text, or returns false if it is malformed.
-func (a *acl) addEntry(at int, e jute.ACL) bool {
-	from, ok := parseEntry(e)
-	if !ok {
-		return false
+// addEntry adds the entry at an offset of the text, or returns false if it is malformed. For scheme ip it returns the addresses that the
+// entry covers.
+func (a *acl) addEntry(at int, e jute.ACL) (from netip.Prefix, ok bool) {
+	if from, ok = parseEntry(e); !ok {
+		return from, false
 	}
 	hash := uint32(0)
 	switch scheme := borrowString(e.ID.Scheme); scheme {
 	case "world":
 		a.worldPerms |= e.Perms
 	case "ip":
-		hash = hashNet(from.Masked())
-		a.addPrefixLength(from.Bits())
 	case "sasl":
 		a.saslPerms |= e.Perms
 		fallthrough
@@ -299,7 +303,7 @@ func (a *acl) addEntry(at int, e jute.ACL) bool {
 		hash = hashName(scheme, borrowString(e.ID.ID))
 	}
 	a.entries = append(a.entries, aclEntry{uint32(at), hash})
-	return true
+	return from, true
 }
 
 // addKnown adds a to the table, and removes dead entries whenever the table has doubled.

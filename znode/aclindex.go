@@ -3,15 +3,14 @@ package znode
 import (
 	"hash/maphash"
 	"net/netip"
-	"slices"
 
 	"rollcall/proto"
 	"rollcall/zk/jute"
 )
 
-// indexedACLEntries is the length above which a list has an index. Comparing all hashes of a shorter list is
-// faster and takes no memory.
-const indexedACLEntries = 16
+// indexedACLEntries is the length above which a list has an index. A shorter one has all its hashes compared with those of each identity,
+// which is as fast and takes no memory.
+const indexedACLEntries = 4
 
 // aclEntry locates an entry in the list's text and has the hash of its identity. With its text and its place
 // in an index, an entry takes at most four times as many bytes as in a request.
@@ -29,45 +28,61 @@ func hashName(scheme, id string) uint32 {
 	return h
 }
 
-// hashNet hashes an ip entry. The host bits of the address must be zero.
-func hashNet(p netip.Prefix) uint32 {
-	address := p.Addr().As16()
-	return uint32(maphash.Bytes(aclSeed, address[:])) + uint32(p.Bits())
-}
+// indexedPermBits is the number of bits of a place in an index that hold permissions. The others hold the number of an entry: a list of
+// maxACLBytes has fewer than 1<<17.
+const indexedPermBits = 5
 
-// buildHashIndex returns an open-addressing table from hashes to entry numbers. A number is counted from 1, and
-// 0 is free. At least half of the slots are free.
-func buildHashIndex(entries []aclEntry) []uint32 {
+// buildHashIndex makes an open-addressing table from hashes to entries that name an identity. A place has the number of an entry, counted
+// from 1, and the permissions that all entries grant to its identity; 0 is free. At least half of the places are free. An identity has one
+// place, however many entries name it, so that no place is far from where its hash belongs.
+func (a *acl) buildHashIndex() {
 	size := 4
-	for size < 2*len(entries) {
+	for size < 2*len(a.entries) {
 		size *= 2
 	}
-	places := make([]uint32, size)
-	for i, e := range entries {
-		at := int(e.hash) & (size - 1)
-		for places[at] != 0 {
-			at = (at + 1) & (size - 1)
+	a.hashIndex = make([]uint32, size)
+	for i, e := range a.entries {
+		perms, scheme, id := a.entryAt(i)
+		if scheme == "world" || scheme == "ip" {
+			continue
 		}
-		places[at] = uint32(i) + 1
+		at := a.placeOf(e.hash, scheme, id)
+		if a.hashIndex[at] == 0 {
+			a.hashIndex[at] = uint32(i+1) << indexedPermBits
+		}
+		a.hashIndex[at] |= uint32(perms & jute.PermAll)
 	}
-	return places
 }
 
-func (a *acl) eachWithHash(hash uint32, do func(i int)) {
-	if a.hashIndex == nil {
-		for i := range a.entries {
-			if a.entries[i].hash == hash {
-				do(i)
+// placeOf returns the place of an identity in the index, or the free one where it would be.
+func (a *acl) placeOf(hash uint32, scheme, id string) int {
+	mask := len(a.hashIndex) - 1
+	for at := int(hash) & mask; ; at = (at + 1) & mask {
+		place := a.hashIndex[at]
+		if place == 0 {
+			return at
+		}
+		if i := int(place>>indexedPermBits) - 1; a.entries[i].hash == hash {
+			if _, hasScheme, hasID := a.entryAt(i); hasScheme == scheme && hasID == id {
+				return at
 			}
 		}
-		return
 	}
-	mask := len(a.hashIndex) - 1
-	for at := int(hash) & mask; a.hashIndex[at] != 0; at = (at + 1) & mask {
-		if i := int(a.hashIndex[at]) - 1; a.entries[i].hash == hash {
-			do(i)
+}
+
+// permsOfName returns the permissions that entries grant to an identity of any scheme except ip and world.
+func (a *acl) permsOfName(hash uint32, scheme, id string) (perms jute.Perm) {
+	if a.hashIndex != nil {
+		return jute.Perm(a.hashIndex[a.placeOf(hash, scheme, id)] & (1<<indexedPermBits - 1))
+	}
+	for i := range a.entries {
+		if a.entries[i].hash == hash {
+			if p, hasScheme, hasID := a.entryAt(i); hasScheme == scheme && hasID == id {
+				perms |= p
+			}
 		}
 	}
+	return perms
 }
 
 // principal is a client with its identities prepared for comparisons with lists. The zero value has no
@@ -108,53 +123,18 @@ func (k *principal) setIdentities(ids []*proto.Identity) *principal {
 }
 
 // hasAnyPerm reports whether k has any of the permissions. If sasl is set, saslSuperUser has the permissions of
-// all other users of SASL. The cost is one step for each identity, and up to 161 more in a list with ip
+// all other users of SASL. The cost is a few steps for each identity, and some twenty more in a list with ip
 // entries, however long the list is.
 func (k *principal) hasAnyPerm(a *acl, perms jute.Perm, sasl bool) bool {
 	if a.worldPerms&perms != 0 || len(a.entries) == 0 || k.isSuper || sasl && k.isSASLSuper && a.saslPerms&perms != 0 {
 		return true
 	}
-	has := jute.Perm(0)
 	for i, id := range k.identities {
-		if id.GetScheme() == "ip" {
-			continue
-		}
-		a.eachWithHash(k.hashes[i], func(at int) {
-			if p, scheme, name := a.entryAt(at); scheme == id.GetScheme() && name == id.GetId() {
-				has |= p
-			}
-		})
-		if has&perms != 0 {
+		if scheme := id.GetScheme(); scheme != "ip" && a.permsOfName(k.hashes[i], scheme, id.GetId())&perms != 0 {
 			return true
 		}
 	}
 	return a.permsOfAddress(k.address)&perms != 0
-}
-
-// permsOfAddress returns the permissions of an address without a zone.
-func (a *acl) permsOfAddress(addr netip.Addr) (perms jute.Perm) {
-	if !addr.IsValid() {
-		return 0
-	}
-	for _, bits := range a.prefixLengths {
-		prefix, err := addr.Prefix(bits)
-		if err != nil { // the address is shorter
-			continue
-		}
-		a.eachWithHash(hashNet(prefix), func(i int) {
-			p, scheme, id := a.entryAt(i)
-			if from, ok := parsePrefix(id); ok && scheme == "ip" && from.Masked() == prefix {
-				perms |= p
-			}
-		})
-	}
-	return perms
-}
-
-func (a *acl) addPrefixLength(bits int) {
-	if !slices.Contains(a.prefixLengths, bits) {
-		a.prefixLengths = append(a.prefixLengths, bits)
-	}
 }
 
 // saslSuperUser is the user of SASL with the permissions of all other users of SASL, as in ZooKeeper. It has

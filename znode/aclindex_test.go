@@ -91,6 +91,79 @@ func TestLongListsAllowTheSame(t *testing.T) {
 	}
 }
 
+// An identity that many entries name has one place in the index, with the permissions of all. Entries for anyone and addresses have none.
+// A client could otherwise have each check of a list pass a thousand of its entries.
+func TestAnIdentityHasOnePlace(t *testing.T) {
+	var list []jute.ACL
+	for i := range 300 {
+		const unknown = 8 // bits of permissions
+		list = append(list, aclOf(jute.Perm(i<<unknown|1<<(i%2)), "digest", "u:p")...)
+		list = append(list, aclOf(jute.Perm(i<<unknown), "world", "anyone")...)
+		list = append(list, aclOf(jute.PermAll, "ip", fmt.Sprintf("10.0.%d.%d", i>>8, i&255))...)
+	}
+	a, ok := new(aclTable).internList(list)
+	if !ok {
+		t.Fatal("the list is malformed")
+	}
+	taken := 0
+	for _, place := range a.hashIndex {
+		if place != 0 {
+			taken++
+		}
+	}
+	if taken != 1 {
+		t.Errorf("%d places are taken, want 1", taken)
+	}
+	if got := a.permsOfName(hashName("digest", "u:p"), "digest", "u:p"); got != jute.PermRead|jute.PermWrite {
+		t.Errorf("the identity has the permissions %v", got)
+	}
+}
+
+// The ranges of a list have the permissions of each address, and are at most twice as many as the entries, at the ends of both families too.
+func TestRangesOfAddresses(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	drawn := func() netip.Addr { // few values of the first and last bytes, so that networks meet
+		var b [16]byte
+		for _, i := range []int{0, 1, 2, 3, 14, 15} {
+			b[i] = []byte{0, 1, 127, 128, 254, 255}[rng.IntN(6)]
+		}
+		if rng.IntN(2) == 0 {
+			return netip.AddrFrom4([4]byte(b[:4]))
+		}
+		for i := 4; i < 14; i++ {
+			b[i] = b[3]
+		}
+		return netip.AddrFrom16(b)
+	}
+	for range 2000 {
+		var list []jute.ACL
+		var networks []netip.Prefix
+		for range 1 + rng.IntN(40) {
+			addr := drawn()
+			networks = append(networks, netip.PrefixFrom(addr, rng.IntN(addr.BitLen()+1)))
+			list = append(list, aclOf(jute.Perm(rng.IntN(32)), "ip", networks[len(networks)-1].String())...)
+		}
+		a, ok := new(aclTable).internList(list)
+		if !ok {
+			t.Fatal("the list is malformed")
+		}
+		if n := len(a.ipv4) + len(a.ipv6); n > 2*len(list) {
+			t.Errorf("%d ranges of %d entries", n, len(list))
+		}
+		for range 40 {
+			addr, want := drawn(), jute.Perm(0)
+			for i, network := range networks {
+				if network.Contains(addr) {
+					want |= list[i].Perms
+				}
+			}
+			if got := a.permsOfAddress(addr); got != want {
+				t.Fatalf("%v: %v, want %v; %v", addr, got, want, list)
+			}
+		}
+	}
+}
+
 // What a check costs a client without permissions, by the entries of the list and the identities.
 func BenchmarkAllows(b *testing.B) {
 	for _, entries := range []int{1, indexedACLEntries, indexedACLEntries + 1, 1000, 20_000} {

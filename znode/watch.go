@@ -30,14 +30,14 @@ func (e *watch) memoryBytes() int { return watchOverhead + len(e.path.path) }
 
 // A visit of a watch takes one step, an event eventSteps and one for each pathBytesPerStep of its path, the
 // removal of a one-shot watch removalSteps, and the comparison of an identity with a list one. An address is
-// looked up once for each prefix length in the list, which takes prefixSteps. An entry has maxFireSteps,
-// which take less than 100 ms (BenchmarkWorst). Changes after that are missed: see missed.go.
+// looked up once in the list, which takes addressSteps. An entry has maxFireSteps, which take less than 100 ms
+// (BenchmarkWorst). Changes after that are missed: see missed.go.
 const (
 	maxFireSteps     = 4 << 20
 	eventSteps       = 8
 	pathBytesPerStep = 16
 	removalSteps     = 16
-	prefixSteps      = 6
+	addressSteps     = 8
 )
 
 // notification is a pending change, with the ACLs that decide which watchers receive it.
@@ -164,7 +164,7 @@ func (f *watchNotifier) mayRead(r *watcherEntry, a *acl) bool {
 		r.principal = new(principal)
 	}
 	r.principal.setIdentities(r.watcher.Identities())
-	f.watches.entrySteps += len(r.principal.identities) + prefixSteps*len(a.prefixLengths)
+	f.watches.entrySteps += len(r.principal.identities) + addressSteps
 	return r.principal.hasAnyPerm(a, jute.PermRead, f.rules.SASL)
 }
 

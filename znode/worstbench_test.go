@@ -60,6 +60,8 @@ func BenchmarkWorst(b *testing.B) {
 		{"multi of 19000 creates, undone", worstUndone(19_000, 0, func(path string, _ int32) jute.MultiOp { return mk(path, 0) })},
 		{"multi of 45000 setData, lists of 1000 entries, 64 identities, undone", worstUndone(45_000, 1000, put)},
 		{"multi of 58000 checks, lists of 1000 entries, 64 identities, undone", worstUndone(58_000, 1000, check)},
+		{"multi of 58000 checks, lists of networks of all lengths, undone", worstNetworks(58_000, check)},
+		{"multi of 45000 setData, lists of networks of all lengths, undone", worstNetworks(45_000, put)},
 		{"multi of 10000 setData, a million watches of 1000 connections", worstHeld(10_000)},
 		{"multi of 1000 setData, a million watches of 1000 connections", worstHeld(1000)},
 		{"256 identities, each beside 63 others", worstIdentifies},
@@ -285,6 +287,33 @@ func worstUndone(most, nodes int, op func(path string, version int32) jute.Multi
 				i %= nodes
 			}
 			ops = append(ops, op(name(i), anyVersion))
+		}
+		body := jute.AppendMulti(nil, append(ops, check("/none", anyVersion)))
+		return func() []*proto.Txn { return []*proto.Txn{txn(jute.OpMulti, body)} }
+	}
+}
+
+// worstNetworks runs so many operations, which are undone, on a thousand nodes whose lists have networks of all lengths. The client's
+// address is in each of IPv6.
+func worstNetworks(most int, op func(path string, version int32) jute.MultiOp) func(k *bench, b *testing.B) func() []*proto.Txn {
+	return func(k *bench, b *testing.B) func() []*proto.Txn {
+		who := manyIDs(worstIdentities)
+		who[0].Id = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"
+		k.identify(b, who)
+		const nodes = 1000
+		for i := range nodes {
+			list := aclOf(jute.PermAll, "digest", fmt.Sprint(i, ":x"))
+			for bits := range 128 {
+				list = append(list, aclOf(jute.PermAll, "ip", fmt.Sprint(who[0].Id, "/", bits+1))...)
+			}
+			for bits := range 32 {
+				list = append(list, aclOf(jute.PermAll, "ip", fmt.Sprint("10.255.255.255/", bits+1))...)
+			}
+			k.apply(b, k.entry(txn(jute.OpCreate, createOp(fmt.Sprint("/", i), "", 0, list).Append(nil))))
+		}
+		var ops []jute.MultiOp
+		for i := range min(most, worstOps()*most/10_000) {
+			ops = append(ops, op(fmt.Sprint("/", i%nodes), anyVersion))
 		}
 		body := jute.AppendMulti(nil, append(ops, check("/none", anyVersion)))
 		return func() []*proto.Txn { return []*proto.Txn{txn(jute.OpMulti, body)} }
