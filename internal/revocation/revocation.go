@@ -157,7 +157,8 @@ func (a *answer) isOver(now time.Time) bool {
 	}
 }
 
-// makeRoom drops answers if there are too many: those that are over, or else one that is known. The caller holds mu.
+// makeRoom drops answers if there are too many: those that are over, or else one that is known, however long it counts. The caller holds
+// mu.
 func (c *Checker) makeRoom() {
 	if len(c.answers) < maxAnswers {
 		return
@@ -172,8 +173,10 @@ func (c *Checker) makeRoom() {
 		if len(c.answers) < maxAnswers {
 			return
 		}
-		if a.isOver(now.Add(1000 * time.Hour)) {
+		select {
+		case <-a.known:
 			delete(c.answers, key)
+		default:
 		}
 	}
 }

@@ -256,7 +256,7 @@ func TestQueriesAreBounded(t *testing.T) {
 	for i := range maxAnswers + 10 {
 		c.mu.Lock()
 		c.makeRoom()
-		c.answers[certificateKey{byte(i), byte(i >> 8), 1}] = &answer{known: known, until: time.Now().Add(time.Hour)}
+		c.answers[certificateKey{byte(i), byte(i >> 8), 1}] = &answer{known: known, until: time.Now().Add(time.Duration(2000+i) * time.Hour)} // months
 		c.mu.Unlock()
 	}
 	if n := len(c.answers); n > maxAnswers {
