@@ -127,6 +127,7 @@ func TestChecksAfterTheHandshake(t *testing.T) {
 		waiting := dial(a.issue(pkix.Name{CommonName: "app"}))
 		defer waiting.Close()
 	}
+	waitFor(t, func() bool { return underWay(w) == 0 }) // a check keeps no place of a handshake
 	w.dial = func() net.Conn { return dial() }
 	w.connect()
 	close(release)

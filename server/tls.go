@@ -115,9 +115,12 @@ func (s *tlsAcceptor) admitAndHandshake(c *conn, sock net.Conn) bool {
 	if loser != nil {
 		loser.Owner().stream.Drop(tlsCrowded)
 	}
-	err := s.performHandshake(mine, c, sock)
+	own, err := s.performHandshake(mine, c, sock)
 	if mine.End() {
 		err = admission.ErrDisplaced
+	}
+	if err == nil {
+		err = s.takeCertificate(c, own.ConnectionState()) // the place is free: a slow responder or resolver keeps no others out
 	}
 	if err != nil {
 		c.stream.Drop(tlsFailed) // unless it has ended
@@ -130,20 +133,21 @@ func (s *tlsAcceptor) admitAndHandshake(c *conn, sock net.Conn) bool {
 type tlsState struct{ version, cipher string }
 
 // performHandshake makes an admitted TLS handshake.
-func (s *tlsAcceptor) performHandshake(at *admission.Handshake[*conn], c *conn, sock net.Conn) error {
+func (s *tlsAcceptor) performHandshake(at *admission.Handshake[*conn], c *conn, sock net.Conn) (*tls.Conn, error) {
 	ctx := c.stream.Life.Context()
 	below := &handshakeSocket{Conn: sock, computeSlots: s.computeSlots, handshake: at, ctx: ctx}
 	own := tls.Server(below, s.tlsConfig)
 	if !c.stream.ReplaceSocket(own) {
-		return context.Canceled
+		return nil, context.Canceled
 	}
 	err := own.HandshakeContext(ctx)
 	below.finish()
-	if err != nil {
-		return err
-	}
-	state := own.ConnectionState()
-	if err := s.certificateChecker.check(ctx, &state, c.addr); err != nil {
+	return own, err
+}
+
+// takeCertificate checks the client's certificate, which may wait for others, and makes it an identity.
+func (s *tlsAcceptor) takeCertificate(c *conn, state tls.ConnectionState) error {
+	if err := s.certificateChecker.check(c.stream.Life.Context(), &state, c.addr); err != nil {
 		return err
 	}
 	c.stream.Lock()
