@@ -26,7 +26,7 @@ var unwatched = map[string]string{
 	"disk.segmentLog.writing":       "held while the disk works, which disk.operations notices",
 	"disk.segmentLog.mu":            "held while the disk works, which disk.operations notices",
 	"disk.remover.mu":               "held while the disk works, in the background",
-	"history.Keeper.files":         "in the background; a log that finds its disk full waits for it, which disk.operations notices",
+	"history.Keeper.files":          "in the background; a log that finds its disk full waits for it, which disk.operations notices",
 	"keystore.Keys.reloadMu":        "only reloads wait for it, while they read files",
 	"server.missedSweep.searchTurn": "held for a whole search, which holds the tree's lock in steps",
 	"admission.LogLimiter.mu":       "held for one call of package rate",
