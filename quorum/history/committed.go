@@ -43,12 +43,15 @@ type committedRecords struct {
 // Read implements io.Reader.
 func (c *committedRecords) Read(p []byte) (int, error) {
 	if len(c.pending) == 0 {
+		if index, _ := c.records.LastEntry(); index >= c.last {
+			return 0, io.EOF // what follows may be half written
+		}
 		raw, err := c.records.Record()
 		if err != nil {
 			return 0, err
 		}
 		if index, _ := c.records.LastEntry(); index > c.last {
-			return 0, io.EOF
+			return 0, io.EOF // the segment begins after it
 		}
 		c.pending = raw
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -354,5 +355,58 @@ func TestRemovedWhileCompressed(t *testing.T) {
 	w.tidy()
 	if left := w.files(); len(left) != 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// A snapshot of which only a part is left, because a process ended while it removed it, is in no span, and the rest goes.
+func TestPartOfSnapshot(t *testing.T) {
+	for _, lost := range []string{disk.SnapshotStateFile + compressedSuffix, disk.SnapshotMetaFile} {
+		t.Run(lost, func(t *testing.T) {
+			w := newWorld(t)
+			for range 5 {
+				w.store(60, 1)
+				w.snapshot(w.last, 1, w.last-10, true)
+			}
+			w.keeper.limits.Bytes = 1
+			w.keeper.dropOldest() // so the past begins with a snapshot
+			w.keeper.limits.Bytes = 1 << 40
+			w.tidy()
+			before := w.list().Spans[0]
+			part := w.keeper.snapshotPath(before.Snapshots[0])
+			w.must(os.Remove(filepath.Join(part, lost)))
+			l := w.list()
+			if slices.ContainsFunc(l.Spans[0].Snapshots, func(s Snapshot) bool { return s.Name == before.Snapshots[0].Name }) {
+				t.Error("it is listed")
+			}
+			w.tidy()
+			if exists(part) {
+				t.Error("the rest of it stays")
+			}
+			w.check(w.list().Spans[0], always(1))
+		})
+	}
+}
+
+// A member writes its newest segment while it is sent: what follows the last entry that counts may be half written, and is not read.
+func TestRecordHalfWritten(t *testing.T) {
+	w := newWorld(t)
+	w.store(10, 1)
+	path := w.segmentsIn(disk.LogDirName)[0]
+	b, err := os.ReadFile(path)
+	w.must(err)
+	r, err := disk.NewSegmentReader(bytes.NewReader(b))
+	w.must(err)
+	end := len(r.HeaderBytes())
+	for last, _ := r.LastEntry(); last < 5; last, _ = r.LastEntry() {
+		raw, err := r.Record()
+		w.must(err)
+		end += len(raw)
+	}
+	flip(t, path, end+100) // in the record after entry 5
+	f, err := CommittedSource{DirectorySource{w.keeper.dirs}, 5}.Open(context.Background(), segmentsPrefix+filepath.Base(path))
+	w.must(err)
+	sent, err := io.ReadAll(f)
+	if w.must(f.Close()); err != nil || len(sent) != end {
+		t.Errorf("%d bytes are sent, want %d: %v", len(sent), end, err)
 	}
 }

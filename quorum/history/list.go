@@ -18,7 +18,7 @@ import (
 type Listing struct {
 	Spans   []Span   // the oldest first
 	Damaged []string // files that cannot be used, with the reason
-	Unused  []string // kept files that are in no span and never will be: replaced, or not known to be committed
+	Unused  []string // kept files that are in no span and never will be: replaced, not known to be committed, or parts of a snapshot
 	Others  []string // kept files of another log, which the member had before
 }
 
@@ -272,6 +272,8 @@ func (l *Listing) snapshots(dataDir string, logID uint64) (all []Snapshot, err e
 			path := filepath.Join(dataDir, dir, e.Name())
 			m, err := readSnapshotMeta(path)
 			switch {
+			case errors.Is(err, fs.ErrNotExist) && dir == disk.KeptDirName:
+				l.Unused = append(l.Unused, path) // a part of it is left, or it was removed meanwhile
 			case errors.Is(err, fs.ErrNotExist): // it was moved or removed meanwhile
 			case err != nil:
 				l.Damaged = append(l.Damaged, err.Error())
@@ -291,7 +293,11 @@ func (l *Listing) snapshots(dataDir string, logID uint64) (all []Snapshot, err e
 	return all, nil
 }
 
+// readSnapshotMeta reads the metadata of a snapshot that has its state. Otherwise the error is fs.ErrNotExist.
 func readSnapshotMeta(dir string) (disk.SnapshotMeta, error) {
+	if state := filepath.Join(dir, disk.SnapshotStateFile); !exists(state) && !exists(state+compressedSuffix) {
+		return disk.SnapshotMeta{}, &fs.PathError{Op: "open", Path: state, Err: fs.ErrNotExist}
+	}
 	f, err := os.Open(filepath.Join(dir, disk.SnapshotMetaFile))
 	if err != nil {
 		return disk.SnapshotMeta{}, err
