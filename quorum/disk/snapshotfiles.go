@@ -299,8 +299,14 @@ type fileSink struct {
 
 func (k *fileSink) ID() string { return k.meta.ID }
 
+// Write implements io.Writer. A full disk has space again once what is kept of the past gives way.
 func (k *fileSink) Write(p []byte) (int, error) {
 	n, err := k.file.Write(p)
+	for isDiskFull(err) && k.store.retired.freeSpace() {
+		var more int
+		more, err = k.file.Write(p[n:])
+		n += more
+	}
 	_, _ = k.checksum.Write(p[:n]) // never fails
 	k.meta.Size += int64(n)
 	return n, err

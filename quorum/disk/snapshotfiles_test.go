@@ -149,3 +149,43 @@ func TestOlderSnapshotIsDamaged(t *testing.T) {
 		t.Errorf("both are damaged: %v", why)
 	}
 }
+
+// A snapshot that finds the disk full is written on once what is kept of the past has given way, and fails if nothing is left of that.
+func TestSnapshotOnFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []int{0, 2} {
+		files := testFiles(t, t.TempDir())
+		sink, err := files.Create(1, 10, 2, raft.Configuration{}, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer full.Close()
+		k, left := sink.(*fileSink), kept
+		room := k.file.File
+		defer room.Close()
+		k.file.File = full
+		files.retired = &retired{Retirement: Retirement{FreeSpace: func() bool {
+			if left--; left == 0 {
+				k.file.File = room
+			}
+			return left >= 0
+		}}}
+		_, err = io.WriteString(sink, "state")
+		if kept == 0 && !isDiskFull(err) {
+			t.Errorf("nothing is kept, and the write gives %v", err)
+		}
+		if kept == 0 {
+			continue
+		}
+		if err := errors.Join(err, sink.Close()); err != nil {
+			t.Errorf("the past has given way, and the snapshot gives %v", err)
+		}
+		if _, body, err := readSnapshot(files); body != "state" || err != nil {
+			t.Errorf("it has the state %q, %v", body, err)
+		}
+	}
+}
