@@ -22,11 +22,15 @@ type loner struct {
 	d *recorded
 }
 
-func startLoner(t *testing.T) *loner {
+// keepsNothing is the line of zoo.cfg with which members remove segments of their logs.
+const keepsNothing = "history.bytes=0\n"
+
+// startLoner starts a member with some more lines of zoo.cfg.
+func startLoner(t *testing.T, lines string) *loner {
 	t.Helper()
 	l, r := &loner{}, &recorder{}
 	l.Ensemble = process.StartEnsemble(t, process.Config{
-		Size: 1, Grows: true, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\nsnapCount=40\n",
+		Size: 1, Grows: true, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\nsnapCount=40\n" + lines,
 		Prepare: func(m *process.Member) {
 			l.d = r.record(t, rollcall, m.Data, 1)
 			m.Binary, m.Env = l.d.Binary, l.d.Env
@@ -86,7 +90,7 @@ func shortenedTooEarly(changes []change) (n int) {
 // the log, leaves all of it, and the member starts.
 func TestMemberAloneLosesPower(t *testing.T) {
 	needs.Check(t, needs.Usual)
-	l := startLoner(t)
+	l := startLoner(t, keepsNothing)
 	load := startLoad(t, l.d.recorder, l.Members, 1)
 	l.awaitSnapshots(t)
 	load.await(t, 20)
@@ -203,7 +207,7 @@ const maxRounds = 60
 // there is space.
 func TestMemberAloneIsInterrupted(t *testing.T) {
 	needs.Check(t, needs.Usual)
-	l := startLoner(t)
+	l := startLoner(t, "")
 	m := l.Members[0]
 	rng := rand.New(rand.NewPCG(uint64(process.Setting(t, "ROLLCALL_FIRST", 0, 0)), 1))
 	var acked []acknowledged

@@ -18,7 +18,8 @@
 //   - A changed size may be kept without the bytes, which then are zeros, and bytes may be lost because the size is. A write that makes a
 //     file longer may make it longer by a part.
 //   - A name that was made, removed or replaced since the last fsync of its directory may be as it was before, whatever happened
-//     to other names. A rename replaces its target and removes its source in one step, and is kept or lost as a whole.
+//     to other names. A rename replaces its target and removes its source in one step, and is kept or lost as a whole. One to another
+//     directory is kept with the names of both once one of them is synced, as journals of file systems do it.
 //   - Nothing else changes. Synced bytes stay, and so do the bytes beside a write.
 //
 // An fsync counts from when the process calls for it, and the kernel does not do it. Modes of files are kept.

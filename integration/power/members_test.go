@@ -36,7 +36,7 @@ func tell(t *testing.T, seed uint64) *story {
 	t.Helper()
 	r, disks := &recorder{}, map[*process.Member]*recorded{}
 	e := process.StartEnsemble(t, process.Config{
-		Size: 3, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\nsnapCount=40\n",
+		Size: 3, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\nsnapCount=40\n" + keepsNothing,
 		Prepare: func(m *process.Member) {
 			disks[m] = r.record(t, rollcall, m.Data, m.ID)
 			m.Binary, m.Env = disks[m].Binary, disks[m].Env

@@ -222,8 +222,10 @@ func (d *recorded) changeName(c *process.Call) {
 	switch {
 	case c.Number != unix.SYS_MKDIRAT && !there && before.Mode != 0:
 		d.problem(c, "%s was made by somebody else", path)
-	case ours != both || filepath.Dir(path) != filepath.Dir(to):
-		d.problem(c, "from %s to %s, another directory", path, to)
+	case ours != both:
+		d.problem(c, "from %s to %s, another disk", path, to)
+	case c.Number == unix.SYS_LINKAT && filepath.Dir(path) != filepath.Dir(to):
+		d.problem(c, "a link from %s to %s, another directory", path, to)
 	}
 	n := change{on: d.parent(c, to), name: filepath.Base(to), node: id}
 	var err error
@@ -240,7 +242,9 @@ func (d *recorded) changeName(c *process.Call) {
 		n.kind = link
 		err = unix.Link(path, to)
 	default:
-		n.kind, n.from = rename, filepath.Base(path)
+		if n.kind, n.from = rename, filepath.Base(path); filepath.Dir(path) != filepath.Dir(to) {
+			n.kind, n.source = move, d.parent(c, path)
+		}
 		err = unix.Rename(path, to)
 	}
 	if err == nil {

@@ -17,7 +17,8 @@ type change struct {
 	name       string // in the directory
 	node       int    // what name stands for from now on
 	directory  bool   // make: node is a directory
-	from       string // rename: the name before, in the same directory
+	from       string // rename, move: the name before, in the same directory, or in source
+	source     int    // move: the directory before
 	at         int64  // write: the first byte
 	data       []byte // write
 	size       int64  // resize, grow
@@ -32,6 +33,7 @@ const (
 	link               // another name
 	remove             // a name
 	rename
+	move // to another directory
 	write
 	resize // to a size, which may be smaller
 	grow   // to a size, unless the file has it already
@@ -40,7 +42,7 @@ const (
 )
 
 func (k kind) String() string {
-	return []string{"format", "make", "link", "remove", "rename", "write", "resize", "grow", "sync", "nothing"}[k]
+	return []string{"format", "make", "link", "remove", "rename", "move", "write", "resize", "grow", "sync", "nothing"}[k]
 }
 
 // volume is a disk after a prefix of the changes that were recorded.
@@ -92,14 +94,29 @@ func (v *volume) apply(c change, place int) {
 	case makes:
 		v.nodes[c.node] = &node{directory: c.directory, names: map[string]int{}}
 	case sync:
-		n := v.nodes[c.on]
-		n.file, n.names, n.since = contentAfter(n.file, n.since, whole{}), n.namesKept(whole{}), nil
+		v.sync(c.on)
 		return
 	case nothing:
 		return
 	}
-	n := v.nodes[c.on]
-	n.since = append(n.since, pending{c, place})
+	v.nodes[c.on].since = append(v.nodes[c.on].since, pending{c, place})
+	if c.kind == move {
+		gone := change{disk: c.disk, kind: remove, on: c.source, name: c.from, source: c.on}
+		v.nodes[c.source].since = append(v.nodes[c.source].since, pending{gone, place})
+	}
+}
+
+// sync keeps what a file or a directory has now. A name that was moved from or to another directory is moved on the disk then, with the
+// other names there.
+func (v *volume) sync(number int) {
+	n := v.nodes[number]
+	moved := n.since
+	n.file, n.names, n.since = contentAfter(n.file, n.since, whole{}), n.namesKept(whole{}), nil
+	for _, p := range moved {
+		if p.source != 0 && len(v.nodes[p.source].since) > 0 {
+			v.sync(p.source)
+		}
+	}
 }
 
 // loss decides what a loss of power leaves.
@@ -256,6 +273,7 @@ type outage struct {
 	names, sizes, sectors int // of 4: how many are kept, on average
 	until                 int // the changes before this place are kept; 0: none is kept because of its place
 	size                  int64
+	drawn                 map[int]bool // whether the names of a change are kept: in two directories if it is a move
 }
 
 // kinds is how many seeds in a row have outages of different kinds: five of a kind of their own, and the others random ones.
@@ -264,7 +282,7 @@ const kinds = 8
 // newOutage returns the outage of a seed after n changes.
 func newOutage(seed uint64, n int) *outage {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	o := &outage{rng: rng, size: []int64{512, 4096}[rng.IntN(2)]}
+	o := &outage{rng: rng, size: []int64{512, 4096}[rng.IntN(2)], drawn: map[int]bool{}}
 	switch seed % kinds {
 	case 0: // nothing is kept
 	case 1: // names, but no bytes
@@ -288,7 +306,13 @@ func (o *outage) String() string {
 
 func (o *outage) keeps(place, of4 int) bool { return place < o.until || o.rng.IntN(4) < of4 }
 
-func (o *outage) keepsName(place int) bool   { return o.keeps(place, o.names) }
+func (o *outage) keepsName(place int) bool {
+	if _, drawn := o.drawn[place]; !drawn {
+		o.drawn[place] = o.keeps(place, o.names)
+	}
+	return o.drawn[place]
+}
+
 func (o *outage) keepsSector(place int) bool { return o.keeps(place, o.sectors) }
 func (o *outage) sector() int64              { return o.size }
 
