@@ -191,15 +191,18 @@ func (d DirectorySource) candidates(name string) ([]string, error) {
 		live, kept := filepath.Join(d.Data, disk.SnapshotsDirName, dir, file), filepath.Join(d.Data, disk.KeptDirName, dir, file)
 		return []string{live, kept, kept + compressedSuffix}, nil
 	}
-	return nil, fmt.Errorf("history: %q %w: such names are segments/NAME.log, snapshots/NAME/meta and snapshots/NAME/state", name,
+	return nil, fmt.Errorf("history: %.300q %w: such names are segments/NAME.log, snapshots/NAME/meta and snapshots/NAME/state", name,
 		ErrNoSuchFile)
 }
 
 func isSegmentFile(name string) bool { return strings.HasPrefix(name, segmentsPrefix) }
 
-// isPlainName reports whether a name has no directory in it.
+// maxName is the length of the longest name of a file of the past and more, in bytes. All file systems take such names.
+const maxName = 128
+
+// isPlainName reports whether a file may have a name, which has no directory in it.
 func isPlainName(name string) bool {
-	return name != "" && name == filepath.Base(name) && name != ".." && name != "."
+	return name != "" && len(name) <= maxName && name == filepath.Base(name) && name != ".." && name != "." && !strings.Contains(name, "\x00")
 }
 
 // Location implements Source.

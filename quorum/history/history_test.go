@@ -234,10 +234,14 @@ func TestNamesOfFiles(t *testing.T) {
 	for _, name := range []string{
 		"", "raft.db", "segments/../raft.db", "segments/..", "segments/raft.db", "segments/../../rollcall/log/0000000001-00000000000000000000.log",
 		"snapshots/../meta", "snapshots/1-2-3", "snapshots/a/meta", "snapshots/1-2-3/../../raft.db", "segments//x.log", "segments/a/x.log",
+		"segments/\x00.log", "snapshots/1-2-\x00/meta", "segments/" + strings.Repeat("a", 4000) + ".log", "snapshots/1-2-" + strings.Repeat("3", 4000) + "/meta",
 	} {
-		if f, err := (DirectorySource{w.keeper.dirs}).Open(context.Background(), name); err == nil {
-			t.Errorf("%q was opened", name)
+		f, err := (DirectorySource{w.keeper.dirs}).Open(context.Background(), name)
+		if err == nil {
 			_ = f.Close()
+		}
+		if !errors.Is(err, ErrNoSuchFile) || len(err.Error()) > 1000 {
+			t.Errorf("%.50q gives %v", name, err)
 		}
 	}
 }
