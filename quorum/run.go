@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"rollcall/quorum/disk"
+	"rollcall/quorum/history"
 )
 
 // Run starts this member, waits for other members if it must, and runs raft until ctx ends. Then it tries once to
@@ -60,9 +62,7 @@ func (n *Node) run(ctx context.Context) error {
 		newSnapshotTuner(n.cfg.SnapshotEvery, n.cfg.SnapshotBytes, n.cfg.TrailingBytes).run(ctx, settings, n.disk,
 			n.failure.endMember)
 	})
-	if n.past != nil {
-		loops.Go(func() { n.past.Run(ctx) })
-	}
+	defer keepPast(ctx, n.past, n.logger)()
 	if n.status.isOnlyVoter() { // no other voter to wait for
 		loops.Go(func() { _ = n.transport.StandForElection(n.electionTimeout) })
 	}
@@ -80,6 +80,28 @@ func (n *Node) run(ctx context.Context) error {
 	cancel()
 	loops.Wait()
 	return errors.Join(n.failure.endError(), n.stopRaft(r))
+}
+
+// pastEndWait is the longest that a member that ends waits for its Keeper. A disk that hangs must not hold it up.
+const pastEndWait = time.Second
+
+// keepPast lets a Keeper, which may be nil, work until ctx ends. The function that it returns waits for that, up to pastEndWait.
+func keepPast(ctx context.Context, past *history.Keeper, logger *slog.Logger) (wait func()) {
+	if past == nil {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		past.Run(ctx)
+	}()
+	return func() {
+		select {
+		case <-ended:
+		case <-time.After(pastEndWait):
+			logger.Warn("history: a file of the past is still being read or written; the end does not wait for it")
+		}
+	}
 }
 
 func (n *Node) newMembership(r *raft.Raft) *membership {

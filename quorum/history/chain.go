@@ -168,7 +168,7 @@ func (d DirectorySource) Open(_ context.Context, name string) (io.ReadCloser, er
 	}
 	for range 2 { // it may have been moved between two looks, once
 		for _, path := range candidates {
-			if f, err := os.Open(path); !errors.Is(err, fs.ErrNotExist) {
+			if f, err := openRegular(path); !errors.Is(err, fs.ErrNotExist) {
 				return f, err
 			}
 		}
@@ -216,4 +216,16 @@ func (d DirectorySource) Location(name string) string {
 		return all[0]
 	}
 	return name
+}
+
+// openRegular opens a file. To open a pipe would wait for its other end, so it and whatever else is no file is damage.
+func openRegular(path string) (*os.File, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: it is no regular file, but %v", disk.ErrDamaged, info.Mode().Type())
+	}
+	return os.Open(path)
 }

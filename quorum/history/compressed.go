@@ -84,7 +84,7 @@ func decodeCompressedHead(b []byte) (c compressedHead, ok bool, err error) {
 // compressSegment writes the segment in file from compressed to the file to, which is durable when it returns. next is the segment
 // that follows; nil: the log began anew after it. If the records do not reach it, the error wraps ErrDamaged.
 func compressSegment(from, to string, next *disk.SegmentHeader, pace func(io.Writer) io.Writer) (err error) {
-	in, err := os.Open(from)
+	in, err := openRegular(from)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func copyRecords(w io.Writer, records *disk.SegmentReader, next *disk.SegmentHea
 
 // compressFile writes a compressed copy of a file, which is durable when it returns.
 func compressFile(from, to string, pace func(io.Writer) io.Writer) error {
-	in, err := os.Open(from)
+	in, err := openRegular(from)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -412,5 +413,17 @@ func TestRecordHalfWritten(t *testing.T) {
 	sent, err := io.ReadAll(f)
 	if w.must(f.Close()); err != nil || len(sent) != end {
 		t.Errorf("%d bytes are sent, want %d: %v", len(sent), end, err)
+	}
+}
+
+// What is no file, such as a pipe, holds nobody up: it counts as damaged.
+func TestPipeAmongFiles(t *testing.T) {
+	w := newWorld(t)
+	w.store(60, 1)
+	w.snapshot(w.last, 1, w.last-5, true)
+	w.must(syscall.Mkfifo(filepath.Join(w.dir, "rollcall", disk.KeptDirName, "0000000099-00000000000000000099.log"), 0o600))
+	w.tidy()
+	if l := w.list(); len(l.Damaged) != 1 || !strings.Contains(l.Damaged[0], "no regular file") {
+		t.Errorf("damaged: %v", l.Damaged)
 	}
 }

@@ -116,7 +116,7 @@ func (l *Listing) segmentFiles(logDir string) (files []file, err error) {
 
 // readHead reads the start of a segment.
 func (f *file) readHead() error {
-	in, err := os.Open(f.path)
+	in, err := openRegular(f.path)
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func spanOf(newestFirst []file, last uint64) (s Span, err error) {
 // scan reads a segment that is not compressed up to the last record that is whole, and notes its entries. What it has noted of the last
 // one stays.
 func (f *file) scan() error {
-	in, err := os.Open(f.path)
+	in, err := openRegular(f.path)
 	if err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func readSnapshotMeta(dir string) (disk.SnapshotMeta, error) {
 	if state := filepath.Join(dir, disk.SnapshotStateFile); !exists(state) && !exists(state+compressedSuffix) {
 		return disk.SnapshotMeta{}, &fs.PathError{Op: "open", Path: state, Err: fs.ErrNotExist}
 	}
-	f, err := os.Open(filepath.Join(dir, disk.SnapshotMetaFile))
+	f, err := openRegular(filepath.Join(dir, disk.SnapshotMetaFile))
 	if err != nil {
 		return disk.SnapshotMeta{}, err
 	}
