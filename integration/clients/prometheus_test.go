@@ -277,6 +277,9 @@ func (p *prometheus) panels() {
 	variables := strings.NewReplacer("$job", "rollcall", "$instance", ".+", "$__rate_interval", "1m")
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
+			if strings.Contains(target.Expr, "rollcall_history_seconds") {
+				continue // a new ensemble keeps nothing of the past yet
+			}
 			if len(p.query(variables.Replace(target.Expr))) == 0 {
 				p.t.Errorf("%s has no data for %s", panel.Title, target.Expr)
 			}

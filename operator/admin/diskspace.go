@@ -15,7 +15,7 @@ const diskTimeout = 500 * time.Millisecond
 type DiskSpace struct {
 	Log, Data         int64     // taken by the files of the log, and by all others except those of the past
 	History           int64     // taken by what is kept of the past
-	HistoryOldest     time.Time // when the oldest kept snapshot was written; zero: there is none
+	HistoryOldest     time.Time // about when the oldest state was that the past has; zero: there is none
 	LogFree, DataFree int64     // free to this process where these files are
 }
 
@@ -23,7 +23,7 @@ var (
 	diskUsed = prometheus.NewDesc("rollcall_disk_used_bytes", "space that files of this member take", []string{"files"},
 		nil)
 	historySpan = prometheus.NewDesc("rollcall_history_seconds",
-		"time since the oldest snapshot that this member keeps of the past was written; absent if it keeps none", nil, nil)
+		"how far back what this member keeps of the past goes; absent if it keeps nothing", nil, nil)
 	diskFree = prometheus.NewDesc("rollcall_disk_free_bytes",
 		"space that this member can still write where such files are", []string{"files"}, nil)
 )

@@ -33,6 +33,9 @@ func TestWholePast(t *testing.T) {
 			t.Fatalf("the oldest state has index %d, %v; the log goes back to its beginning", at, ok)
 		}
 		w.check(l.Spans[0], always(1))
+		if w.keeper.Stats().Oldest.IsZero() {
+			t.Error("the figures say that nothing is kept")
+		}
 		for _, name := range w.files() {
 			if strings.HasSuffix(name, segmentSuffix) {
 				t.Errorf("%s is not compressed", name)

@@ -61,7 +61,7 @@ type Keeper struct {
 type Stats struct {
 	Files  int
 	Bytes  int64
-	Oldest time.Time // when the oldest snapshot was taken; zero: none is kept
+	Oldest time.Time // about when the oldest state was that can be built from what is kept; zero: nothing is kept
 }
 
 // NewKeeper returns a Keeper of the files in a member's own directories. Run must be called.
@@ -320,6 +320,9 @@ func freeShare(dir string) (free, size int64, err error) {
 func (k *Keeper) noteStats(l Listing) {
 	var n Stats
 	for _, s := range l.Spans {
+		if n.Oldest.IsZero() && s.First == 1 && s.Segments[0].Kept {
+			n.Oldest = newestChange([]string{s.Segments[0].path(k.dirs.Log)}) // the span goes back to the first entry
+		}
 		for _, snapshot := range s.Snapshots {
 			if n.Oldest.IsZero() && snapshot.Kept {
 				n.Oldest = snapshot.At
