@@ -121,6 +121,7 @@ func startRollcall(t *testing.T, dir string, members int) *target {
 				Limits: server.Limits{MaxClientConns: -1}, SuperDigest: super, CommandWhitelist: []string{"*"},
 				// Nodes that are due stay: when they go is not the subject.
 				Reaping: leader.Reaping{Interval: 24 * time.Hour}, Rules: znode.Rules{TTLNodes: true, EnforceQuota: true},
+				WatchHistory: -1, // as ZooKeeper, which sends persistent watches nothing that they have missed
 			}.WithDefaults(),
 			Logger: slog.New(slog.DiscardHandler),
 		})
