@@ -64,7 +64,7 @@ func TestSecurityPage(t *testing.T) {
 	p.connects("app", true)
 	p.renew()
 
-	p.shell(p.certs(), strings.Join(p.block("Revoking certificates", 1), "\n"))
+	p.shell(p.certs(), strings.Join(p.block("Lists of revoked certificates", 1), "\n"))
 	p.shell(p.certs(), p.fit(p.Members[0], "rollcall certs --out . other; cp crl.pem /etc/rollcall/"))
 	p.restart(p.Members[0], "ssl.crl=true", p.fit(p.Members[0], "ssl.crl.location=/etc/rollcall/crl.pem"))
 	p.connects("other", true)
