@@ -320,7 +320,7 @@ var mainKeys = []key{
 			"is removed",
 	},
 	{
-		name: "history.hours", kind: hours(1, maxHistoryHours, func(d *rawConfig) *time.Duration { return &d.config.History.Age }),
+		name: "history.hours", kind: wholeUnits(time.Hour, 1, maxHistoryHours, func(d *rawConfig) *time.Duration { return &d.config.History.Age }),
 		def: valueText(int(history.DefaultAge / time.Hour)),
 		doc: "Own: hours for which the past is kept, if history.bytes has room for it",
 	},

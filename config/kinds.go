@@ -63,20 +63,6 @@ func wholeNumber[T int | int64 | uint64](least, most int64, field func(*rawConfi
 	}
 }
 
-// hours takes a whole number of hours between least and most.
-func hours(least, most int64, field func(*rawConfig) *time.Duration) kind {
-	return kind{
-		allowed: fmt.Sprintf("%d to %d", least, most),
-		parse: func(d *rawConfig, s setting) error {
-			n, err := parseWithin(s.value, least, most)
-			if err != nil {
-				return err
-			}
-			return storeValue(d, field, time.Duration(n)*time.Hour)
-		},
-	}
-}
-
 // limitOrNone takes a number up to most. 0 means no limit. The field is -1 then, because 0 is its default.
 func limitOrNone(most int64, field func(*rawConfig) *int) kind {
 	return kind{
@@ -195,16 +181,23 @@ func memoryLimit(field func(*rawConfig) *MemoryLimit) kind {
 
 // millis takes a number of milliseconds between least and most.
 func millis(least, most int64, field func(*rawConfig) *time.Duration) kind {
+	k := wholeUnits(time.Millisecond, least, most, field)
+	k.allowed += " (ms)"
+	k.confText = func(d *rawConfig) string { return valueText(*field(d)) }
+	return k
+}
+
+// wholeUnits takes a whole number of units of time between least and most.
+func wholeUnits(unit time.Duration, least, most int64, field func(*rawConfig) *time.Duration) kind {
 	return kind{
-		allowed: fmt.Sprintf("%d to %d (ms)", least, most),
+		allowed: fmt.Sprintf("%d to %d", least, most),
 		parse: func(d *rawConfig, s setting) error {
 			n, err := parseWithin(s.value, least, most)
 			if err != nil {
 				return err
 			}
-			return storeValue(d, field, time.Duration(n)*time.Millisecond)
+			return storeValue(d, field, time.Duration(n)*unit)
 		},
-		confText: func(d *rawConfig) string { return valueText(*field(d)) },
 	}
 }
 
