@@ -51,7 +51,7 @@ func (k *Kept) Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error
 				yield(Entry{}, err)
 				return
 			}
-			if after = e.Index; !yield(entryOf(e), nil) {
+			if after = e.Index; !yield(EntryOf(e), nil) {
 				return
 			}
 		}
@@ -63,14 +63,15 @@ func (k *Kept) Entries(ctx context.Context, after uint64) iter.Seq2[Entry, error
 				yield(Entry{}, err)
 				return
 			}
-			if !yield(entryOf(e), nil) {
+			if !yield(EntryOf(e), nil) {
 				return
 			}
 		}
 	}
 }
 
-func entryOf(e *raft.Log) Entry {
+// EntryOf returns an entry of raft in the form that a Chain yields.
+func EntryOf(e *raft.Log) Entry {
 	made := Entry{Index: e.Index, Term: e.Term}
 	if e.Type == raft.LogCommand && len(e.Data) > 0 {
 		made.Data = e.Data

@@ -43,6 +43,8 @@ type Log struct {
 	unapplied *decodedEntry                // read, and after the last moment
 	rest      func(zxid int64) (more bool) // applies the rest of the last entry; nil if the whole entry is applied
 	observer  changeFunc
+
+	compareAll bool // also snapshots that are larger than maxComparedBytes
 }
 
 // decodedEntry is an entry with its content, which is nil for an entry of raft's own.
@@ -96,6 +98,9 @@ func OpenOldest(ctx context.Context, c Chain) (*Log, error) {
 	l.nextEntry, l.stop = iter.Pull2(c.Entries(ctx, l.state.Index()))
 	return l, nil
 }
+
+// CompareAll makes Advance compare the state with every snapshot that it passes, however large.
+func (l *Log) CompareAll() { l.compareAll = true }
 
 // Close ends the reading of the chain. The state stays usable.
 func (l *Log) Close() { l.stop() }
@@ -304,7 +309,7 @@ func (l *Log) comparePassed() error {
 		if l.nextHead.Index > l.state.Index() {
 			return nil
 		}
-		if l.nextHead.Index == l.state.Index() && s.Bytes > 0 && s.Bytes <= maxComparedBytes {
+		if l.nextHead.Index == l.state.Index() && (l.compareAll || s.Bytes > 0 && s.Bytes <= maxComparedBytes) {
 			if err := l.compare(s); err != nil {
 				return err
 			}

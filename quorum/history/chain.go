@@ -86,7 +86,7 @@ func (c *Chain) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decompress(f)
+	return Decompress(f)
 }
 
 // Entries yields the entries after an index, in order and without a gap, up to the span's last one. An error is the last thing that it

@@ -110,8 +110,7 @@ func compressSegment(from, to string, next *disk.SegmentHeader, pace func(io.Wri
 
 // copyRecords compresses the records up to the entry that next follows. It returns their length and the header's.
 func copyRecords(w io.Writer, records *disk.SegmentReader, next *disk.SegmentHeader) (bytes int64, err error) {
-	z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true),
-		zstd.WithEncoderLevel(zstd.SpeedFastest))
+	z, err := NewCompressor(w)
 	if err != nil {
 		return 0, err
 	}
@@ -145,8 +144,7 @@ func compressFile(from, to string, pace func(io.Writer) io.Writer) error {
 	}
 	defer func() { _ = in.Close() }() // it was read
 	return writeDurably(to, func(out *os.File) error {
-		z, err := zstd.NewWriter(pace(out), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow),
-			zstd.WithLowerEncoderMem(true), zstd.WithEncoderLevel(zstd.SpeedFastest))
+		z, err := NewCompressor(pace(out))
 		if err != nil {
 			return err
 		}
@@ -173,8 +171,16 @@ func writeDurably(path string, write func(*os.File) error) error {
 	return durable.SyncDirectory(filepath.Dir(path))
 }
 
-// decompress returns a reader of a file that may be compressed. Close closes the file.
-func decompress(file io.ReadCloser) (io.ReadCloser, error) {
+// NewCompressor returns a writer that compresses what is kept of the past to w. It takes a few hundred KiB of memory and no
+// goroutine. Close writes the end, and does not close w.
+func NewCompressor(w io.Writer) (io.WriteCloser, error) {
+	return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindow), zstd.WithLowerEncoderMem(true),
+		zstd.WithEncoderLevel(zstd.SpeedFastest))
+}
+
+// Decompress returns a reader of a file that may be compressed. Its errors wrap disk.ErrDamaged, or are those of the file. Close closes
+// the file.
+func Decompress(file io.ReadCloser) (io.ReadCloser, error) {
 	source := newSourceReader(file)
 	magic, err := source.in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {

@@ -37,9 +37,9 @@ const (
 	// minReserve and reserveShare say how much of a disk is left free: the share, and at most minReserve bytes.
 	minReserve   = 1 << 30
 	reserveShare = 16
-	// snapshotDistance is the length of log, in bytes, between two snapshots that are kept. It is applied in about a second.
+	// SnapshotDistance is the length of log, in bytes, between two snapshots that are kept. It is applied in about a second.
 	// A snapshot that is longer than half of it has twice its own length.
-	snapshotDistance = 64 << 20
+	SnapshotDistance = 64 << 20
 )
 
 // Keeper keeps the files of the past within limits, and compresses them. Its methods may be called by any goroutine.
@@ -265,7 +265,7 @@ func (k *Keeper) superfluous(l Listing) (paths []string) {
 		before := uint64(0) // index of the last snapshot that stays
 		for i, snapshot := range s.Snapshots {
 			if i == 0 && s.First != 1 || i == len(s.Snapshots)-1 || !snapshot.Kept ||
-				s.bytesBetween(before, s.Snapshots[i+1].Index) >= max(snapshotDistance, 2*snapshot.Bytes) {
+				s.BytesBetween(before, s.Snapshots[i+1].Index) >= max(SnapshotDistance, 2*snapshot.Bytes) {
 				before = snapshot.Index
 				continue
 			}
@@ -275,8 +275,8 @@ func (k *Keeper) superfluous(l Listing) (paths []string) {
 	return paths
 }
 
-// bytesBetween returns the length of the log between two indexes, in whole segments.
-func (s Span) bytesBetween(after, until uint64) (n int64) {
+// BytesBetween returns the length of the log between two indexes, in whole segments.
+func (s Span) BytesBetween(after, until uint64) (n int64) {
 	for _, g := range s.Segments {
 		if g.Last > after && g.First <= until {
 			n += g.Bytes
