@@ -1,0 +1,321 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/operator/logs/logtest"
+)
+
+// Every moment of a log, from its first entry on, can be built from the archive, in a directory, with and without snapshots.
+func TestEveryMoment(t *testing.T) {
+	e := newEnsemble(t)
+	e.write(30, 1)
+	m := newMember(t, e, 1)
+	m.snapshot(0)
+	store, err := NewDirectory(t.TempDir())
+	m.must(err)
+	s := m.sender(store)
+	m.must(sendAll(s))
+	e.write(20, 2)
+	m.follow(0)
+	m.must(sendAll(s))
+	m.snapshot(uint64(len(e.Log)) - 5)
+	e.write(20, 3)
+	m.follow(0)
+	m.must(sendAll(s))
+	e.checkArchive(t, store, 1)
+	l := theLog(t, store)
+	if len(l.states) != 1 || len(l.runs) < 10 {
+		t.Errorf("%d snapshots and %d objects with entries", len(l.states), len(l.runs))
+	}
+	if st := s.Stats(); st.Failures > 0 || st.ArchivedIndex != m.has || st.LostEntries > 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A member sends what its log does not have any more from its history, and begins with its oldest snapshot.
+func TestFromHistory(t *testing.T) {
+	e := newEnsemble(t)
+	e.write(60, 1)
+	m := newMember(t, e, 1)
+	m.follow(0)
+	m.snapshot(uint64(len(e.Log)) - 10)
+	e.write(60, 2)
+	m.follow(0)
+	m.snapshot(uint64(len(e.Log)) - 10)
+	e.write(5, 3)
+	m.follow(0)
+	store := newMemory()
+	m.must(sendAll(m.sender(store)))
+	e.checkArchive(t, store, 1)
+	if l := theLog(t, store); l.Spans[0].First != 1 {
+		t.Errorf("the archive begins with entry %d", l.Spans[0].First)
+	}
+}
+
+// The next leader continues at the end of the archive, and sends nothing that is there.
+func TestTakeOver(t *testing.T) {
+	e := newEnsemble(t)
+	store := newMemory()
+	members := []*member{newMember(t, e, 1), newMember(t, e, 2), newMember(t, e, 3)}
+	sent := uint64(0)
+	for round := range 9 {
+		e.write(7, uint64(round))
+		m := members[round%3]
+		m.follow(0)
+		s := m.sender(store)
+		m.must(sendAll(s))
+		if n := s.Stats().ArchivedIndex; n != m.has {
+			t.Fatalf("round %d ends at entry %d, want %d", round, n, m.has)
+		}
+	}
+	e.checkArchive(t, store, 1)
+	for _, r := range theLog(t, store).runs {
+		if sent+1 != r.first() {
+			t.Fatalf("entry %d is in two objects, or in none", r.first())
+		}
+		sent = r.last.Index
+	}
+}
+
+// Two members that both believe that they lead send at the same time, with old lists of the archive. Nothing is replaced, and every moment
+// can be built.
+func TestTwoSenders(t *testing.T) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		e := newEnsemble(t)
+		store := newMemory()
+		members := []*member{newMember(t, e, 1), newMember(t, e, 2)}
+		senders := []*Sender{members[0].sender(store), members[1].sender(store)}
+		contents := map[string][]byte{}
+		for range 12 {
+			e.write(r.IntN(6), r.Uint64())
+			i := r.IntN(2)
+			members[i].follow(members[i].has + r.Uint64N(uint64(len(e.Log))-members[i].has+1))
+			senders[i].batchBytes = 200 + r.IntN(2000)
+			if r.IntN(3) == 0 {
+				senders[i].position = nil // a new leader
+			}
+			before := uint64(len(e.Log)) / 2
+			store.hide = func(name string) bool {
+				n, ok := parseRun(name)
+				return ok && r.IntN(3) == 0 && n.first() > before
+			}
+			if members[i].has > 0 {
+				if err := sendAll(senders[i]); err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, errBehind) {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+			for name, b := range contents {
+				if !bytes.Equal(store.objects[name], b) {
+					t.Fatalf("seed %d: %s was replaced", seed, name)
+				}
+			}
+			contents = maps.Clone(store.objects)
+		}
+		store.hide = nil
+		members[0].follow(0)
+		senders[0].position = nil
+		members[0].must(sendAll(senders[0]))
+		e.checkArchive(t, store, 1)
+	}
+}
+
+// Two ensembles with the same prefix do not meet, because their logs have other names.
+func TestTwoEnsembles(t *testing.T) {
+	store := newMemory()
+	for i := range 2 {
+		e := newEnsemble(t)
+		e.write(10, uint64(i))
+		m := newMember(t, e, 1)
+		m.logName = EnsembleLog([]byte{byte(i)})
+		m.follow(0)
+		m.must(sendAll(m.sender(store)))
+	}
+	found, err := List(t.Context(), store)
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%d logs, %v", len(found), err)
+	}
+	for _, l := range found {
+		if v, err := Verify(t.Context(), store, &l, l.Spans[0]); err != nil || len(v.Damage) > 0 || len(l.Spans) != 1 {
+			t.Errorf("%s: %v %q", l.Name, err, v.Damage)
+		}
+	}
+}
+
+// A member that was put back from a copy, and has lived on with other entries, sends nothing to an archive that has the first ones.
+func TestOtherPast(t *testing.T) {
+	store := newMemory()
+	for i, want := range []error{nil, ErrOtherPast} {
+		e := newEnsemble(t)
+		e.write(10, 1)
+		e.write(10, uint64(2+i)) // other data, in entries of the same index and term
+		m := newMember(t, e, 1)
+		m.follow(0)
+		before := len(store.objects)
+		if err := sendAll(m.sender(store)); !errors.Is(err, want) || want != nil && len(store.objects) != before {
+			t.Errorf("member %d: %v, and %d objects more", i, err, len(store.objects)-before)
+		}
+		if want == nil {
+			continue
+		}
+		m.follow(0)
+		m.has -= 3
+		if err := sendAll(m.sender(store)); !errors.Is(err, errBehind) {
+			t.Errorf("a member that has less: %v", err)
+		}
+	}
+}
+
+// Entries that the member removed before they were sent are counted and logged. The archive continues with a snapshot after them.
+func TestGap(t *testing.T) {
+	e := newEnsemble(t)
+	e.write(20, 1)
+	m := newMember(t, e, 1)
+	m.follow(0)
+	store := newMemory()
+	m.must(sendAll(m.sender(store)))
+	archived := m.has
+	e.write(20, 2)
+	late := newMember(t, e, 2) // it has received a snapshot
+	e.Ensemble.Snapshot()
+	late.has, late.dropped = uint64(len(e.Log)), uint64(len(e.Log))
+	late.snapshot(0)
+	begins := late.has
+	e.write(20, 3)
+	late.follow(0)
+	s := late.sender(store)
+	lines := new(logtest.Buffer)
+	s.cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
+	late.must(sendAll(s))
+	if n := s.Stats().LostEntries; n != begins-archived {
+		t.Errorf("%d entries are lost, want %d", n, begins-archived)
+	}
+	if text := lines.String(); !strings.Contains(text, "removed from this member before they were sent") {
+		t.Errorf("no line of it: %s", text)
+	}
+	e.checkArchive(t, store, 2)
+}
+
+// A store that fails is tried again, with a wait that grows to a minute and a line in the log once a minute. When it is well again,
+// nothing is missing. An object whose reply was lost is not sent twice.
+func TestFailures(t *testing.T) {
+	e := newEnsemble(t)
+	e.write(20, 1)
+	m := newMember(t, e, 1)
+	m.snapshot(0)
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		s := m.sender(store)
+		lines := new(logtest.Buffer)
+		s.cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		var tries []time.Time
+		store.put = func(string) error {
+			tries = append(tries, time.Now())
+			return errors.New("403 AccessDenied")
+		}
+		go func() { defer close(done); s.Run(ctx) }()
+		time.Sleep(10*time.Minute + time.Second/2)
+		synctest.Wait()
+		for i := range tries[1:] {
+			wait := tries[i+1].Sub(tries[i])
+			if want := min(time.Second<<min(i, 10), time.Minute); wait != want {
+				t.Errorf("try %d comes after %v, want %v", i+1, wait, want)
+			}
+		}
+		if n := strings.Count(lines.String(), "could not be sent"); n < 8 || n > 11 {
+			t.Errorf("%d lines in ten minutes:\n%s", n, lines)
+		}
+		if st := s.Stats(); st.Failures != uint64(len(tries)) || st.Age < 9*time.Minute || !st.IsSending {
+			t.Errorf("%+v after %d tries", st, len(tries))
+		}
+		n := 0
+		store.put = nil
+		store.after = func(string) error { // the reply to every second request is lost
+			if n++; n%2 == 0 {
+				return errors.New("connection reset")
+			}
+			return nil
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if st := s.Stats(); st.Age != 0 || st.ArchivedIndex != m.has {
+			t.Errorf("%+v; want all %d entries", st, m.has)
+		}
+		if !strings.Contains(lines.String(), "sending again") {
+			t.Error("no line that it sends again")
+		}
+		m.leads = false
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if st := s.Stats(); st.IsSending {
+			t.Errorf("a member that does not lead: %+v", st)
+		}
+		stop()
+		<-done
+		e.checkArchive(t, store, 1)
+		names := slices.Collect(maps.Keys(store.objects))
+		if l := theLog(t, store); len(l.runs)+l.states[0].parts != len(names) {
+			t.Errorf("objects that are not needed: %q", names)
+		}
+		m.leads = true
+	})
+}
+
+// A member whose snapshots are old stores one for the archive, and sends a newer one only when it is far or a day old.
+func TestStatesAreDue(t *testing.T) {
+	e := newEnsemble(t)
+	e.write(5, 1)
+	m := newMember(t, e, 1)
+	m.follow(0)
+	store := newMemory()
+	s := m.sender(store)
+	m.must(sendAll(s))
+	if m.asked != 1 || len(theLog(t, store).states) != 0 {
+		t.Fatalf("asked %d times for a snapshot; %d sent", m.asked, len(theLog(t, store).states))
+	}
+	m.snapshot(0)
+	m.must(sendAll(s))
+	e.write(5, 2)
+	m.snapshot(0)
+	m.must(sendAll(s))
+	if l := theLog(t, store); m.asked != 1 || len(l.states) != 1 || l.states[0].index != m.e.Kept[0].Index {
+		t.Fatalf("asked %d times; snapshots %+v", m.asked, l.states)
+	}
+	next := *s.lastState.Load()
+	next.at = next.at.Add(-stateInterval)
+	s.lastState.Store(&next)
+	m.must(sendAll(s))
+	if l := theLog(t, store); len(l.states) != 2 || l.states[1].index != m.e.Kept[1].Index {
+		t.Errorf("a day later: %+v", l.states)
+	}
+	e.checkArchive(t, store, 1)
+}
+
+// If the last object is gone, because another file system is mounted there, the member looks for the end of the archive again.
+func TestArchiveGone(t *testing.T) {
+	e := newEnsemble(t)
+	e.write(20, 1)
+	m := newMember(t, e, 1)
+	m.follow(0)
+	store := newMemory()
+	s := m.sender(store)
+	m.must(sendAll(s))
+	store.objects = map[string][]byte{}
+	e.write(5, 2)
+	m.follow(0)
+	m.must(sendAll(s))
+	e.checkArchive(t, store, 1)
+}
