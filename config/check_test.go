@@ -54,6 +54,13 @@ func TestCheckVerdicts(t *testing.T) {
 		{"otlp.endpoint=http://127.0.0.1:4318", InForce, ""},
 		{"otlp.endpoint=http://collector:4318", Dangerous, "use https"},
 		{"otlp.endpoint=https://secret@collector", Refused, "otlp.headersFile"},
+		{"archive.to=/mnt/archive", InForce, ""},
+		{"archive.to=archive", Refused, "s3://bucket/prefix"},
+		{"archive.to=s3://Bucket", Refused, "s3://bucket/prefix"},
+		{"archive.endpoint=https://s3.example", InForce, ""},
+		{"archive.endpoint=http://s3.example", Dangerous, "use https"},
+		{"archive.endpoint=https://key:secret@s3.example", Refused, "put keys into the file of credentials"},
+		{"archive.region=a b", Refused, "letters, digits and hyphens"},
 		{"portUnification=false", InForce, ""},
 		{"portUnification=true", Dangerous, "may be a member"},
 		{"ssl.quorum.hostnameVerification=true", InForce, ""},
@@ -101,7 +108,7 @@ func TestCheckVerdicts(t *testing.T) {
 
 // Every risk of the table has a value that shows it in the test above.
 func TestEveryRiskIsTested(t *testing.T) {
-	tested := "admin.localReads tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes otlp.endpoint"
+	tested := "admin.localReads tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes otlp.endpoint archive.endpoint"
 	for i := range keys {
 		if k := &keys[i]; k.riskOf != nil && !strings.Contains(tested, k.name) {
 			t.Errorf("%s: add its dangerous value to TestCheckVerdicts, and its name here", k.name)

@@ -19,6 +19,7 @@ import (
 	"rollcall/internal/serverlist"
 	"rollcall/leader"
 	"rollcall/operator/admin"
+	"rollcall/operator/archive/location"
 	"rollcall/operator/audit"
 	"rollcall/operator/backup"
 	"rollcall/operator/logs"
@@ -73,6 +74,7 @@ type Settings struct {
 	SuperSubject string             // the subject of the super user's certificate; "": there is none
 	Audit        audit.Settings     // the log of what clients change; default: there is none
 	Backup       backup.Schedule    // the backups that this member makes by itself; default: none
+	Archive      location.Settings  // the archive that this member sends its log to; default: there is none
 	OTLP         otlp.Settings      // the collector that this member sends slow requests and metrics to; default: there is none
 	// connections in a second that members close while they have more clients than others; default: none
 	AutoRebalance int

@@ -12,6 +12,8 @@ import (
 	"rollcall/internal/serverlist"
 	"rollcall/leader"
 	"rollcall/operator/admin"
+	"rollcall/operator/archive"
+	"rollcall/operator/archive/location"
 	"rollcall/operator/audit"
 	"rollcall/operator/backup"
 	"rollcall/operator/otlp"
@@ -55,6 +57,7 @@ const (
 	maxPort          = 65535
 	minHistory       = 1 << 20 // bytes: a smaller one is more likely a number without its unit
 	maxHistoryHours  = 10 * 366 * 24
+	maxArchiveEvery  = 24 * 60 * 60 // s: what is lost with the ensemble's machines
 
 	minAuditFile  = 64 << 10 // a few chunks of lines
 	maxAuditFile  = 1 << 40
@@ -323,6 +326,33 @@ var mainKeys = []key{
 		name: "history.hours", kind: wholeUnits(time.Hour, 1, maxHistoryHours, func(d *rawConfig) *time.Duration { return &d.config.History.Age }),
 		def: valueText(int(history.DefaultAge / time.Hour)),
 		doc: "Own: hours for which the past is kept, if history.bytes has room for it",
+	},
+	{
+		name: archiveKey,
+		kind: archiveLocation(func(d *rawConfig) *string { return &d.config.Archive.To }), unset: "none",
+		doc: "Own: [archive](archive.md) off the machine, to which the leader sends the log and snapshots: a directory, such as " +
+			"`/mnt/archive`, which must exist, or `s3://bucket/prefix`. All members have the same one",
+	},
+	{
+		name: "archive.seconds", kind: wholeUnits(time.Second, 1, maxArchiveEvery, func(d *rawConfig) *time.Duration { return &d.config.Archive.Interval }),
+		def: valueText(int(archive.DefaultInterval / time.Second)),
+		doc: "Own: seconds from one round of sending to the next: so much of the log is not in the archive yet",
+	},
+	{
+		name: "archive.endpoint", kind: archiveEndpoint(func(d *rawConfig) *string { return &d.config.Archive.Endpoint }),
+		unset: "Amazon's", riskOf: riskOfArchive,
+		doc: "Own: URL of the service that has the bucket, such as `https://s3.example:9000`",
+	},
+	{
+		name: "archive.region", kind: regionName(func(d *rawConfig) *string { return &d.config.Archive.Region }),
+		unset: "the service is asked for it",
+		doc:   "Own: region of the bucket",
+	},
+	{
+		name: location.CredentialsKey, kind: filePath(func(d *rawConfig) *string { return &d.config.Archive.CredentialsFile }),
+		unset: "the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or else the role of the machine",
+		doc: "Own: file with the [credentials](archive.md#a-bucket) for the bucket, as Amazon's tools have it. It is read again each minute. " +
+			"A file that others may read is rejected (chmod 600)",
 	},
 	{
 		name: "storeStallLimit", kind: millis(minStall, maxStall,

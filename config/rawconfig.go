@@ -110,7 +110,7 @@ func (d *rawConfig) finishAll() error {
 		d.setMemberID, d.setMemberLogin,
 		d.checkPeerType, d.checkMemberStore, d.setHandshakeTimeout, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
 		d.setAuditFile,
-		d.checkReadOnlyMode, d.checkCollector,
+		d.checkReadOnlyMode, d.checkCollector, d.checkArchive,
 	} {
 		if err := step(); err != nil {
 			return err

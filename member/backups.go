@@ -13,6 +13,7 @@ import (
 	"rollcall/internal/stages"
 	"rollcall/leader"
 	"rollcall/operator/admin"
+	"rollcall/operator/archive"
 	"rollcall/operator/backup"
 	"rollcall/znode"
 )
@@ -38,6 +39,8 @@ type backups struct {
 	onDamage     func(error) // the copy shows that the state is damaged
 	stages       *stages.Recorder
 	log          *slog.Logger
+
+	archive *archive.Sender // nil: there is no archive
 
 	writtenBackups, failedBackups atomic.Uint64 // scheduled backups
 }

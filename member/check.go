@@ -19,6 +19,7 @@ func CheckFiles(cfg config.Config) []*secretfile.Fault {
 		faults = append(faults, keystore.CheckFiles(clientKeyOptions(cfg.ClientTLS))...)
 	}
 	faults = append(faults, checkCollectorFiles(&cfg.OTLP)...)
+	faults = append(faults, cfg.Archive.CheckFiles()...)
 	return append(faults, cfg.HTTP.CheckToken()...)
 }
 

@@ -313,7 +313,10 @@ func (m *Member) openPortsAndLog() (err error) {
 		return err
 	}
 	m.assembleLogParts()
-	if err := m.serverLists.loadStored(m.node); err != nil {
+	if err = m.serverLists.loadStored(m.node); err == nil {
+		m.backups.archive, err = newArchiveSender(m)
+	}
+	if err != nil {
 		return errors.Join(err, m.node.Close())
 	}
 	return nil
@@ -468,6 +471,7 @@ func (m *Member) Run(ctx context.Context) error {
 	g.Go(func() error { return m.health.readOnlyLoop(inner) })
 	g.Go(func() error { return m.removalWatch.suspendUnlistedLoop(inner) })
 	g.Go(func() error { return m.backups.backupLoop(inner) })
+	g.Go(func() error { return m.backups.archiveLoop(inner) })
 	g.Go(func() error { return m.rebalancer.autoRebalanceLoop(inner) })
 	g.Go(func() error { return m.viewer.slow.joinLoop(inner) })
 	if exporter := m.viewer.slow.exporter; exporter != nil {

@@ -14,7 +14,7 @@ func (s source) NativeMetrics() []metrics.Native {
 	return slices.Concat(
 		m.server.NativeMetrics(), m.follower.NativeMetrics(), m.node.Metrics().Native(), m.credentialLimiter.NativeMetrics(),
 		s.stateMetrics(), s.leaderMetrics(), s.portMetrics(), s.fileMetrics(), s.queueMetrics(), m.viewer.slow.nativeMetrics(),
-		m.viewer.slow.exporter.NativeMetrics(),
+		m.viewer.slow.exporter.NativeMetrics(), m.backups.archiveMetrics(),
 	)
 }
 

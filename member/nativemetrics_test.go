@@ -397,7 +397,7 @@ func TestDocsHaveNativeMetrics(t *testing.T) {
 		e := cluster.Start(t, 1, cluster.Options{Adjust: func(cfg *member.Config) {
 			all.listen(cfg)
 			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener
-			cfg.Backup.Dir = t.TempDir()
+			cfg.Backup.Dir, cfg.Archive.To = t.TempDir(), t.TempDir()
 			cfg.Audit.Enable, cfg.Audit.File = true, filepath.Join(t.TempDir(), "audit.log")
 			cfg.OTLP.Endpoint, cfg.Network.DialCollector = "http://collector", noCollector
 		}})

@@ -115,6 +115,11 @@ var reaches = map[string]string{
 	"Audit.OwnDirectory":               "audit.Settings.OwnDirectory",
 	"Audit.MaxFileSize":                "audit.Settings.MaxFileSize",
 	"Audit.KeptFiles":                  "audit.Settings.KeptFiles",
+	"Archive.To":                       "", // TestArchive
+	"Archive.Endpoint":                 "", // operator/archive/location.TestBucket
+	"Archive.Region":                   "", // operator/archive/location.TestBucket
+	"Archive.CredentialsFile":          "", // operator/archive/location.TestBucket
+	"Archive.Interval":                 "", // TestArchive
 	"Backup.Dir":                       "", // TestOwnBackups
 	"Backup.Interval":                  "", // TestOwnBackups
 	"Backup.KeptFiles":                 "", // TestOwnBackups

@@ -21,6 +21,8 @@ import (
 const ensembleCfg = "dataDir=DIR\ntickTime=2000\ninitLimit=10\nsyncLimit=5\nclientPort=2181\nserver.1=a:2888:3888\nserver.2=b:2888:3888\nserver.3=c:2888:3888\n"
 
 // prometheusCfg is ensembleCfg with a port for metrics.
+const bucketCfg = ensembleCfg + "archive.to=s3://bucket\n"
+
 const prometheusCfg = ensembleCfg + "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n"
 
 // tlsCfg is ensembleCfg with a port for clients over TLS.
@@ -114,6 +116,11 @@ var settingCases = []settingCase{
 	{key: "snapCount", value: "16", want: "SnapCount 16"},
 	{key: "history.bytes", value: "3M", want: "History.Bytes 3145728"},
 	{key: "history.hours", value: "5", want: "History.Age 5h0m0s"},
+	{key: "archive.to", value: "DIR/archive", want: "Archive.To DIR/archive"},
+	{key: "archive.seconds", value: "5", base: bucketCfg, want: "Archive.Interval 5s"},
+	{key: "archive.endpoint", value: "https://s3.example", base: bucketCfg, want: "Archive.Endpoint https://s3.example"},
+	{key: "archive.region", value: "eu-central-1", base: bucketCfg, want: "Archive.Region eu-central-1"},
+	{key: "archive.credentialsFile", value: "DIR/credentials", base: bucketCfg, want: "Archive.CredentialsFile DIR/credentials"},
 	{key: "storeStallLimit", value: "1700", want: "StoreStallLimit 1.7s"},
 	{key: "4lw.commands.whitelist", value: "ruok, mntr", want: "CommandWhitelist [ruok mntr]"},
 	{key: "otlp.endpoint", value: "http://127.0.0.1:4318/x", want: "OTLP.Endpoint http://127.0.0.1:4318/x"},

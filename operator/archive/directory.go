@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"rollcall/internal/durable"
 )
@@ -28,6 +29,8 @@ type Directory struct {
 
 // fileSystem is what a Directory needs of a file system.
 type fileSystem interface {
+	// CheckDirectory returns an error if a directory is not there.
+	CheckDirectory(path string) error
 	// MakeDirectory makes a directory and those above it, durably.
 	MakeDirectory(path string) error
 	// WriteNew writes a file that is new, syncs it, and returns its name, which begins with prefix.
@@ -41,18 +44,18 @@ type fileSystem interface {
 	ReadDirectory(path string) ([]fs.DirEntry, error)
 }
 
-// NewDirectory returns a Store in a directory that exists.
-func NewDirectory(dir string) (*Directory, error) {
-	info, err := os.Stat(dir)
-	switch {
+// NewDirectory returns a Store in a directory. Whoever mounts it may do that later: while the directory does not exist, the methods return
+// an error, and nothing is made in its place.
+func NewDirectory(dir string) *Directory { return &Directory{dir: dir, files: operatingSystem{}} }
+
+func (d *Directory) check() error {
+	switch err := d.files.CheckDirectory(d.dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("archive: the directory %s does not exist; make it, or mount what has it", dir)
+		return fmt.Errorf("archive: the directory %s does not exist; make it, or mount what has it", d.dir)
 	case err != nil:
-		return nil, fmt.Errorf("archive: %w", err)
-	case !info.IsDir():
-		return nil, fmt.Errorf("archive: %s is no directory", dir)
+		return fmt.Errorf("archive: %w", err)
 	}
-	return &Directory{dir: dir, files: operatingSystem{}}, nil
+	return nil
 }
 
 func (d *Directory) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
@@ -63,6 +66,9 @@ func (d *Directory) Location(name string) string { return d.path(name) }
 // Put implements Store.
 func (d *Directory) Put(ctx context.Context, name string, content []byte) error {
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := d.check(); err != nil {
 		return err
 	}
 	path := d.path(name)
@@ -91,6 +97,9 @@ func (d *Directory) Put(ctx context.Context, name string, content []byte) error 
 
 // Open implements Store.
 func (d *Directory) Open(_ context.Context, name string) (io.ReadCloser, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
 	f, err := d.files.Open(d.path(name))
 	if err != nil {
 		return nil, fmt.Errorf("archive: %w", err)
@@ -101,8 +110,12 @@ func (d *Directory) Open(_ context.Context, name string) (io.ReadCloser, error) 
 // List implements Store.
 func (d *Directory) List(ctx context.Context, dir, after string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
+		if err := d.check(); err != nil {
+			yield(Item{}, err)
+			return
+		}
 		entries, err := d.files.ReadDirectory(d.path(dir)) // sorted
-		if errors.Is(err, fs.ErrNotExist) && dir != "" {
+		if errors.Is(err, fs.ErrNotExist) {
 			return
 		}
 		if err != nil {
@@ -130,6 +143,14 @@ func (d *Directory) List(ctx context.Context, dir, after string) iter.Seq2[Item,
 
 // operatingSystem is the fileSystem of this process.
 type operatingSystem struct{}
+
+func (operatingSystem) CheckDirectory(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
+	}
+	return err
+}
 
 func (operatingSystem) MakeDirectory(path string) error { return durable.MakeDirectory(path, 0o700) }
 

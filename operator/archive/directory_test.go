@@ -20,10 +20,7 @@ import (
 // A Directory stores what is new and replaces nothing. It lists names in their order.
 func TestDirectory(t *testing.T) {
 	dir := t.TempDir()
-	d, err := NewDirectory(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := NewDirectory(dir)
 	for _, name := range []string{"a/b/2", "a/b/1", "a/c/1", "a/b/3"} {
 		if err := d.Put(t.Context(), name, []byte(name)); err != nil {
 			t.Fatal(err)
@@ -70,9 +67,23 @@ func TestDirectory(t *testing.T) {
 			t.Errorf("%q after %q: %q, want %q", tt.dir, tt.after, got, tt.want)
 		}
 	}
-	if _, err := NewDirectory(filepath.Join(dir, "none")); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("no directory: %v", err)
+	none := NewDirectory(filepath.Join(dir, "none"))
+	_, opened := none.Open(t.Context(), "a/b/1")
+	for _, err := range []error{none.Put(t.Context(), "a/b/1", nil), opened, listError(t, none, ""), listError(t, none, "a/")} {
+		if err == nil || !strings.Contains(err.Error(), "does not exist; make it") {
+			t.Errorf("no directory: %v", err)
+		}
 	}
+	if _, err := os.Stat(filepath.Join(dir, "none")); err == nil {
+		t.Error("the directory was made, maybe where nothing is mounted")
+	}
+}
+
+// listError returns the error of a list.
+func listError(t *testing.T, store Store, dir string) (err error) {
+	for _, err = range store.List(t.Context(), dir, "") {
+	}
+	return err
 }
 
 // virtualDisk is a fileSystem in memory that loses, at a crash, what was not synced. It fails the test if a name is replaced.
@@ -132,6 +143,8 @@ func (v *virtualDisk) crash(r *rand.Rand) {
 	}
 	v.steps = 1 << 40
 }
+
+func (v *virtualDisk) CheckDirectory(string) error { return nil }
 
 func (v *virtualDisk) MakeDirectory(path string) error {
 	if v.names[path] != nil {

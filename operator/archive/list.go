@@ -45,7 +45,7 @@ func List(ctx context.Context, store Store) (logs []Log, err error) {
 			return nil, err
 		}
 		name, isDir := strings.CutSuffix(item.Name, "/")
-		if !isDir || !isLogName(name) {
+		if !isDir || !IsLogName(name) {
 			continue // archives may share a directory with other files
 		}
 		l, err := listLog(ctx, store, name, 0)
@@ -57,8 +57,8 @@ func List(ctx context.Context, store Store) (logs []Log, err error) {
 	return logs, nil
 }
 
-// isLogName reports whether a directory can be that of a log.
-func isLogName(name string) bool {
+// IsLogName reports whether a directory in an archive can be that of a log.
+func IsLogName(name string) bool {
 	for _, prefix := range []string{ensemblePrefix, diskPrefix} {
 		if id, found := strings.CutPrefix(name, prefix); found && id != "" && strings.Trim(id, "0123456789abcdef") == "" {
 			return true
