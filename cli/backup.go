@@ -32,6 +32,9 @@ type backupRow struct {
 var backupColumns = []Column[backupRow]{
 	{Name: "file", Cell: func(r backupRow) string { return r.File + ", " + FormatSize(r.Size) }},
 	{Name: "made", Cell: func(r backupRow) string {
+		if r.Member == 0 {
+			return "from a kept log, as of " + formatSecond(r.Time)
+		}
 		return fmt.Sprintf("%s by member %d, rollcall %s", formatSecond(r.Time), r.Member, r.Program)
 	}},
 	{Name: "state", Cell: func(r backupRow) string {
@@ -46,6 +49,9 @@ var backupColumns = []Column[backupRow]{
 }
 
 func formatAsOf(r backupRow) string {
+	if r.Member == 0 {
+		return formatSecond(r.AsOf) + ", by the last entry of the log before the moment"
+	}
 	if r.Confirmed {
 		return "the beginning of the backup: a leader has confirmed that no write is missing"
 	}

@@ -26,7 +26,7 @@ import (
 const maxBackupSilence = 30 * time.Second
 
 func newBackupSave(w IOStreams) *cobra.Command {
-	a, rate, unconfirmed := newAdminCommand(w), 0, false
+	a, rate, unconfirmed, moment := newAdminCommand(w), 0, false, &pastFlags{}
 	cmd := a.registerFlags(&cobra.Command{
 		Use: "save [flags] FILE|DIRECTORY|-", Short: "save the whole state of an ensemble to a file",
 		Args: RangeArgs(1, 1, "a file, a directory, or - for standard output"),
@@ -36,13 +36,22 @@ func newBackupSave(w IOStreams) *cobra.Command {
 			"must exist, the name has the time and the index, and ends in " + backup.Suffix + ". " +
 			"The backup has all data, and the passwords of sessions: keep it as secret as the ensemble. " +
 			"If no leader confirms that the member has the last writes, the command saves nothing, unless --unconfirmed is " +
-			"given. It needs an administrator's credentials.",
+			"given. It needs an administrator's credentials.\n\nWith --at, it builds the state as it was at that moment from the log that a " +
+			"member keeps, or from an archive, and saves that.",
 		Example: "  rollcall backup save --token-file /etc/rollcall/token /var/backups/\n  rollcall backup save " +
-			"--token-file /etc/rollcall/token - | zstd >rollcall.backup.zst",
+			"--token-file /etc/rollcall/token - | zstd >rollcall.backup.zst\n  rollcall backup save --at 2026-03-01T03:12:00Z " +
+			"--archive /mnt/archive before.backup",
 		RunE: PrefixErrors(func(cmd *cobra.Command, args []string) error {
 			if args[0] == "-" && w.OutTerminal {
 				return UsageError.Errorf("a backup is no text for a terminal; give a file or a directory, or redirect " +
 					"the output")
+			}
+			if moment.isSet() {
+				row, err := savePast(cmd.Context(), a, moment, args[0])
+				if err != nil || args[0] == "-" {
+					return err
+				}
+				return printRow(a.output, backupColumns, row)
 			}
 			if w.LowerPriority != nil {
 				// the backup is checked while it arrives, which takes more processor time than the member needs for it
@@ -66,6 +75,7 @@ func newBackupSave(w IOStreams) *cobra.Command {
 			return printRow(a.output, backupColumns, row)
 		}),
 	})
+	moment.registerMoment(cmd, "save the state as it was at this `moment`: ")
 	AddOutFlag(cmd, "`file`, directory, or - for standard output, in place of the argument")
 	addIntFlag(cmd, &rate, "rate", fmt.Sprintf("the most `MiB` in a second, 1 to %d (default 8)", backup.MaxRate), 1,
 		backup.MaxRate)

@@ -11,9 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"rollcall/cli/nodes"
-	"rollcall/operator/backup"
 	"rollcall/operator/subtree"
-	"rollcall/znode"
 )
 
 // SubtreeRestore is the part of rollcall backup restore that writes a subtree of a backup into a running
@@ -58,8 +56,8 @@ func (r *SubtreeRestore) Requested(flags *pflag.FlagSet) (bool, error) {
 	return false, nil
 }
 
-// Run restores the subtree from a backup file.
-func (r *SubtreeRestore) Run(ctx context.Context, file string) error {
+// Run restores the subtree from a backup file or, if open is not nil, from the state that it opens.
+func (r *SubtreeRestore) Run(ctx context.Context, file string, open func(context.Context) (BackupSource, error)) error {
 	from, into, err := r.parsePaths()
 	if err == nil {
 		err = r.validate(file)
@@ -67,12 +65,18 @@ func (r *SubtreeRestore) Run(ctx context.Context, file string) error {
 	if err != nil {
 		return UsageError.Errorf("backup restore: %w", err)
 	}
+	state := BackupFile(r.streams, file)
+	if open != nil {
+		if state, err = open(ctx); err != nil {
+			return fmt.Errorf("backup restore: %w", err)
+		}
+	}
 	s, err := r.openSpace(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeSession(s.Client)
-	source, err := r.readSource(s, file, from)
+	source, err := r.readSource(s, state, from)
 	if err != nil {
 		return fmt.Errorf("backup restore: %w", err)
 	}
@@ -113,11 +117,14 @@ func (r *SubtreeRestore) parsePaths() (from, into string, err error) {
 	return from, into, nil
 }
 
-// validate also returns an error if the file cannot be read several times.
+// validate also returns an error if the file cannot be read several times. file is "" for a state of the past.
 func (r *SubtreeRestore) validate(file string) error {
 	if !r.dryRun && !r.skipConfirm && !r.streams.InTerminal {
 		return errors.New("there is no terminal to ask on; --dry-run prints what would be changed, and --yes does it " +
 			"without asking")
+	}
+	if file == "" { // the state is of the past
+		return nil
 	}
 	info, err := os.Stat(file)
 	if err == nil && !info.Mode().IsRegular() {
@@ -146,13 +153,10 @@ func (r *SubtreeRestore) showOrRestore(ctx context.Context, work *loadJob) error
 	return work.loadAndPrint(ctx)
 }
 
-func (r *SubtreeRestore) readSource(s nodes.Space, file, from string) (subtree.Source, error) {
-	source, err := s.SourceFromBackup(from, func(v znode.ImageVisitor) (backup.Head, error) {
-		row, err := readBackup(r.streams, file, v)
-		return row.Head, err
-	})
+func (r *SubtreeRestore) readSource(s nodes.Space, state BackupSource, from string) (subtree.Source, error) {
+	source, err := s.SourceFromBackup(from, state.Read)
 	if errors.Is(err, subtree.ErrNotInBackup) {
-		err = Conflict.Errorf("%s: %w; rollcall backup inspect shows what is in it", file, err)
+		err = Conflict.Errorf("%s: %w; rollcall backup inspect shows what is in it", state.Name, err)
 	}
 	return source, err
 }

@@ -88,14 +88,18 @@ func restoreTree(t *testing.T, w IOStreams, args ...string) (out, errs string, e
 	outs, warnings := new(bytes.Buffer), new(bytes.Buffer)
 	w.Out, w.Err = outs, warnings
 	format := NewOutput(w)
-	r := NewSubtreeRestore(w, format)
+	r, moment := NewSubtreeRestore(w, format), NewPastBackup(w)
 	cmd := &cobra.Command{Use: "restore", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, args []string) error {
 		if asked, err := r.Requested(cmd.Flags()); err != nil || !asked {
 			return err
 		}
-		return r.Run(cmd.Context(), args[0])
+		if ofPast, err := moment.Requested(); err != nil || ofPast {
+			return errors.Join(err, r.Run(cmd.Context(), "", moment.Open))
+		}
+		return r.Run(cmd.Context(), args[0], nil)
 	}}
 	r.Register(cmd)
+	moment.Register(cmd)
 	format.Register(cmd)
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())

@@ -19,13 +19,14 @@ import (
 
 // rangeFlags select the part of a kept log between two moments.
 type rangeFlags struct {
-	from, to, dir string
+	from, to string
+	KeptLogPlace
 }
 
 func (r *rangeFlags) register(cmd *cobra.Command, from, to string) {
 	cmd.Flags().StringVar(&r.from, "from", "", "begin after this `moment`: "+momentHelp+from)
 	cmd.Flags().StringVar(&r.to, "to", "", "end at this `moment`"+to)
-	cmd.Flags().StringVar(&r.dir, "dir", "", dirHelp)
+	r.KeptLogPlace.register(cmd, "")
 	completeFlag(cmd, "from")
 	completeFlag(cmd, "to")
 }
@@ -53,7 +54,7 @@ func newChanges(w IOStreams) *cobra.Command {
 		Long: "Lists each change that the ensemble has made, in the order of its log: a line for each node that was created, " +
 			"changed or deleted, and for each session that was opened or ended, with the session and the address of the client " +
 			"that did it. Nodes that went with a session have a line each. Writes that were rejected have none. It reads the log " +
-			"that a member keeps, or that in a directory, and needs the credentials of an administrator. It never shows data, " +
+			"that a member keeps, or that in a directory or an archive, and needs the credentials of an administrator. It never shows data, " +
 			"access control lists or passwords. --from with the last zxid of an earlier list continues that list.",
 		Example: "  rollcall changes --from 10m --path /locks\n  rollcall changes --from 2026-03-01T03:00:00Z --to " +
 			"2026-03-01T03:15:00Z\n  rollcall changes --session 0x1000012f99a0001 -o json\n  rollcall changes --from 0x100000002 --follow",
@@ -102,7 +103,7 @@ func (c *changesCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	kept, err := openKeptLog(ctx, c.ensemble, c.dir, from, c.follow)
+	kept, err := openKeptLog(ctx, c.ensemble, c.KeptLogPlace, from, c.follow)
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (d *diffCommand) run(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	kept, err := openKeptLog(ctx, d.ensemble, d.dir, from, false)
+	kept, err := openKeptLog(ctx, d.ensemble, d.KeptLogPlace, from, false)
 	if err != nil {
 		return err
 	}

@@ -17,14 +17,15 @@ import (
 	"rollcall/quorum/history"
 )
 
-// OpenKeptLog is the KeptLogOpener of the program. dir is a data directory, and after a comma that of the log if that is apart. Of a
-// member it needs the credentials of an administrator, on the member's machine.
-func OpenKeptLog(ctx context.Context, ensemble *EnsembleFlags, dir string, from past.Moment, follow bool) (KeptLog, error) {
-	if dir != "" {
-		if follow {
-			return KeptLog{}, UsageError.Errorf("--follow is for members: nothing is added to a directory")
-		}
-		return openKeptDirectory(ctx, dir, from)
+// OpenKeptLog is the KeptLogOpener of the program. Of a member it needs the credentials of an administrator, on the member's machine.
+func OpenKeptLog(ctx context.Context, ensemble *EnsembleFlags, place KeptLogPlace, from past.Moment, follow bool) (KeptLog, error) {
+	switch {
+	case follow && place != KeptLogPlace{}:
+		return KeptLog{}, UsageError.Errorf("--follow is for members: leave out --dir and --archive")
+	case place.Directory != "":
+		return openKeptDirectory(ctx, place.Directory, from)
+	case place.Archive != "":
+		return openArchive(ctx, ensemble.streams, place.Archive, from)
 	}
 	members, notFound := ensemble.adminClients(ctx)
 	var candidates []KeptLog

@@ -27,39 +27,60 @@ type KeptLog struct {
 	Close  func() error
 }
 
-// KeptLogOpener opens a kept log: that of a directory or, if dir is "", that of a member of the ensemble. It prefers a member
-// whose log reaches back to from, the earliest moment that is needed; the zero value is the newest state. If follow is set, the
-// log waits at its end for more entries.
-type KeptLogOpener func(ctx context.Context, ensemble *EnsembleFlags, dir string, from past.Moment, follow bool) (KeptLog, error)
+// KeptLogPlace says where a kept log is. The zero value is a member of the ensemble.
+type KeptLogPlace struct {
+	Directory string // the data directory of a member, and after a comma that of its log if that is apart
+	Archive   string // the location of an archive
+}
+
+// register adds the flags --dir and --archive. without says what is shown without a moment.
+func (p *KeptLogPlace) register(cmd *cobra.Command, without string) {
+	cmd.Flags().StringVar(&p.Directory, "dir", "", dirHelp+without)
+	cmd.Flags().StringVar(&p.Archive, "archive", "", archiveHelp)
+}
+
+// KeptLogOpener opens a kept log at a place. It prefers a member whose log reaches back to from, the earliest moment that is needed;
+// the zero value is the newest state. If follow is set, the log waits at its end for more entries.
+type KeptLogOpener func(ctx context.Context, ensemble *EnsembleFlags, place KeptLogPlace, from past.Moment, follow bool) (KeptLog, error)
 
 // openKeptLog opens a kept log with the opener of the streams.
-func openKeptLog(ctx context.Context, ensemble *EnsembleFlags, dir string, from past.Moment, follow bool) (KeptLog, error) {
+func openKeptLog(ctx context.Context, ensemble *EnsembleFlags, place KeptLogPlace, from past.Moment, follow bool) (KeptLog, error) {
 	open := ensemble.streams.OpenKeptLog
-	if open == nil {
+	switch {
+	case open == nil:
 		return KeptLog{}, Unavailable.Errorf("this program cannot read kept logs")
+	case place.Directory != "" && place.Archive != "":
+		return KeptLog{}, UsageError.Errorf("--dir and --archive are two places; leave one of them out")
 	}
-	return open(ctx, ensemble, dir, from, follow)
+	return open(ctx, ensemble, place, from, follow)
 }
 
 // pastFlags are the flags that select a state of the past instead of the present one.
 type pastFlags struct {
-	at, dir string
+	at string
+	KeptLogPlace
 }
 
 const (
-	dirHelp    = "`directory` of a member that does not run, or a copy of it, to read instead of a member"
-	momentHelp = "a zxid (0x100000002), a time with its offset (2026-03-01T03:12:00Z) or a time ago (10m)"
+	archiveHelp = "`directory` or s3://bucket/prefix of an archive to read instead of a member"
+	dirHelp     = "`directory` of a member that does not run, or a copy of it, to read instead of a member"
+	momentHelp  = "a zxid (0x100000002), a time with its offset (2026-03-01T03:12:00Z) or a time ago (10m)"
 )
 
 func (p *pastFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.at, "at", "", "show the state as it was at this `moment`: "+momentHelp)
-	cmd.Flags().StringVar(&p.dir, "dir", "", dirHelp+"; without --at its newest state")
-	completeFlag(cmd, "at")
+	p.registerMoment(cmd, "show the state as it was at this `moment`: ")
 	cmd.Long += " With --at it shows the past."
 }
 
+// registerMoment adds the flags with what the command does with the moment.
+func (p *pastFlags) registerMoment(cmd *cobra.Command, purpose string) {
+	cmd.Flags().StringVar(&p.at, "at", "", purpose+momentHelp)
+	p.KeptLogPlace.register(cmd, "; without --at its newest state")
+	completeFlag(cmd, "at")
+}
+
 // isSet reports whether the user asks for a state of the past. A nil p has no flags.
-func (p *pastFlags) isSet() bool { return p != nil && (p.at != "" || p.dir != "") }
+func (p *pastFlags) isSet() bool { return p != nil && (p.at != "" || p.KeptLogPlace != KeptLogPlace{}) }
 
 // open builds the state that the flags select, and prints which one that is. If whole is set, it builds it from the oldest
 // snapshot, so that the state knows all removals of nodes that the log does. at is the time of the state, by which ages count.
@@ -68,7 +89,7 @@ func (p *pastFlags) open(ctx context.Context, ensemble *EnsembleFlags, whole boo
 	if err != nil {
 		return nil, at, err
 	}
-	kept, err := openKeptLog(ctx, ensemble, p.dir, m, false)
+	kept, err := openKeptLog(ctx, ensemble, p.KeptLogPlace, m, false)
 	if err != nil {
 		return nil, at, err
 	}
@@ -145,7 +166,7 @@ func (n *nodeCommand) openPastSpace(ctx context.Context) (nodes.Space, error) {
 	return nodes.OfState(l.State(), root), nil
 }
 
-// registerPast adds the flags --at and --dir to a command that shows what the replicated state has. If whole is set, the command
+// registerPast adds the flags --at, --dir and --archive to a command that shows what the replicated state has. If whole is set, the command
 // shows removals of nodes.
 func (a *adminCommand) registerPast(cmd *cobra.Command, whole bool) *cobra.Command {
 	a.past = &pastFlags{}

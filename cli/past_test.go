@@ -16,34 +16,46 @@ import (
 // pastWorld is an ensemble in whose night two workers shared a lock, and streams of commands that read its log.
 type pastWorld struct {
 	*pasttest.Ensemble
-	t      *testing.T
-	first  *pasttest.Client
-	asked  []past.Moment // by the commands
-	dirs   []string
-	closed int
+	t       *testing.T
+	first   *pasttest.Client
+	asked   []past.Moment // by the commands
+	dirs    []string
+	closed  int
+	digests map[int64]uint64 // of the states after some zxids
 }
+
+func (*pastWorld) now() time.Time { return testNow }
 
 // at0312 is 2026-11-27T03:12:00Z, in the night before testNow.
 var at0312 = time.Date(2026, 11, 27, 3, 12, 0, 0, time.UTC)
 
 func newPastWorld(t *testing.T) *pastWorld {
 	e := pasttest.New(t, at0312.Add(-time.Hour).UnixMilli())
-	w := &pastWorld{Ensemble: e, t: t}
+	w := &pastWorld{Ensemble: e, t: t, digests: map[int64]uint64{}}
 	w.first = e.Connect("10.0.0.7:41234")
+	w.note()
 	w.first.Create("/locks", "", 0)
+	w.note()
 	w.first.Create("/locks/backup", "night", 0)
+	w.note()
 	w.first.Create("/locks/backup/lock-", "", jute.EphemeralSequential)
+	w.note()
 	e.NowMs = at0312.Add(-time.Minute).UnixMilli()
 	e.Connect("10.0.0.8:41235").Create("/locks/backup/lock-", "", jute.EphemeralSequential)
+	w.note()
 	e.NowMs = at0312.Add(time.Minute).UnixMilli()
 	w.first.Expire()
+	w.note()
 	e.Connect("10.0.0.9:41236").Set("/locks/backup", "morning")
+	w.note()
 	return w
 }
 
+func (w *pastWorld) note() { w.digests[w.State.Zxid()] = w.State.Digest() }
+
 // open implements KeptLogOpener.
-func (w *pastWorld) open(_ context.Context, _ *EnsembleFlags, dir string, from past.Moment, _ bool) (KeptLog, error) {
-	w.asked, w.dirs = append(w.asked, from), append(w.dirs, dir)
+func (w *pastWorld) open(_ context.Context, _ *EnsembleFlags, place KeptLogPlace, from past.Moment, _ bool) (KeptLog, error) {
+	w.asked, w.dirs = append(w.asked, from), append(w.dirs, place.Directory+place.Archive)
 	return KeptLog{Chain: w.Ensemble, Origin: "member 2", Close: func() error { w.closed++; return nil }}, nil
 }
 

@@ -32,7 +32,7 @@ var outputs = map[string]any{
 	"changes": []api.Change{}, "diff": []diffRow{}, "why": latestHistory{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": pathHistory{},
 	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": pathRow{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []subtree.Usage{}, "sync": synced{},
 	"load": subtree.LoadResult{}, "load --dry-run": []subtree.Change{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
-	"drain": drainedRow{}, "snapshot": api.Snapshot{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "rm": removedRow{}, "rm --dry-run": []pathRow{}, "support-bundle": bundleResult{}, "word": []fourLetterReply{}, "health": Health{}, "version": Version{}, "recover": RecoverResult{}, "backup restore": RestoreResult{},
+	"drain": drainedRow{}, "snapshot": api.Snapshot{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "archive verify": []archiveRow{}, "rm": removedRow{}, "rm --dry-run": []pathRow{}, "support-bundle": bundleResult{}, "word": []fourLetterReply{}, "health": Health{}, "version": Version{}, "recover": RecoverResult{}, "backup restore": RestoreResult{},
 	"drill list": []DrillRow{}, "drill heal": HealResult{},
 	"import": ImportResult{}, "export": ExportResult{}, "backup restore --subtree": subtree.LoadResult{}, "backup restore --subtree --dry-run": []subtree.Change{},
 }

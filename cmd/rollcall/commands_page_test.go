@@ -65,7 +65,7 @@ func readIndex(t *testing.T) string {
 
 // notShared are the commands whose examples on the page are not run, because they run or stop members, read a
 // terminal or a password, or take long. Other tests run them.
-var notShared = []string{"up", "serve", "test-server", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "drill", "drill list", "drill heal", "drill hooks", "drain", "members add", "members remove", "members replace", "members address", "members promote", "members demote", "members drain", "members rebalance", "watch", "changes", "diff", "certs", "completion", "help", "hash", "proxy"}
+var notShared = []string{"up", "serve", "test-server", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "drill", "drill list", "drill heal", "drill hooks", "drain", "members add", "members remove", "members replace", "members address", "members promote", "members demote", "members drain", "members rebalance", "watch", "changes", "diff", "certs", "completion", "help", "hash", "proxy", "archive verify"}
 
 // pageSession is the id of the session that holds /locks/backup on the page.
 const pageSession = "0x1000012f99a0001"

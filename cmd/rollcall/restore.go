@@ -20,14 +20,15 @@ import (
 
 // restorer holds the settings of the command.
 type restorer struct {
-	backupFile  string
+	backupFile  string // the name of the state
+	past        *cli.PastBackup
 	configFile  string
 	sessions    string
 	commandText string // to repeat this run
 }
 
 func newRestore(w cli.IOStreams) *cobra.Command {
-	r, out := restorer{sessions: "keep"}, cli.NewOutput(w)
+	r, out := restorer{sessions: "keep", past: cli.NewPastBackup(w)}, cli.NewOutput(w)
 	live := cli.NewSubtreeRestore(w, out)
 	cmd := &cobra.Command{
 		Use:   "restore [flags] FILE [zoo.cfg]",
@@ -42,38 +43,58 @@ func newRestore(w cli.IOStreams) *cobra.Command {
 			"are missing, and sets data and access control lists that differ. With --delete it also deletes nodes that are " +
 			"not in the backup. It leaves out ephemeral nodes. Versions, times and the numbers of sequential nodes " +
 			"begin anew. On a terminal it asks for confirmation; elsewhere it needs --yes. It can be repeated if it was " +
-			"interrupted.",
+			"interrupted.\n\nWith --archive or --dir there is no backup: the command builds the state from an archive of the log, or from a " +
+			"copy of a member's directory, as it was at the moment of --at, or else the newest one.",
 		Example: "  rollcall backup restore ensemble.backup /etc/rollcall/zoo.cfg\n  rollcall backup restore --sessions " +
 			"close ensemble.backup /etc/rollcall/zoo.cfg\n" +
-			"  rollcall backup restore --subtree /app --dry-run ensemble.backup",
+			"  rollcall backup restore --subtree /app --dry-run ensemble.backup\n" +
+			"  rollcall backup restore --at 2026-03-01T03:12:00Z --archive /mnt/archive /etc/rollcall/zoo.cfg",
 	}
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		asked, err := live.Requested(cmd.Flags())
-		switch {
-		case err != nil:
-			return err
-		case asked && cmd.Flags().Changed("sessions"):
-			return cli.UsageError.Errorf("backup restore: --sessions is for a new ensemble; --subtree restores no sessions")
-		case asked:
-			return cli.RangeArgs(1, 1, "with --subtree, a backup; --hosts names the ensemble")(cmd, args)
-		}
-		return cli.RangeArgs(2, 2, "a backup, and the zoo.cfg of one member; the others start with empty directories and "+
-			"copy it; --subtree restores into an ensemble that runs")(cmd, args)
-	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return r.checkArgs(cmd, live, args) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 1 { // with --subtree
-			return live.Run(cmd.Context(), args[0])
+		ofPast, _ := r.past.Requested() // checkArgs has checked it
+		if subtree, _ := live.Requested(cmd.Flags()); subtree && ofPast {
+			return live.Run(cmd.Context(), "", r.past.Open)
+		} else if subtree {
+			return live.Run(cmd.Context(), args[0], nil)
 		}
-		r.backupFile, r.configFile, r.commandText = args[0], args[1], commandLine(cmd, args)
+		if !ofPast {
+			r.backupFile = args[0]
+		}
+		r.configFile, r.commandText = args[len(args)-1], commandLine(cmd, args)
 		if err := r.restoreMember(cmd.Context(), w, out); err != nil {
 			return fmt.Errorf("backup restore: %w", err)
 		}
 		return nil
 	}
 	cmd.Flags().StringVar(&r.sessions, "sessions", r.sessions, "`keep|close` the sessions in the backup")
+	r.past.Register(cmd)
 	live.Register(cmd)
 	out.Register(cmd)
 	return cmd
+}
+
+// checkArgs checks the arguments, whose number depends on the flags.
+func (r *restorer) checkArgs(cmd *cobra.Command, live *cli.SubtreeRestore, args []string) error {
+	subtree, err := live.Requested(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	ofPast, err := r.past.Requested()
+	switch {
+	case err != nil:
+		return err
+	case subtree && cmd.Flags().Changed("sessions"):
+		return cli.UsageError.Errorf("backup restore: --sessions is for a new ensemble; --subtree restores no sessions")
+	case subtree && ofPast:
+		return cli.RangeArgs(0, 0, "flags only with --subtree and --archive or --dir; --hosts names the ensemble")(cmd, args)
+	case subtree:
+		return cli.RangeArgs(1, 1, "with --subtree, a backup; --hosts names the ensemble")(cmd, args)
+	case ofPast:
+		return cli.RangeArgs(1, 1, "with --archive or --dir, the zoo.cfg of one member; the others start with empty directories and copy it")(cmd, args)
+	}
+	return cli.RangeArgs(2, 2, "a backup, and the zoo.cfg of one member; the others start with empty directories and "+
+		"copy it; --subtree restores into an ensemble that runs")(cmd, args)
 }
 
 func (r *restorer) restoreMember(ctx context.Context, w cli.IOStreams, out *cli.Output) error {
@@ -110,17 +131,9 @@ func (r *restorer) restoreMember(ctx context.Context, w cli.IOStreams, out *cli.
 
 // readState reads and checks the backup, and returns the state to restore.
 func (r *restorer) readState(ctx context.Context) (state *member.RestoredState, closed int, err error) {
-	room := newMemoryGuard(tuning.FreeMemory())
-	read := func(v znode.ImageVisitor) error {
-		f, err := os.Open(r.backupFile)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Close() }() // it was only read
-		if _, _, err := backup.Read(room.wrapReader(contextReader{ctx, f}), v); err != nil {
-			return fmt.Errorf("%s: %w", r.backupFile, err)
-		}
-		return nil
+	read, err := r.stateReader(ctx)
+	if err != nil {
+		return nil, 0, err
 	}
 	image := member.ImageReader(read)
 	if r.sessions == "close" {
@@ -130,6 +143,30 @@ func (r *restorer) readState(ctx context.Context) (state *member.RestoredState, 
 	}
 	state, err = member.ReadForRestore(image)
 	return state, closed, err
+}
+
+// stateReader returns what reads and checks the backup, or the state of the past.
+func (r *restorer) stateReader(ctx context.Context) (read func(znode.ImageVisitor) error, err error) {
+	if ofPast, _ := r.past.Requested(); ofPast {
+		source, err := r.past.Open(ctx)
+		r.backupFile = source.Name
+		return func(v znode.ImageVisitor) error {
+			_, err := source.Read(v)
+			return err
+		}, err
+	}
+	room := newMemoryGuard(tuning.FreeMemory())
+	return func(v znode.ImageVisitor) error {
+		f, err := os.Open(r.backupFile)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // it was only read
+		if _, _, err := backup.Read(room.wrapReader(contextReader{ctx, f}), v); err != nil {
+			return fmt.Errorf("%s: %w", r.backupFile, err)
+		}
+		return nil
+	}, nil
 }
 
 // contextReader is a reader that fails at the end of its context.

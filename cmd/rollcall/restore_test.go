@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,9 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"rollcall/cli"
 	"rollcall/client"
+	"rollcall/operator/archive"
+	"rollcall/operator/archive/archivetest"
 	"rollcall/operator/backup"
 	"rollcall/operator/logs/logtest"
+	"rollcall/operator/past/pasttest"
 	"rollcall/quorum/disk"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -343,4 +348,58 @@ func lockLogs(t *testing.T, dir string) (release func()) {
 		t.Fatal(err)
 	}
 	return func() { _ = lock.Close() }
+}
+
+// A moment of an archive begins a new ensemble with the same state as a backup of that moment, which has the digest that members had.
+// Without --at it is the newest one.
+func TestRestoreMoment(t *testing.T) {
+	e := pasttest.New(t, time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC).UnixMilli())
+	c := e.Connect("10.0.0.7:1")
+	digests := map[string]uint64{}
+	c.Create("/app", "", 0)
+	for i := range 4 {
+		digests[fmt.Sprintf("--at=0x%x", c.Set("/app", fmt.Sprint("value ", i)))] = e.State.Digest()
+	}
+	digests["--at=0s"] = e.State.Digest() // the newest one
+	archived := t.TempDir()
+	archivetest.Fill(t, archive.NewDirectory(archived), e)
+	restored := map[string]bool{}
+	for at, digest := range digests {
+		dir := t.TempDir()
+		saved := filepath.Join(dir, "saved.backup")
+		if err := runCommand(t.Context(), []string{"backup", "save", "--archive", archived, at, saved}, nil, io.Discard, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(saved)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, _, err := backup.Verify(f); err != nil || h.Digest != backup.FormatDigest(digest) || f.Close() != nil {
+			t.Errorf("%s: %+v, %v; want digest %016x", at, h, err, digest)
+		}
+		files, _ := writeConfigs(t, dir, 20000)
+		var done [2]cli.RestoreResult
+		for i, args := range [][]string{{"--archive", archived, at, files[0]}, {saved, files[1]}} {
+			out, err := restoreCommand(t, append([]string{"-o", "json"}, args...)...)
+			if jerr := json.Unmarshal([]byte(out), &done[i]); err != nil || jerr != nil {
+				t.Fatalf("%s: %v, %v, %s", args, err, jerr, out)
+			}
+		}
+		if done[0].Digest != done[1].Digest || done[0].Zxid != done[1].Zxid || !strings.Contains(done[0].File, "the state after zxid") {
+			t.Errorf("%s: from the archive %+v, from the backup %+v", at, done[0], done[1])
+		}
+		restored[done[0].Digest] = true
+	}
+	if len(restored) != 4 {
+		t.Errorf("%d states, want 4", len(restored))
+	}
+	for _, tt := range []struct{ args, want string }{
+		{"--at 0x100000002 zoo.cfg", "--at needs --archive or --dir"},
+		{"--archive " + archived + " file zoo.cfg", "zoo.cfg of one member"},
+		{"--archive " + archived + " --subtree /app file", "flags only with --subtree and --archive"},
+	} {
+		if _, err := restoreCommand(t, strings.Fields(tt.args)...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.args, err, tt.want)
+		}
+	}
 }
