@@ -63,7 +63,7 @@ beside-rest() {
   GOGC=400 part tools ci/lint.sh tools
   GOGC=400 part lint ci/lint.sh
   part systems systems
-  for name in client/otel tools/figures integration/observing tools/chart tools/pinned; do part "${name////-}" module "$name"; done
+  for name in client/otel tools/figures integration/observing integration/bucket tools/chart tools/pinned; do part "${name////-}" module "$name"; done
   part tools-of-ci gotest $(go list ./... | grep -E "$tools")
 }
 module() { cd "$1" && CGO_ENABLED=0 gotest -trimpath ./...; } # the flags of ci/tools.sh
