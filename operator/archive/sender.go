@@ -338,7 +338,7 @@ func (s *Sender) begin(ctx context.Context, own history.Span) error {
 		return s.cfg.Member.TakeSnapshot(ctx) // the next round finds it
 	}
 	oldest := own.Snapshots[0]
-	if err := s.sendState(ctx, oldest); err != nil {
+	if err := s.sendState(ctx, s.logName, oldest); err != nil {
 		return err
 	}
 	s.setPosition(EntryID{Index: oldest.Index, Term: oldest.Term})

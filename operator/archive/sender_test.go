@@ -241,13 +241,12 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%+v after %d tries", st, len(tries))
 		}
 		n := 0
-		store.put = nil
-		store.after = func(string) error { // the reply to every second request is lost
+		store.setFaults(nil, func(string) error { // the reply to every second request is lost
 			if n++; n%2 == 0 {
 				return errors.New("connection reset")
 			}
 			return nil
-		}
+		})
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if st := s.Stats(); st.Age != 0 || st.ArchivedIndex != m.has {
@@ -256,7 +255,7 @@ func TestFailures(t *testing.T) {
 		if !strings.Contains(lines.String(), "sending again") {
 			t.Error("no line that it sends again")
 		}
-		m.leads = false
+		m.leads.Store(false)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if st := s.Stats(); st.IsSending {
@@ -269,7 +268,6 @@ func TestFailures(t *testing.T) {
 		if l := theLog(t, store); len(l.runs)+l.states[0].parts != len(names) {
 			t.Errorf("objects that are not needed: %q", names)
 		}
-		m.leads = true
 	})
 }
 

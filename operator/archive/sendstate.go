@@ -24,10 +24,10 @@ func (s *Sender) sendStateIfDue(ctx context.Context) {
 		return
 	}
 	s.nextStates = now.Add(stateCheckInterval)
-	archived := s.position.Index
+	log, archived := s.logName, s.position.Index
 	s.stateWork.Go(func() {
 		defer s.sending.Store(false)
-		err := s.sendDueState(ctx, archived)
+		err := s.sendDueState(ctx, log, archived)
 		if err != nil && ctx.Err() == nil {
 			s.stats.failures.Add(1)
 			s.cfg.Logger.Warn("archive: a snapshot could not be sent; this member tries again", "archive", s.cfg.Store.Location(""),
@@ -36,8 +36,8 @@ func (s *Sender) sendStateIfDue(ctx context.Context) {
 	})
 }
 
-// sendDueState sends a snapshot of the entries up to the index archived, if one is due.
-func (s *Sender) sendDueState(ctx context.Context, archived uint64) error {
+// sendDueState sends a snapshot of a log, of the entries up to the index archived, if one is due.
+func (s *Sender) sendDueState(ctx context.Context, log string, archived uint64) error {
 	own, err := s.newestSpan()
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (s *Sender) sendDueState(ctx context.Context, archived uint64) error {
 		}
 		isFar := own.BytesBetween(last.index, n.Index) >= max(history.SnapshotDistance, 2*n.Bytes)
 		if n.Index > last.index && (isFar || isOld && time.Since(n.At) < stateInterval) {
-			return s.sendState(ctx, n)
+			return s.sendState(ctx, log, n)
 		}
 		break // the others are older
 	}
@@ -64,7 +64,7 @@ func (s *Sender) sendDueState(ctx context.Context, archived uint64) error {
 }
 
 // sendState sends a snapshot of the member, after it has checked all of it.
-func (s *Sender) sendState(ctx context.Context, n history.Snapshot) error {
+func (s *Sender) sendState(ctx context.Context, log string, n history.Snapshot) error {
 	source, err := s.cfg.Log.Source()
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (s *Sender) sendState(ctx context.Context, n history.Snapshot) error {
 		return use(pacedReader{ctx, image})
 	}
 	var head backup.Head
-	sent := state{log: s.logName, index: n.Index, term: n.Term, at: n.At, member: s.cfg.MemberID, attempt: randomAttempt()}
+	sent := state{log: log, index: n.Index, term: n.Term, at: n.At, member: s.cfg.MemberID, attempt: randomAttempt()}
 	err = withImage(func(r io.Reader) (err error) {
 		head, sent.digest, err = s.describe(r, n)
 		return err

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,12 +78,13 @@ type member struct {
 	logName string
 	has     uint64 // the last entry
 	dropped uint64 // entries up to this one are not in the log any more
-	leads   bool
+	leads   atomic.Bool
 	asked   int // for snapshots
 }
 
 func newMember(t *testing.T, e *ensemble, id uint32) *member {
-	m := &member{t: t, e: e, id: id, dir: t.TempDir(), logName: testLog, leads: true}
+	m := &member{t: t, e: e, id: id, dir: t.TempDir(), logName: testLog}
+	m.leads.Store(true)
 	var err error
 	m.data, err = disk.Open(disk.Config{
 		MemberID: id, ServerList: []string{"server.1=a:1:2;3"}, DataDir: m.dir, SegmentBytes: 32 << 10, StallLimit: time.Minute,
@@ -169,7 +171,7 @@ func (m *member) ReadEntries(after uint64, mostBytes int) (entries []*raft.Log, 
 }
 
 func (m *member) LogName() string                    { return m.logName }
-func (m *member) IsLeader() bool                     { return m.leads }
+func (m *member) IsLeader() bool                     { return m.leads.Load() }
 func (m *member) AppliedIndex() uint64               { return m.has }
 func (m *member) TakeSnapshot(context.Context) error { m.asked++; return nil }
 
@@ -249,14 +251,21 @@ type memory struct {
 
 func newMemory() *memory { return &memory{objects: map[string][]byte{}} }
 
+// setFaults replaces the functions that are called before and after an object is stored.
+func (m *memory) setFaults(put, after func(name string) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.put, m.after = put, after
+}
+
 func (m *memory) Put(ctx context.Context, name string, content []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.put != nil {
 		if err := m.put(name); err != nil {
 			return err
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
