@@ -18,7 +18,7 @@
 //
 // LOG is the id of the ensemble, or of the disk of a standalone server. By raft's log matching, entries of one log with the same index
 // and the same term are the same. SUM, the checksum of an entry, also tells apart two logs that were one until a copy of all
-// directories was put back. "after" is the entry before FIRST, so objects are joined by their names alone. ATTEMPT is random: parts of
+// directories was put back, because entries have the time and a random number of their leader's term. "after" is the entry before FIRST, so objects are joined by their names alone. ATTEMPT is random: parts of
 // two attempts are never mixed, and a snapshot counts only if all its parts are there.
 //
 // There is no index and no list besides the names. Nothing is ever removed.

@@ -40,10 +40,17 @@ func IDOf(e *raft.Log) EntryID { return idOf(e, history.AppendEntry(nil, e)) }
 // encodeRun returns the run with entries, of which there is at least one, and its content.
 func encodeRun(log string, member uint32, before EntryID, entries []*raft.Log) (r run, content []byte, err error) {
 	r = run{log: log, before: before, last: IDOf(entries[len(entries)-1]), member: member}
+	content, err = r.encode(entries)
+	r.bytes = int64(len(content))
+	return r, content, err
+}
+
+// encode returns the content of an object with the name of the run.
+func (r run) encode(entries []*raft.Log) ([]byte, error) {
 	var out bytes.Buffer
 	z, err := history.NewCompressor(&out)
 	if err != nil {
-		return r, nil, err
+		return nil, err
 	}
 	name := r.name()
 	b := binary.BigEndian.AppendUint16([]byte(runMagic), uint16(len(name)))
@@ -57,10 +64,9 @@ func encodeRun(log string, member uint32, before EntryID, entries []*raft.Log) (
 		}
 	}
 	if err = errors.Join(err, z.Close()); err != nil {
-		return r, nil, fmt.Errorf("archive: compress entries: %w", err)
+		return nil, fmt.Errorf("archive: compress entries: %w", err)
 	}
-	r.bytes = int64(out.Len())
-	return r, out.Bytes(), nil
+	return out.Bytes(), nil
 }
 
 // readRun yields the entries of a run, each with its id. After the last one it has checked that the content is that of the name. An

@@ -240,13 +240,7 @@ func TestFailures(t *testing.T) {
 		if st := s.Stats(); st.Failures != uint64(len(tries)) || st.Age < 9*time.Minute || !st.IsSending {
 			t.Errorf("%+v after %d tries", st, len(tries))
 		}
-		n := 0
-		store.setFaults(nil, func(string) error { // the reply to every second request is lost
-			if n++; n%2 == 0 {
-				return errors.New("connection reset")
-			}
-			return nil
-		})
+		store.setFaults(nil, func(string) error { return errors.New("connection reset") }) // every reply is lost
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if st := s.Stats(); st.Age != 0 || st.ArchivedIndex != m.has {
@@ -254,6 +248,9 @@ func TestFailures(t *testing.T) {
 		}
 		if !strings.Contains(lines.String(), "sending again") {
 			t.Error("no line that it sends again")
+		}
+		if strings.Count(lines.String(), "a snapshot was sent") != 1 {
+			t.Error("no line that a snapshot was sent, or several")
 		}
 		m.leads.Store(false)
 		time.Sleep(2 * time.Second)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"slices"
 
 	"rollcall/operator/past"
 	"rollcall/quorum/disk"
@@ -60,8 +60,15 @@ func (v *verifier) note(name string, err error) error {
 		return err
 	}
 	v.damaged[name] = true
-	v.result.Damage = append(v.result.Damage, err.Error())
+	v.report("%v", err)
 	return nil
+}
+
+// report adds a line to the result. The building of states and the reading of objects may find the same damage.
+func (v *verifier) report(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(v.result.Damage, text) {
+		v.result.Damage = append(v.result.Damage, text)
+	}
 }
 
 // readStates reads every snapshot to its end.
@@ -90,11 +97,7 @@ func readState(ctx context.Context, store Store, s state) error {
 		return err
 	}
 	defer func() { _ = r.Close() }() // it was read
-	_, err = r.VerifyRest(znode.ImageVisitor{})
-	if err == nil {
-		_, err = io.Copy(io.Discard, r.parts) // what follows the end
-	}
-	if err != nil {
+	if _, err = r.VerifyRest(znode.ImageVisitor{}); err != nil {
 		return r.wrap(err)
 	}
 	return nil
@@ -104,8 +107,8 @@ func readState(ctx context.Context, store Store, s state) error {
 func (v *verifier) build(ctx context.Context) error {
 	begin, ok := v.span.Begins()
 	if !ok {
-		v.result.Damage = append(v.result.Damage, fmt.Sprintf("%s: no moment of the entries %d to %d can be built: there is no snapshot before them",
-			v.log.Name, v.span.First, v.span.Last))
+		v.report("%s: no moment of the entries %d to %d can be built: there is no snapshot before them",
+			v.log.Name, v.span.First, v.span.Last)
 	}
 	for ok {
 		reached, err := v.buildFrom(ctx, begin)
@@ -115,13 +118,13 @@ func (v *verifier) build(ctx context.Context) error {
 		if !isDamage(err) {
 			return err
 		}
-		v.result.Damage = append(v.result.Damage, err.Error())
+		v.report("%v", err)
 		if begin, ok = v.snapshotAfter(reached); ok {
-			v.result.Damage = append(v.result.Damage, fmt.Sprintf("%s: the moments after index %d and before index %d cannot be built",
-				v.log.Name, reached, begin))
+			v.report("%s: the moments after index %d and before index %d cannot be built",
+				v.log.Name, reached, begin)
 		} else {
-			v.result.Damage = append(v.result.Damage, fmt.Sprintf("%s: the moments after index %d, up to %d, cannot be built", v.log.Name,
-				reached, v.span.Last))
+			v.report("%s: the moments after index %d, up to %d, cannot be built", v.log.Name,
+				reached, v.span.Last)
 		}
 	}
 	return nil

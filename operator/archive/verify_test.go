@@ -3,6 +3,7 @@ package archive
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"rollcall/operator/past"
+	"rollcall/quorum/disk"
 	"rollcall/quorum/history"
 )
 
@@ -115,6 +117,12 @@ func TestOtherDamage(t *testing.T) {
 				t.Errorf("%s: no %q in %q", tt.name, want, damage)
 			}
 		}
+		if tt.object == stateName && strings.Contains(damage, "cannot be built") {
+			t.Errorf("%s: the entries are there, and %q", tt.name, damage)
+		}
+		if strings.Count(damage, tt.object) != 1 {
+			t.Errorf("%s: the object is named more than once: %q", tt.name, damage)
+		}
 		store.objects[tt.object] = sound
 	}
 	sound := store.objects[run]
@@ -148,6 +156,81 @@ func TestWrongSnapshot(t *testing.T) {
 	store.objects[wrong.partName(1, true)] = other.objects[wrong.partName(1, true)]
 	if damage := strings.Join(verifyAll(t, store), "\n"); !strings.Contains(damage, "is not what the members had") {
 		t.Errorf("%q", damage)
+	}
+	l = theLog(t, store)
+	for i := range l.Spans[0].states {
+		l.Spans[0].states[i].bytes = 1 << 40
+	}
+	if v, err := Verify(t.Context(), store, l, l.Spans[0]); err != nil || !strings.Contains(fmt.Sprint(v.Damage), "is not what the members had") {
+		t.Errorf("a large one: %v, %q", err, v.Damage)
+	}
+}
+
+// An object whose entries are not those that its name says is damage, also if its name and its checksums are right.
+func TestWrongName(t *testing.T) {
+	e := newEnsemble(t)
+	e.write(5, 1)
+	m := newMember(t, e, 1)
+	m.follow(0)
+	entries, err := m.ReadEntries(0, 1<<20)
+	m.must(err)
+	sound, _, err := encodeRun(testLog, 1, EntryID{}, entries)
+	m.must(err)
+	for name, change := range map[string]func(r *run){
+		"":                    func(*run) {},
+		"another last entry":  func(r *run) { r.last.Sum ^= 1 },
+		"another term":        func(r *run) { r.last.Term++ },
+		"an entry more":       func(r *run) { r.last.Index++ },
+		"an entry less":       func(r *run) { r.last.Index-- },
+		"another first entry": func(r *run) { r.before.Index++ },
+	} {
+		r := sound
+		change(&r)
+		content, err := r.encode(entries)
+		m.must(err)
+		store := newMemory()
+		m.must(store.Put(t.Context(), r.name(), content))
+		var failed error
+		for _, err := range readRun(t.Context(), store, r) {
+			failed = err
+		}
+		if (failed != nil) != (name != "") || failed != nil && (!errors.Is(failed, disk.ErrDamaged) || !strings.Contains(failed.Error(), r.name())) {
+			t.Errorf("%q: %v", name, failed)
+		}
+	}
+}
+
+// The objects of two logs that were one, put into one archive by hand, are never mixed: a state is that of one of them, or there is an error.
+func TestTwoPasts(t *testing.T) {
+	for seed := range uint64(12) {
+		both, digests := newMemory(), map[uint64]bool{}
+		for i := range uint64(2) {
+			store := newMemory()
+			e := newEnsemble(t)
+			m := newMember(t, e, uint32(1+i))
+			s := m.sender(store)
+			s.batchBytes = 1 << 20
+			for part, count := range []int{6, 5, 5 + int(i*(seed%2)), 5} {
+				e.NowMs += int64(min(uint64(part), 1) * i) // real entries also have the nonce of their leader's term
+				e.write(count, seed+uint64(part)+min(uint64(part), 1)*i*100)
+				m.follow(0)
+				m.must(sendAll(s))
+			}
+			digests[e.State.Digest()] = true
+			for name, b := range store.objects {
+				both.objects[name] = b
+			}
+		}
+		l := theLog(t, both)
+		built, err := past.OpenOldest(t.Context(), NewChain(both, l, l.Spans[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = built.Advance(past.Moment{}, nil)
+		built.Close()
+		if err == nil && !digests[built.State().Digest()] || err != nil && !strings.Contains(err.Error(), "is not that of the objects before it") {
+			t.Fatalf("seed %d: %v, %v; spans %+v", seed, built.Point(), err, l.Spans)
+		}
 	}
 }
 

@@ -94,6 +94,14 @@ func TestBucket(t *testing.T) {
 			t.Errorf("%q after %q: %q, %v; want %s", tt.dir, tt.after, got, err, tt.want)
 		}
 	}
+	f.requests = nil
+	if got, err := list(t, store, "x/s/", "x/s/2"); err != nil || len(got) != 3 || len(f.requests) != 1 {
+		t.Errorf("the end of a list: %q, %v, with the requests %q", got, err, f.requests)
+	}
+	f.ignoreAfter = true
+	if got, err := list(t, store, "x/s/", "x/s/2"); err != nil || len(got) != 3 {
+		t.Errorf("a service that begins at the first name: %q, %v", got, err)
+	}
 	for item, err := range store.List(t.Context(), "x/s/", "") {
 		if err != nil || item.Bytes != int64(len(item.Name)) {
 			t.Errorf("%+v", item)

@@ -20,13 +20,14 @@ import (
 // fakeS3 is a service with one bucket, as far as an archive needs it. integration/bucket runs the same requests against another one.
 type fakeS3 struct {
 	*httptest.Server
-	mu       sync.Mutex
-	objects  map[string][]byte
-	requests []string                                                 // method and path
-	seen     http.Header                                              // of the last request
-	fault    func(w http.ResponseWriter, r *http.Request) (done bool) // before a request is served; nil: none
-	lose     func(r *http.Request) bool                               // after a request was served: the reply is lost; nil: none
-	page     int                                                      // the most keys in a list
+	mu          sync.Mutex
+	objects     map[string][]byte
+	requests    []string                                                 // method and path
+	seen        http.Header                                              // of the last request
+	fault       func(w http.ResponseWriter, r *http.Request) (done bool) // before a request is served; nil: none
+	lose        func(r *http.Request) bool                               // after a request was served: the reply is lost; nil: none
+	ignoreAfter bool                                                     // as some services do
+	page        int                                                      // the most keys in a list
 }
 
 func newFakeS3(t *testing.T) *fakeS3 {
@@ -128,6 +129,9 @@ func (f *fakeS3) list(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	prefix, after := q.Get("prefix"), max(q.Get("start-after"), q.Get("continuation-token"))
+	if f.ignoreAfter {
+		after = q.Get("continuation-token")
+	}
 	var reply listReply
 	last := ""
 	for _, key := range slices.Sorted(maps.Keys(f.objects)) {
