@@ -125,6 +125,7 @@ func TestDashboardAndAlertsNameMetrics(t *testing.T) {
 	})
 	served["rollcall_disk_used_bytes"], served["rollcall_disk_free_bytes"] = true, true // these members have no files
 	served["rollcall_history_seconds"] = true                                           // nor a past
+	served["rollcall_archive_age_seconds"] = true                                       // nor an archive
 	served["rollcall_certificate_valid_seconds"] = true                                 // nor certificates: TestCertificateMetric
 	named := map[string]bool{}
 	total := 0
