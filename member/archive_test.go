@@ -63,7 +63,10 @@ func TestArchive(t *testing.T) {
 		c := e.Connect(longTick * 4)
 		write := func(count int) {
 			for range count {
-				if _, err := c.Create("/n", []byte("data"), jute.PersistentSequential); err != nil {
+				if _, err := c.Create("/n", []byte("data"), jute.PersistentSequential); err == nil {
+					continue
+				}
+				if err := c.WaitConnected(time.Minute); err != nil { // it was connected to the deposed leader
 					t.Fatal(err)
 				}
 			}
@@ -79,6 +82,9 @@ func TestArchive(t *testing.T) {
 		for round := range 3 {
 			time.Sleep(90 * time.Second)
 			v, digest := archived(t, to)
+			if failed := archiveFailures(e.Member(leader)); round > 0 && failed > 0 {
+				t.Errorf("round %d: %v failures after taking over", round, failed)
+			}
 			if state := e.Member(leader).State(); v.To.Zxid != state.Zxid() || digest != state.Digest() {
 				t.Errorf("round %d: the archive ends at %v, digest %x; the leader is at 0x%x", round, v.To, digest, state.Zxid())
 			}
@@ -88,9 +94,6 @@ func TestArchive(t *testing.T) {
 					leader = e.Leader()
 					return leader != 0 && leader != deposed
 				})
-				if err := c.WaitConnected(time.Minute); err != nil {
-					t.Fatal(err)
-				}
 				write(60)
 				e.Rejoin(deposed)
 			} else {

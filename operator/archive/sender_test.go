@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -312,4 +313,27 @@ func TestArchiveGone(t *testing.T) {
 	m.follow(0)
 	m.must(sendAll(s))
 	e.checkArchive(t, store, 1)
+}
+
+// What is sent is paced, and a pause ends with its context.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		if err := pause(t.Context(), begun, sendRate/2); err != nil || time.Since(begun) != time.Second/2 {
+			t.Errorf("half of what is sent in a second: %v, %v", time.Since(begun), err)
+		}
+		if err := pause(t.Context(), begun, sendRate/4); err != nil || time.Since(begun) != time.Second/2 {
+			t.Errorf("what took longer: %v, %v", time.Since(begun), err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if err := pause(ctx, time.Now(), 100*sendRate); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a context that ends: %v", err)
+		}
+		begun = time.Now()
+		in := strings.NewReader(strings.Repeat("x", 1<<20))
+		if n, err := io.Copy(io.Discard, pacedReader{t.Context(), in}); n != 1<<20 || err != nil || time.Since(begun) < 31*time.Millisecond {
+			t.Errorf("%d bytes in %v, %v", n, time.Since(begun), err)
+		}
+	})
 }
