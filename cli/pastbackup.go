@@ -89,16 +89,10 @@ func (p *pastFlags) copyState(ctx context.Context, ensemble *EnsembleFlags) (*zn
 // headOfState returns the head of a backup of a state of the past. Its time is that of the state, and no member has made it.
 func headOfState(s *znode.Snapshot) backup.Head {
 	h, tree := s.Head(), s.TreeView()
-	head := backup.Head{
-		Time: time.UnixMilli(h.TimeMs).UTC(), AsOf: time.UnixMilli(h.TimeMs).UTC(), Index: h.Index, Term: h.Term.Term, Zxid: h.Zxid,
+	return backup.Head{
+		Servers: backup.ServersOf(h.ServerList.Servers), Time: time.UnixMilli(h.TimeMs).UTC(), AsOf: time.UnixMilli(h.TimeMs).UTC(), Index: h.Index, Term: h.Term.Term, Zxid: h.Zxid,
 		Nodes: tree.NodeCount(), Sessions: int(h.SessionCount), DataBytes: tree.DataSize(), Digest: backup.FormatDigest(s.Digest()),
 	}
-	for _, server := range h.ServerList.Servers {
-		head.Servers = append(head.Servers, backup.Server{
-			ID: server.ID, Quorum: server.QuorumAddr(), Election: server.ElectionAddr(), Client: server.ClientAddr(),
-		})
-	}
-	return head
 }
 
 // savePast saves a backup of the state that the flags select.

@@ -59,18 +59,12 @@ func (b *backups) copyState(ctx context.Context) (admin.StateCopy, error) {
 
 func (b *backups) backupHead(own stateSnapshot, confirmed bool) backup.Head {
 	head, tree := own.Head(), own.TreeView()
-	h := backup.Head{
+	return backup.Head{
+		Servers: backup.ServersOf(b.serverLists.currentList()),
 		Program: b.cfg.Version, Member: b.cfg.ID, Time: b.wallClock.Now().UTC().Truncate(time.Millisecond),
 		Confirmed: confirmed,
 		AsOf:      time.UnixMilli(head.TimeMs).UTC(), Index: head.Index, Term: head.Term.Term, Zxid: head.Zxid,
 		Nodes: tree.NodeCount(), Sessions: int(head.SessionCount), DataBytes: tree.DataSize(),
 		Digest: backup.FormatDigest(own.Digest()),
 	}
-	for _, s := range b.serverLists.currentList() {
-		h.Servers = append(h.Servers, backup.Server{
-			ID: s.ID, Quorum: s.QuorumAddr(), Election: s.ElectionAddr(),
-			Client: s.ClientAddr(),
-		})
-	}
-	return h
 }

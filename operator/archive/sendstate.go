@@ -134,7 +134,7 @@ func (s *Sender) putPart(ctx context.Context, name string, content []byte) error
 
 // describe reads the image of a snapshot, and returns the head of a backup of it.
 func (s *Sender) describe(image io.Reader, n history.Snapshot) (head backup.Head, digest uint64, err error) {
-	head, digest, err = DescribeImage(image)
+	head, digest, err = describeImage(image)
 	if err == nil && head.Index != n.Index {
 		err = fmt.Errorf("it is of index %d, and not of %d: %w", head.Index, n.Index, disk.ErrDamaged)
 	}
@@ -142,21 +142,16 @@ func (s *Sender) describe(image io.Reader, n history.Snapshot) (head backup.Head
 	return head, digest, err
 }
 
-// DescribeImage reads an image of package znode to its end, and returns what the head of a backup says of its state.
-func DescribeImage(image io.Reader) (head backup.Head, digest uint64, err error) {
+// describeImage reads an image of package znode to its end, and returns what the head of a backup says of its state.
+func describeImage(image io.Reader) (head backup.Head, digest uint64, err error) {
 	var size int64
 	h, digest, err := znode.ReadImage(image, znode.ImageVisitor{Node: func(n znode.ImageNode) error {
 		size += int64(len(n.Path) + len(n.Data))
 		return nil
 	}})
 	head = backup.Head{
-		AsOf: time.UnixMilli(h.TimeMs).UTC(), Index: h.Index, Term: h.Term.Term, Zxid: h.Zxid, Nodes: int(h.NodeCount),
+		Servers: backup.ServersOf(h.ServerList.Servers), AsOf: time.UnixMilli(h.TimeMs).UTC(), Index: h.Index, Term: h.Term.Term, Zxid: h.Zxid, Nodes: int(h.NodeCount),
 		Sessions: int(h.SessionCount), DataBytes: size, Digest: backup.FormatDigest(digest),
-	}
-	for _, server := range h.ServerList.Servers {
-		head.Servers = append(head.Servers, backup.Server{
-			ID: server.ID, Quorum: server.QuorumAddr(), Election: server.ElectionAddr(), Client: server.ClientAddr(),
-		})
 	}
 	return head, digest, err
 }

@@ -9,6 +9,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"rollcall/internal/serverlist"
 )
 
 // A backup is a line of text, chunks of bytes, and an end:
@@ -69,6 +71,14 @@ type Server struct {
 	Quorum   string `json:"quorum"`
 	Election string `json:"election"`
 	Client   string `json:"client"` // "": not in the list
+}
+
+// ServersOf returns the servers of a list for a head.
+func ServersOf(list serverlist.List) (all []Server) {
+	for _, s := range list {
+		all = append(all, Server{ID: s.ID, Quorum: s.QuorumAddr(), Election: s.ElectionAddr(), Client: s.ClientAddr()})
+	}
+	return all
 }
 
 var castagnoliTable = crc32.MakeTable(crc32.Castagnoli)
