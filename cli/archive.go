@@ -96,7 +96,12 @@ var archiveColumns = []Column[archiveRow]{
 		Name: "sound", Cell: func(r archiveRow) string { return yesOrNO(r.Sound) },
 		Tint: func(r archiveRow) Tint { return map[bool]Tint{true: Green, false: Red}[r.Sound] },
 	},
-	{Name: "from", Cell: func(r archiveRow) string { return formatMoment(r.From) }},
+	{Name: "from", Cell: func(r archiveRow) string {
+		if r.From.IsZero() && r.Sound {
+			return "the first entry"
+		}
+		return formatMoment(r.From)
+	}},
 	{Name: "to", Cell: func(r archiveRow) string { return formatMoment(r.To) }},
 	{Name: "to zxid", Cell: func(r archiveRow) string { return r.ToZxid }},
 	{Name: "entries", AlignRight: true, Cell: func(r archiveRow) string { return fmt.Sprint(r.Entries) }},

@@ -139,6 +139,9 @@ func (b *Bucket) explain(name string, err error) error {
 	case reply.StatusCode == http.StatusUnauthorized, strings.HasPrefix(reply.Code, "InvalidAccessKey"), strings.HasPrefix(reply.Code, "SignatureDoes"):
 		advice = "; the credentials are wrong: see archive.credentialsFile"
 	case reply.Code == "" || reply.StatusCode == 0 || errors.Is(err, context.DeadlineExceeded):
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err // it also has the name, once more
+		}
 		return fmt.Errorf("%s: %w", b.Location(name), err)
 	}
 	return fmt.Errorf("%s: %d %s: %.300s%s", b.Location(name), reply.StatusCode, reply.Code, reply.Message, advice)

@@ -143,6 +143,16 @@ func TestBucketFails(t *testing.T) {
 			}
 		}
 	}
+	f.fault = func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
+	if err := store.Put(t.Context(), "x/2", []byte("y")); err == nil || !strings.Contains(err.Error(), "s3://bucket/a/b/x/2") {
+		t.Errorf("a connection that ends: %v", err)
+	}
+	gone := newFakeS3(t)
+	unreachable := openFake(t, gone)
+	gone.Close()
+	if err := unreachable.Put(t.Context(), "x/2", []byte("y")); err == nil || strings.Count(err.Error(), "x/2") != 1 {
+		t.Errorf("no service: %v", err)
+	}
 	hang := make(chan struct{})
 	defer close(hang)
 	f.fault = func(_ http.ResponseWriter, r *http.Request) bool {
