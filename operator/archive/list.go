@@ -17,7 +17,8 @@ type Log struct {
 	Unfinished []string // directories of snapshots that lack a part: a sender ended meanwhile, or still sends it
 	Unknown    []string // names that are none of an archive
 
-	runs   []run
+	runs   []run    // by their first entries
+	reach  []uint64 // the last entry that a run or one before it has, by the numbers of the runs
 	states []state
 }
 
@@ -142,6 +143,12 @@ func countParts(ctx context.Context, store Store, s state) (_ state, whole bool,
 
 // findSpans finds the parts without a gap.
 func (l *Log) findSpans() {
+	l.reach = make([]uint64, len(l.runs))
+	reach := uint64(0)
+	for i, r := range l.runs {
+		reach = max(reach, r.last.Index)
+		l.reach[i] = reach
+	}
 	for i := 0; i < len(l.runs); {
 		span, place := Span{First: l.runs[i].first()}, l.runs[i].last
 		for next, ok := l.next(place, nil); ok; next, ok = l.next(place, nil) {
@@ -171,17 +178,13 @@ func (l *Log) addState(s state) {
 }
 
 // next returns the run that leads farthest from a place: it begins with the entry after the place, or before that. Of two that lead
-// equally far it returns the one that begins at the place, because its name shows that the ends meet. It leaves out the damaged runs.
+// equally far it returns one that begins at the place, because its name shows that the ends meet. It leaves out the damaged runs.
 func (l *Log) next(place EntryID, damaged map[string]bool) (best run, found bool) {
-	begin, _ := slices.BinarySearchFunc(l.runs, place.Index+1, func(r run, index uint64) int {
-		return cmp.Compare(r.first()+maxRunEntries, index) // runs before that end before the place
-	})
-	for _, r := range l.runs[begin:] {
-		if r.first() > place.Index+1 {
-			break
-		}
+	end, _ := slices.BinarySearchFunc(l.runs, place.Index+2, func(r run, first uint64) int { return cmp.Compare(r.first(), first) })
+	for i := end - 1; i >= 0 && l.reach[i] > place.Index; i-- {
+		r := l.runs[i]
 		meets := r.before.matches(place)
-		if r.last.Index <= place.Index || r.first() == place.Index+1 && !meets || damaged[r.name()] {
+		if r.last.Index <= place.Index || r.first() == place.Index+1 && !meets || len(damaged) > 0 && damaged[r.name()] {
 			continue
 		}
 		if !found || r.last.Index > best.last.Index || r.last.Index == best.last.Index && meets {

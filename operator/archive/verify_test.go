@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"rollcall/operator/past"
 	"rollcall/quorum/disk"
@@ -297,4 +298,25 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("%q is %+v", name, s)
 		}
 	})
+}
+
+// The objects of a year, one a minute, are joined in less than a second. To compare each with all others would take hours.
+func TestYear(t *testing.T) {
+	minutes := 366 * 24 * 60
+	if testing.Short() {
+		minutes /= 20
+	}
+	l := Log{Name: testLog}
+	place := EntryID{}
+	for i := range uint64(minutes) {
+		r := run{log: testLog, before: place, last: EntryID{Index: place.Index + 1 + i%3, Term: 1 + i/10_000, Sum: uint32(i) * 7}, member: uint32(1 + i%3)}
+		l.runs = append(l.runs, r)
+		place = r.last
+	}
+	begun := time.Now()
+	l.findSpans()
+	if len(l.Spans) != 1 || l.Spans[0].Last != place.Index {
+		t.Errorf("%d spans, the first up to %d, want %d", len(l.Spans), l.Spans[0].Last, place.Index)
+	}
+	t.Logf("%d objects in %v", minutes, time.Since(begun))
 }
