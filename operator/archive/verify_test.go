@@ -211,7 +211,7 @@ func TestTwoPasts(t *testing.T) {
 			m := newMember(t, e, uint32(1+i))
 			s := m.sender(store)
 			s.batchBytes = 1 << 20
-			for part, count := range []int{6, 5, 5 + int(i*(seed%2)), 5} {
+			for part, count := range []int{6, 5, 5 + int(i^seed%2), 5} {
 				e.NowMs += int64(min(uint64(part), 1) * i) // real entries also have the nonce of their leader's term
 				e.write(count, seed+uint64(part)+min(uint64(part), 1)*i*100)
 				m.follow(0)
