@@ -430,3 +430,51 @@ func TestPipeAmongFiles(t *testing.T) {
 		t.Errorf("damaged: %v", l.Damaged)
 	}
 }
+
+// After a loss of power a segment may be there twice, compressed and not, of which the compressed one may be damaged. The next check
+// compresses it again.
+func TestSegmentIsThereTwice(t *testing.T) {
+	w := newWorld(t)
+	w.store(60, 1)
+	w.snapshot(w.last, 1, w.last-5, true)
+	raw := w.segmentsIn(disk.KeptDirName)
+	before := map[string][]byte{}
+	for _, path := range raw {
+		b, err := os.ReadFile(path)
+		w.must(err)
+		before[path] = b
+	}
+	w.tidy()
+	for path, b := range before {
+		w.must(os.WriteFile(path, b, 0o600))
+	}
+	flip(t, raw[0]+compressedSuffix, 5000)
+	w.tidy()
+	if left := w.segmentsIn(disk.KeptDirName); len(left) != 0 || len(w.files()) != len(raw) {
+		t.Errorf("there are %v", w.files())
+	}
+	w.check(w.list().Spans[0], always(1))
+}
+
+// Files that no limit can remove do not count, so nothing of the past goes for them.
+func TestForeignFilesDoNotCount(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		w.store(60, 1)
+		w.snapshot(w.last, 1, w.last-10, true)
+	}
+	w.tidy()
+	all := w.keeper.Stats()
+	kept := filepath.Join(w.dir, "rollcall", disk.KeptDirName)
+	for _, name := range []string{"notes.txt", "0000000099-00000000000000000009.log"} {
+		w.must(os.WriteFile(filepath.Join(kept, name), make([]byte, 2*all.Bytes), 0o600))
+	}
+	w.keeper.limits.Bytes = all.Bytes
+	w.tidy()
+	if now := w.keeper.Stats(); now != all {
+		t.Errorf("kept before: %+v, and with files of others: %+v", all, now)
+	}
+	if l := w.list(); l.Spans[0].First != 1 || len(l.Damaged) != 1 {
+		t.Errorf("listed: %+v", l)
+	}
+}

@@ -329,8 +329,8 @@ func (k *Keeper) noteStats(l Listing) {
 			}
 		}
 	}
-	for _, dir := range k.keptDirs() {
-		_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error { // what cannot be read is not counted
+	for _, path := range k.removable(l) {
+		_ = filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error { // what cannot be read is not counted
 			if err != nil || e.IsDir() {
 				return nil
 			}
@@ -341,6 +341,25 @@ func (k *Keeper) noteStats(l Listing) {
 		})
 	}
 	k.stats.Store(&n)
+}
+
+// removable returns the kept files that the limits can remove. Files that are damaged, or are not of the past, do not count: no
+// limit removes them, and otherwise all that is kept would have to go for them.
+func (k *Keeper) removable(l Listing) []string {
+	paths := slices.Clone(l.Others)
+	for _, s := range l.Spans {
+		for _, snapshot := range s.Snapshots {
+			if snapshot.Kept {
+				paths = append(paths, k.snapshotPath(snapshot))
+			}
+		}
+		for _, g := range s.Segments {
+			if g.Kept {
+				paths = append(paths, g.path(k.dirs.Log))
+			}
+		}
+	}
+	return paths
 }
 
 func (k *Keeper) snapshotPath(s Snapshot) string {
@@ -367,7 +386,7 @@ func (k *Keeper) compressNext(l Listing) (done bool, err error) {
 		}
 		for i, g := range s.Segments {
 			path := filepath.Join(k.dirs.Log, disk.KeptDirName, g.Name)
-			if !g.Kept || g.Compressed || k.failed[path] {
+			if !g.Kept || k.failed[path] || !exists(path) { // if both files are there, power was lost before one was removed
 				continue
 			}
 			next, err := k.nextHeader(s, i)
