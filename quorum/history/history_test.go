@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -476,5 +478,50 @@ func TestForeignFilesDoNotCount(t *testing.T) {
 	}
 	if l := w.list(); l.Spans[0].First != 1 || len(l.Damaged) != 1 {
 		t.Errorf("listed: %+v", l)
+	}
+}
+
+// The limits do not wait for the file that is compressed.
+func TestLimitsWhileCompressing(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		w.store(60, 1)
+		w.snapshot(w.last, 1, w.last-10, true)
+	}
+	var isFull atomic.Bool
+	w.keeper.freeShare = func(string) (int64, int64, error) {
+		if isFull.Load() {
+			return 0, 1 << 50, nil
+		}
+		return 1 << 50, 1 << 50, nil
+	}
+	began, goOn := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() { close(began) })
+	w.keeper.pace = func(out io.Writer) io.Writer {
+		first()
+		<-goOn
+		return out
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.keeper.Run(ctx)
+	}()
+	<-began
+	isFull.Store(true)
+	w.keeper.wake()
+	deadline := time.Now().Add(time.Minute)
+	for len(w.segmentsIn(disk.KeptDirName)) > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("on a full disk there are still %v", w.files())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	close(goOn)
+	end()
+	<-ended
+	if left := w.files(); len(left) != 0 {
+		t.Errorf("left: %v", left)
 	}
 }
