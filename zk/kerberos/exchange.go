@@ -3,6 +3,7 @@ package kerberos
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // The first byte of the server's offer and of the client's choice (RFC 4752): bits of security layers.
@@ -85,6 +86,9 @@ func (x *Exchange) takeRequest(token []byte) (answer []byte, err error) {
 		return nil, err
 	}
 	if x.client, err = x.acceptor.accept(message); err != nil {
+		return nil, err
+	}
+	if err := x.acceptor.replay.add(x.client.sealed, time.Now()); err != nil {
 		return nil, err
 	}
 	// Without a proof there is no other sequence number than the client's, as in Java and Windows.
