@@ -221,14 +221,20 @@ func (g *Guard) SecureDialedAt(conn net.Conn, to uint32, host string) (net.Conn,
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	c := &Conn{Conn: t, rawConn: conn, guard: g}
-	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
-		c.shownCertificate, c.provedMember = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to
-		if err := g.keys.CheckByOCSP(context.Background(), state.PeerCertificates, x509.ExtKeyUsageServerAuth, state.OCSPResponse); err != nil {
-			return nil, err
-		}
-		return c, g.trackProved(c, to)
+	if err := g.proveDialed(c, t.ConnectionState(), to, host); err != nil {
+		return nil, err
 	}
-	return g.proveAsDialer(c, to)
+	c.provedMember = to
+	return c, g.trackProved(c, to)
+}
+
+// proveDialed proves both ends of a dialed connection after the TLS handshake.
+func (g *Guard) proveDialed(c *Conn, state tls.ConnectionState, to uint32, host string) error {
+	if state.NegotiatedProtocol == certificateProtocol {
+		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}
+		return g.keys.CheckByOCSP(context.Background(), state.PeerCertificates, x509.ExtKeyUsageServerAuth, state.OCSPResponse)
+	}
+	return g.proveSecretAsDialer(c, to)
 }
 
 // isClosedByPeer reports whether err means that the other end closed the connection. A system that closes a socket
@@ -278,7 +284,10 @@ func (g *Guard) SecureAccepted(conn net.Conn, begin func() error) (*Conn, error)
 		}
 		return c, nil // MaySpeakAs tracks it
 	}
-	return g.proveAsDialed(c)
+	if err := g.proveSecretAsDialed(c); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // TLSHandshakeByte is the first byte of every TLS connection.

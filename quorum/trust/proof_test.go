@@ -534,7 +534,7 @@ func TestDialerGoesBeforeTheReply(t *testing.T) {
 		if _, err := io.ReadFull(c, e.dialedNonce[:]); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Write(e.encodeDialerMessage([]secret{old})); err != nil {
+		if _, err := c.Write(e.encodeDialerMessage(keysOf([]secret{old}))); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // the reply waits for a reader
@@ -554,23 +554,23 @@ func TestDialerGoesBeforeTheReply(t *testing.T) {
 // A proof depends on everything that both ends know of their connection, on the secret and on whose proof it is.
 func TestProofDependsOnEverything(t *testing.T) {
 	e := proofExchange{from: 1, to: 2, dialedNonce: nonce{3}, dialerNonce: nonce{4}, keyingMaterial: []byte("keying")}
-	first := e.computeProof(old, roleDialer)
+	first := e.computeProof(secret(old).proofKey(), roleDialer)
 	for name, other := range map[string]proof{
-		"the secret":        e.computeProof(old+"x", roleDialer),
-		"the role":          e.computeProof(old, roleDialed),
-		"the dialer":        (&proofExchange{9, e.to, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
-		"the dialed":        (&proofExchange{e.from, 9, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
-		"the dialed nonce":  (&proofExchange{e.from, e.to, nonce{9}, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
-		"the dialer's":      (&proofExchange{e.from, e.to, e.dialedNonce, nonce{9}, e.keyingMaterial}).computeProof(old, roleDialer),
-		"the keying":        (&proofExchange{e.from, e.to, e.dialedNonce, e.dialerNonce, []byte("other")}).computeProof(old, roleDialer),
-		"members, swapped":  (&proofExchange{e.to, e.from, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
-		"nonces, exchanged": (&proofExchange{e.from, e.to, e.dialerNonce, e.dialedNonce, e.keyingMaterial}).computeProof(old, roleDialer),
+		"the secret":        e.computeProof(secret(old+"x").proofKey(), roleDialer),
+		"the role":          e.computeProof(secret(old).proofKey(), roleDialed),
+		"the dialer":        (&proofExchange{9, e.to, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"the dialed":        (&proofExchange{e.from, 9, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"the dialed nonce":  (&proofExchange{e.from, e.to, nonce{9}, e.dialerNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"the dialer's":      (&proofExchange{e.from, e.to, e.dialedNonce, nonce{9}, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"the keying":        (&proofExchange{e.from, e.to, e.dialedNonce, e.dialerNonce, []byte("other")}).computeProof(secret(old).proofKey(), roleDialer),
+		"members, swapped":  (&proofExchange{e.to, e.from, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"nonces, exchanged": (&proofExchange{e.from, e.to, e.dialerNonce, e.dialedNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
 	} {
 		if other == first {
 			t.Errorf("the proof is the same with another of these: %s", name)
 		}
 	}
-	if e.computeProof(old, roleDialer) != first {
+	if e.computeProof(secret(old).proofKey(), roleDialer) != first {
 		t.Error("the same connection has two proofs")
 	}
 }
@@ -579,7 +579,7 @@ func TestProofDependsOnEverything(t *testing.T) {
 // must derive its key, which is slow.
 func TestProofIsSlowToGuess(t *testing.T) {
 	e := &proofExchange{from: 1, to: 2, keyingMaterial: []byte("keying")}
-	got := e.computeProof(old, roleDialer)
+	got := e.computeProof(secret(old).proofKey(), roleDialer)
 	fast := hmac.New(sha256.New, []byte(old))
 	for _, part := range [][]byte{[]byte(proofLabel), []byte(roleDialer), {0, 0, 0, 1, 0, 0, 0, 2}, e.dialedNonce[:], e.dialerNonce[:], e.keyingMaterial} {
 		fast.Write(part)
@@ -671,19 +671,19 @@ func TestNoGuard(t *testing.T) {
 func FuzzProof(f *testing.F) {
 	secrets := []secret{old, fresh}
 	e := proofExchange{from: 2, to: 1, keyingMaterial: make([]byte, 32)}
-	f.Add(e.encodeDialerMessage(secrets))
-	f.Add(e.encodeDialerMessage([]secret{other}))
+	f.Add(e.encodeDialerMessage(keysOf(secrets)))
+	f.Add(e.encodeDialerMessage(keysOf([]secret{other})))
 	f.Add(make([]byte, dialerMessageSize))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		if len(sent) != dialerMessageSize {
 			return
 		}
 		got := proofExchange{keyingMaterial: e.keyingMaterial}
-		s := got.decodeDialerMessage((*[dialerMessageSize]byte)(sent), secrets)
-		if s == "" {
+		at := got.decodeDialerMessage((*[dialerMessageSize]byte)(sent), keysOf(secrets))
+		if at == noKey {
 			return
 		}
-		p := got.computeProof(s, roleDialer)
+		p := got.computeProof(secrets[at].proofKey(), roleDialer)
 		if !bytes.Contains(sent[8+nonceSize:], p[:]) {
 			t.Fatalf("proved with %x", sent)
 		}
