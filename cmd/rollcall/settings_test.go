@@ -277,7 +277,7 @@ var settingCases = []settingCase{
 }
 
 // given lists the fields of member.Config that no key sets.
-var given = strings.Fields("ClientListener SecureListener Memory OperatorListener MetricsListener DrainTime Version BuildTime Network Stores Now Monotonic OnEvent AuditOutput Log Logger Hooks WrapMember WrapLog Login.Users Trust.MemberLogin.Given")
+var given = strings.Fields("ClientListener SecureListener Memory OperatorListener MetricsListener DrainTime Version BuildTime Network Stores Now Monotonic OnEvent AuditOutput Log Logger Hooks WrapMember WrapLog Login.Users Trust.MemberLogin.Given Trust.Kerberos.Dialed.Keytab Trust.Kerberos.Dialed.Principal.Name Trust.Kerberos.Dialed.Principal.Realm Trust.Kerberos.Dialing.Keytab Trust.Kerberos.Dialing.Principal.Name Trust.Kerberos.Dialing.Principal.Realm Trust.Kerberos.DialedName Trust.Kerberos.Krb5Conf Trust.Kerberos.ClockSkew")
 
 // Every key that is served sets fields of a member's configuration. Every field there is set by
 // some key, except those in given.

@@ -77,7 +77,7 @@ func dials(g *Guard, conn net.Conn, to uint32) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
 		_ = conn.SetDeadline(time.Now().Add(limit))
-		c, err := g.SecureDialedAt(conn, to, "")
+		c, err := g.SecureDialed(conn, Dialed{Member: to})
 		if err != nil {
 			_ = conn.Close()
 		}
@@ -372,7 +372,7 @@ func capture(t *testing.T, g *Guard, n nonce, answer func(msg []byte) []byte) ([
 	t.Helper()
 	a, b := net.Pipe()
 	out := dials(g, a, 1)
-	cfg, err := secretTLSConfig()
+	cfg, err := unprovedTLSConfig(secretProtocol)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +448,7 @@ func TestRelay(t *testing.T) {
 		a, toDialer := net.Pipe()
 		toDialed, b := net.Pipe()
 		in, out := accepts(newGuard(t, 1, false, old), b), dials(newGuard(t, 2, false, old), a, 1)
-		cfg, err := secretTLSConfig()
+		cfg, err := unprovedTLSConfig(secretProtocol)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -498,7 +498,7 @@ func TestGoneBeforeTheProof(t *testing.T) {
 			g := newGuard(t, 2, false, old)
 			a, b := net.Pipe()
 			out := dials(g, a, 1)
-			cfg, err := secretTLSConfig()
+			cfg, err := unprovedTLSConfig(secretProtocol)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -655,7 +655,7 @@ func TestNoGuard(t *testing.T) {
 		t.Fatal(g, err)
 	}
 	a, b := net.Pipe()
-	if c, err := g.SecureDialedAt(a, 2, ""); c != a || err != nil {
+	if c, err := g.SecureDialed(a, Dialed{Member: 2}); c != a || err != nil {
 		t.Error(c, err)
 	}
 	if c, err := g.SecureAccepted(b, admits); err != nil || c.Conn != b || c.MaySpeakAs(5) != nil {

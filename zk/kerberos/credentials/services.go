@@ -147,20 +147,25 @@ func (k *kdcList) send(ctx context.Context, message []byte) ([]byte, error) {
 	return nil, errors.Join(errs...)
 }
 
-// exchange sends a message to a KDC and returns its reply (RFC 4120, section 7.2.2).
+// exchange sends a message to a KDC and returns its reply, within kdcTimeout.
 func (k *kdcList) exchange(ctx context.Context, address string, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, kdcTimeout)
 	defer cancel()
+	reply, err := k.exchangeWithin(ctx, address, message)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("no reply within %v", kdcTimeout)
+	}
+	return reply, err
+}
+
+// exchangeWithin sends a message and reads the reply (RFC 4120, section 7.2.2).
+func (k *kdcList) exchangeWithin(ctx context.Context, address string, message []byte) ([]byte, error) {
 	conn, err := k.dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return nil, err
-	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // ends what waits
 	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)); err != nil {
 		return nil, err
 	}
