@@ -321,6 +321,12 @@ func (g *Guard) PrepareDials(ctx context.Context) error {
 // UsesTickets reports whether this member proves itself by Kerberos.
 func (g *Guard) UsesTickets() bool { return g != nil && g.kerberos != nil }
 
-// TicketsEnd returns the time at which the first of the tickets for the other members ends, or the zero Time if one is
-// missing.
-func (g *Guard) TicketsEnd() time.Time { return g.kerberos.tickets.end() }
+// TicketSeconds returns the seconds from now until the first of the tickets for the other members ends, or 0 if one is
+// missing or has ended. It must not be called without Kerberos.
+func (g *Guard) TicketSeconds(now time.Time) int64 {
+	end := g.kerberos.tickets.end()
+	if end.Before(now) {
+		return 0
+	}
+	return int64(end.Sub(now).Seconds())
+}

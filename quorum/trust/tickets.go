@@ -207,9 +207,8 @@ func (t *tickets) get(ctx context.Context, members []kerberos.Principal) error {
 func (t *tickets) logFailure(err error) {
 	end := t.end()
 	if end.IsZero() {
-		t.logger.Warn("a Kerberos ticket for a member is missing, so this member cannot connect to it", "err", err)
+		t.logger.Warn("a Kerberos ticket for a member is missing", "err", err)
 		return
 	}
-	t.logger.Warn("Kerberos tickets for members cannot be renewed: without the KDC, this member can connect to the others until the first "+
-		"of its tickets ends", "first_ends", end.UTC(), "err", err)
+	t.logger.Warn("Kerberos tickets for members cannot be renewed", "first_ends", end.UTC(), "err", err)
 }
