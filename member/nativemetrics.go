@@ -77,9 +77,9 @@ func (s source) portMetrics() []metrics.Native {
 			func() uint64 { return m.ports.hello.Corruptions().Count() }),
 	}
 	if guard := m.ports.trustGuard; guard.UsesTickets() {
-		all = append(all, metrics.Gauge("rollcall_ticket_valid_seconds",
-			"time left of the Kerberos ticket for another member that ends first; 0: one is missing or has expired",
-			func() int64 { return guard.TicketSeconds(m.wallClock.Now()) }))
+		all = append(all, metrics.GaugeBy("rollcall_ticket_valid_seconds", "member",
+			"time left of the Kerberos ticket for another member; 0: it is missing or has expired",
+			func() map[string]int64 { return guard.TicketSeconds(m.wallClock.Now()) }))
 	}
 	return all
 }

@@ -133,6 +133,7 @@ type kerberosProof struct {
 	tickets  *tickets
 	tls      *tls.Config // of the dialed side
 	hostsOf  func(member uint32) []string
+	members  func() []uint32 // all, this one included
 }
 
 // openKerberos reads the keytabs.
@@ -169,11 +170,10 @@ func openKerberos(cfg Config, g *Guard) (*kerberosProof, error) {
 	if source == nil {
 		source = &credentials.Services{ReadKeytab: p.settings.Dialing.read, Principal: p.settings.Dialing.Principal, Krb5Conf: p.settings.Krb5Conf}
 	}
-	members := cfg.CurrentMembers
-	if members == nil {
-		members = cfg.configuredMembers
+	if p.members = cfg.CurrentMembers; p.members == nil {
+		p.members = cfg.configuredMembers
 	}
-	p.tickets = newTickets(source, func() []kerberos.Principal { return p.otherMembers(cfg.MemberID, members()) }, g.logger)
+	p.tickets = newTickets(source, func() []kerberos.Principal { return p.otherMembers(cfg.MemberID) }, g.logger)
 	return p, nil
 }
 
@@ -186,8 +186,8 @@ func (cfg Config) configuredMembers() (all []uint32) {
 }
 
 // otherMembers returns the principals of members when they are dialed, each once, without this one's.
-func (p *kerberosProof) otherMembers(self uint32, members []uint32) (all []kerberos.Principal) {
-	for _, member := range members {
+func (p *kerberosProof) otherMembers(self uint32) (all []kerberos.Principal) {
+	for _, member := range p.members() {
 		if member == self {
 			continue
 		}
@@ -321,12 +321,15 @@ func (g *Guard) PrepareDials(ctx context.Context) error {
 // UsesTickets reports whether this member proves itself by Kerberos.
 func (g *Guard) UsesTickets() bool { return g != nil && g.kerberos != nil }
 
-// TicketSeconds returns the seconds from now until the first of the tickets for the other members ends, or 0 if one is
-// missing or has ended. It must not be called without Kerberos.
-func (g *Guard) TicketSeconds(now time.Time) int64 {
-	end := g.kerberos.tickets.end()
-	if end.Before(now) {
-		return 0
+// TicketSeconds returns the seconds from now until the ticket for each other member ends, or 0 if it is missing or has
+// ended, keyed by the member's id. It must not be called without Kerberos.
+func (g *Guard) TicketSeconds(now time.Time) map[string]int64 {
+	left := map[string]int64{}
+	for _, member := range g.kerberos.members() {
+		if hosts := g.hostsOf(member); member != g.memberID && len(hosts) > 0 {
+			end := g.kerberos.tickets.endOf(g.kerberos.settings.dialedAt(hosts[0]))
+			left[fmt.Sprint(member)] = max(0, int64(end.Sub(now).Seconds()))
+		}
 	}
-	return int64(end.Sub(now).Seconds())
+	return left
 }

@@ -62,9 +62,11 @@ type heldTicket struct {
 	rejected bool // its member did not accept it
 }
 
-// isDue reports whether the next ticket must be got.
+// isDue reports whether the next ticket must be got. The age is by the monotonic clock, and what is left by the wall clock, which may
+// have been set since.
 func (h heldTicket) isDue(now time.Time) bool {
-	return h.rejected || now.Sub(h.since) >= h.Ends.Sub(h.since)/renewalShare
+	age, left, life := now.Sub(h.since), h.Ends.Sub(now), h.Ends.Sub(h.since)
+	return h.rejected || age >= life/renewalShare || left <= life-life/renewalShare
 }
 
 func newTickets(source ticketSource, wanted func() []kerberos.Principal, log *slog.Logger) *tickets {
@@ -101,6 +103,13 @@ func (t *tickets) noteRejected(member kerberos.Principal) {
 		t.held[member] = h
 		signalOnce(t.needed)
 	}
+}
+
+// endOf returns the end of the ticket for a member, or the zero Time if it is missing.
+func (t *tickets) endOf(member kerberos.Principal) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held[member].Ends
 }
 
 // end returns the time at which the first ticket for a member ends, or the zero Time if one is missing.
