@@ -88,12 +88,12 @@ func (x *Exchange) takeRequest(token []byte) (answer []byte, err error) {
 	if x.client, err = x.acceptor.accept(message); err != nil {
 		return nil, err
 	}
-	if err := x.acceptor.replay.add(x.client.sealed, time.Now()); err != nil {
-		return nil, err
-	}
 	// Without a proof there is no other sequence number than the client's, as in Java and Windows.
 	x.wrapKey, x.sequence = x.client.context, x.client.sequence
 	if !x.client.mutual {
+		if err := x.acceptor.replay.add(x.client.principal, x.client.sealed, time.Now()); err != nil {
+			return nil, err
+		}
 		return x.offer()
 	}
 	reply, subkey, sequence, err := x.client.reply()
