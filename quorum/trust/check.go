@@ -20,7 +20,7 @@ func (cfg Config) Check() (faults []*secretfile.Fault) {
 		}
 	}
 	if cfg.Kerberos.isSet() {
-		faults = append(faults, cfg.Kerberos.checkKeytabs()...)
+		faults = append(faults, cfg.findKerberosFaults()...)
 	}
 	if cfg.UsesCertificates() {
 		faults = append(faults, keystore.CheckFiles(cfg.keyOptions(nil))...)

@@ -80,9 +80,12 @@ func (k *Kerberos) isDialerAt(p kerberos.Principal, host string) bool {
 	return p.Realm == k.Dialing.Principal.Realm && of == service && at != "" && strings.EqualFold(at, host)
 }
 
-// check returns an error if the other members would reject the principals of this member, which is at host. If host is
-// empty, it is not known.
-func (k *Kerberos) check(member uint32, host string) error {
+// checkKerberos returns an error if the other members would reject the principals of this member.
+func (cfg Config) checkKerberos() error {
+	k, member, host := &cfg.Kerberos, cfg.MemberID, cfg.ConfiguredHosts[cfg.MemberID]
+	if len(cfg.ConfiguredHosts) == 1 {
+		host = "" // it runs alone
+	}
 	switch {
 	case k.Dialing.Principal.Realm != k.Dialed.Principal.Realm:
 		return fmt.Errorf("the principals %s and %s are of different realms; must be of the same", k.Dialing.Principal, k.Dialed.Principal)
@@ -98,12 +101,12 @@ func (k *Kerberos) check(member uint32, host string) error {
 	return nil
 }
 
-// keytabs returns the keytabs, each of which must have a key of its principal.
-func (k *Kerberos) keytabs() []KeytabPrincipal { return []KeytabPrincipal{k.Dialed, k.Dialing} }
-
-// checkKeytabs reads the keytabs, and returns all their faults.
-func (k *Kerberos) checkKeytabs() (faults []*secretfile.Fault) {
-	for _, p := range k.keytabs() {
+// findKerberosFaults reads the keytabs, and returns all their faults and that of the principals.
+func (cfg Config) findKerberosFaults() (faults []*secretfile.Fault) {
+	if err := cfg.checkKerberos(); err != nil {
+		faults = append(faults, &secretfile.Fault{Key: jaasFileKey, Path: "the sections of members", Err: err})
+	}
+	for _, p := range []KeytabPrincipal{cfg.Kerberos.Dialed, cfg.Kerberos.Dialing} {
 		if f, err := secretfile.ReadTrustedFile(p.Keytab, kerberos.MaxKeytab); err == nil && f.ExposedWarning() != "" {
 			faults = append(faults, secretfile.NewWarnings(jaasFileKey, p.Keytab, f.ExposedWarning())...)
 		}
@@ -138,12 +141,8 @@ type kerberosProof struct {
 
 // openKerberos reads the keytabs.
 func openKerberos(cfg Config, g *Guard) (*kerberosProof, error) {
-	host := cfg.ConfiguredHosts[cfg.MemberID]
-	if len(cfg.ConfiguredHosts) == 1 {
-		host = "" // it runs alone
-	}
 	p := &kerberosProof{settings: cfg.Kerberos, hostsOf: g.hostsOf}
-	if err := p.settings.check(cfg.MemberID, host); err != nil {
+	if err := cfg.checkKerberos(); err != nil {
 		return nil, fmt.Errorf("quorum.auth: %w", err)
 	}
 	if err := p.settings.Dialing.check(); err != nil {

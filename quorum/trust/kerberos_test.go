@@ -623,6 +623,11 @@ func TestKerberosSettings(t *testing.T) {
 	missing := Config{Settings: Settings{Kerberos: r.settings("m2")}}
 	missing.Kerberos.Dialed.Keytab = r.kdc.WriteKeytab(t, "zkquorum/m1")
 	missing.Kerberos.Dialing.Keytab = filepath.Join(t.TempDir(), "nowhere")
+	missing.MemberID, missing.ConfiguredHosts = 3, r.hosts
+	if faults := missing.Check(); len(faults) != 3 || !strings.Contains(faults[0].Error(), "but this member is server.3, whose host is m3") {
+		t.Errorf("faults: %v", faults)
+	}
+	missing.MemberID = 2
 	if faults := missing.Check(); len(faults) != 2 || !strings.Contains(faults[0].Error(), "no key of zkquorum/m2@EXAMPLE.COM") || !strings.Contains(faults[1].Error(), "no such file") {
 		t.Errorf("faults: %v", faults)
 	}
