@@ -294,18 +294,9 @@ func TestKerberosReplay(t *testing.T) {
 			wantRejection(t, (<-in).err, NoProof, "has sent a ticket of learner/m2@EXAMPLE.COM, and does not have its key")
 		}
 
-		a, toDialer := net.Pipe()
-		toDialed, b := net.Pipe()
-		in, out := accepts(one, b), dials(two, a, 1)
-		cfg, err := unprovedTLSConfig(kerberosProtocol)
-		if err != nil {
-			t.Fatal(err)
-		}
-		near, far := tls.Server(toDialer, cfg), tls.Client(toDialed, kerberosTLS())
-		go func() { _, _ = io.Copy(near, far); _ = toDialer.Close() }()
-		go func() { _, _ = io.Copy(far, near); _ = toDialed.Close() }()
-		wantRejection(t, (<-in).err, NoProof, "does not have its key")
-		if o := <-out; o.err == nil {
+		out, in := relay(t, two, one, kerberosProtocol)
+		wantRejection(t, in.err, NoProof, "does not have its key")
+		if out.err == nil {
 			t.Error("the dialer trusts the relay")
 		}
 	})

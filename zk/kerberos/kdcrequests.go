@@ -2,8 +2,8 @@ package kerberos
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,26 +82,24 @@ func (r *InitialRequest) proveKey() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range preferredTypes {
-		if k, version, ok := r.keys.newestKey(r.client, id); ok {
-			sealed, err := k.encrypt(text, usageTimestamp, int(version))
-			if err != nil {
-				return nil, err
-			}
-			return sealed.Marshal()
-		}
+	k, version := r.keys.newestKey(r.client)
+	sealed, err := k.encrypt(text, usageTimestamp, int(version))
+	if err != nil {
+		return nil, err
 	}
-	return nil, errors.New("the keytab has no key") // Check has found one
+	return sealed.Marshal()
 }
 
-// newestKey returns the newest key of an encryption type.
-func (t *Keytab) newestKey(of Principal, id int32) (k key, version uint32, ok bool) {
+// newestKey returns a key of the newest version of a principal, which must have one. Of several, it is that of the first preferred
+// type: the KDC may have no key of a type that only older versions have.
+func (t *Keytab) newestKey(of Principal) (k key, version uint32) {
 	for _, e := range t.entries {
-		if e.principal == of && e.key.id == id && (!ok || e.version >= version) {
-			k, version, ok = e.key, e.version, true
+		isPreferred := e.version > version || slices.Index(preferredTypes, e.key.id) < slices.Index(preferredTypes, k.id)
+		if e.principal == of && e.version >= version && (k.value == nil || isPreferred) {
+			k, version = e.key, e.version
 		}
 	}
-	return k, version, ok
+	return k, version
 }
 
 // Take takes the KDC's reply. An error is of the KDC, or about its reply.

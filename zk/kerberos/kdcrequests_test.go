@@ -1,6 +1,8 @@
 package kerberos
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -163,14 +165,20 @@ func TestServiceTickets(t *testing.T) {
 	}
 }
 
-// The newest key of the client proves it.
+// A key of the client's newest version proves it, also if only older versions have the preferred type.
 func TestNewestKey(t *testing.T) {
-	keys, err := ParseKeytab(keytabOf(3, 7, 5))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if k, version, ok := keys.newestKey(service, 18); !ok || version != 7 || string(k.value) != string(keyOfVersion(18, 7).value) {
-		t.Errorf("version %d, %t", version, ok)
+	newest := keytabEntryOf(service, 20, 9, 9, keyOfVersion(20, 9).value)
+	for want, content := range map[string][]byte{
+		"18 7": keytabOf(3, 7, 5), "20 9": slices.Concat(keytabOf(3), newest, keytabOf(7)[2:]), "18 1": keytabOf(1, 1),
+	} {
+		keys, err := ParseKeytab(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, version := keys.newestKey(service)
+		if got := fmt.Sprint(k.id, version); got != want || string(k.value) != string(keyOfVersion(k.id, version).value) {
+			t.Errorf("type and version %s, want %s", got, want)
+		}
 	}
 }
 
