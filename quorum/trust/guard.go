@@ -232,6 +232,16 @@ type Dialed struct {
 	CertificateHost string
 }
 
+// MayDial returns an error if this member has nothing with which it could prove itself to a member now: it has
+// Kerberos alone, and no ticket. A connection would end with the same error, and the member would log that it came to nothing.
+func (g *Guard) MayDial(to Dialed) error {
+	if g == nil || g.kerberos == nil || g.showCertificate || g.secrets != nil {
+		return nil
+	}
+	_, err := g.kerberos.offerFor(to.Member, to.Host)
+	return err
+}
+
 // SecureDialed makes a connection private that this member has dialed, and proves both ends. The caller has set a
 // deadline, and closes conn if SecureDialed returns an error.
 func (g *Guard) SecureDialed(conn net.Conn, to Dialed) (net.Conn, error) {

@@ -209,6 +209,9 @@ func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) 
 }
 
 func (h Hello) dialOnce(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
+	if err := h.trustGuard.MayDial(h.dialedEnd(to)); err != nil {
+		return nil, err
+	}
 	conn, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -242,7 +245,11 @@ func (h Hello) secureDialed(conn net.Conn, to uint32) (net.Conn, error) {
 	if err := conn.SetDeadline(time.Now().Add(cmp.Or(h.handshakeTimeout, helloTimeout))); err != nil {
 		return nil, err
 	}
-	return h.trustGuard.SecureDialed(conn, trust.Dialed{Member: to, Host: h.dialedAddrHost, CertificateHost: h.dialedHost})
+	return h.trustGuard.SecureDialed(conn, h.dialedEnd(to))
+}
+
+func (h Hello) dialedEnd(to uint32) trust.Dialed {
+	return trust.Dialed{Member: to, Host: h.dialedAddrHost, CertificateHost: h.dialedHost}
 }
 
 // exchangeHello sends the hello and returns the process that replies.
