@@ -263,8 +263,13 @@ func FuzzKDCReply(f *testing.F) {
 		if len(data) > MaxToken {
 			return
 		}
-		_, errInitial := r.Take(data)
-		_, errGranted := of.Take(data)
+		var errInitial, errGranted error
+		if used := allocated(func() {
+			_, errInitial = r.Take(data)
+			_, errGranted = of.Take(data)
+		}); used > 4<<20 {
+			tb.Errorf("%d bytes for %d", used, len(data))
+		}
 		for _, err := range []error{errInitial, errGranted} {
 			if err != nil && strings.Contains(err.Error(), "runtime error") {
 				tb.Errorf("a panic of the library: %v", err)

@@ -163,8 +163,14 @@ func FuzzPeer(f *testing.F) {
 	f.Add(reply)
 	f.Add(reply[:len(reply)/2])
 	f.Fuzz(func(tb *testing.T, data []byte) {
-		_, _, _, errIn := newTestAcceptor(tb, nil).AcceptPeer(data)
-		_, errOut := r.TakeReply(data)
+		a := newTestAcceptor(tb, nil)
+		var errIn, errOut error
+		if used := allocated(func() {
+			_, _, _, errIn = a.AcceptPeer(data)
+			_, errOut = r.TakeReply(data)
+		}); used > 4<<20 {
+			tb.Errorf("%d bytes for %d", used, len(data))
+		}
 		for _, err := range []error{errIn, errOut} {
 			if err != nil && strings.Contains(err.Error(), "runtime error") {
 				tb.Errorf("a panic of the library: %v", err)
