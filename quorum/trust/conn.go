@@ -77,7 +77,7 @@ func (h *readRecorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// IsPrivate reports whether a connection from SecureDialedAt or SecureAccepted is over TLS.
+// IsPrivate reports whether a connection from SecureDialed or SecureAccepted is over TLS.
 func IsPrivate(conn net.Conn) bool {
 	c, ok := conn.(*Conn)
 	return ok && c.guard != nil
