@@ -76,10 +76,9 @@ func (r *realm) guard(member uint32, change func(*Config)) *Guard {
 	if change != nil {
 		change(&cfg)
 	}
-	source := &credentials.Services{
+	cfg.ticketSource = &credentials.Services{
 		ReadKeytab: cfg.Kerberos.Dialing.read, Principal: cfg.Kerberos.Dialing.Principal, Krb5Conf: cfg.Kerberos.Krb5Conf, Dial: r.dial,
 	}
-	cfg.ticketSource = source
 	g, err := New(cfg)
 	if err != nil {
 		r.t.Fatal(err)
@@ -246,6 +245,45 @@ func TestKerberosOthers(t *testing.T) {
 		}
 		_, in = meet(r.ready(2, shared), r.guard(3, shared))
 		wantRejection(t, in.err, OtherMember, "the proof is meant for member 1, this is member 3")
+	})
+}
+
+// While members move from a secret to Kerberos, each of them connects to each other one: by Kerberos if both have it, and otherwise by the
+// secret, also if a ticket is missing.
+func TestMoveToKerberos(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRealm(t)
+		path := filepath.Join(t.TempDir(), "secret")
+		write(t, path, old)
+		withSecret := func(cfg *Config) { cfg.SecretFile = path }
+		secretOnly := func(cfg *Config) { cfg.Kerberos, cfg.SecretFile = Kerberos{}, path }
+		for name, tt := range map[string]struct {
+			dialer, dialed *Guard
+			byTicket       bool
+		}{
+			"secret, both":                  {r.guard(2, secretOnly), r.guard(1, withSecret), false},
+			"both, secret":                  {r.ready(2, withSecret), r.guard(1, secretOnly), false},
+			"both, both":                    {r.ready(2, withSecret), r.guard(1, withSecret), true},
+			"both without a ticket, both":   {r.guard(2, withSecret), r.guard(1, withSecret), false},
+			"both, Kerberos":                {r.ready(2, withSecret), r.guard(1, nil), true},
+			"Kerberos, both":                {r.ready(2, nil), r.guard(1, withSecret), true},
+			"both without a ticket, secret": {r.guard(2, withSecret), r.guard(1, secretOnly), false},
+		} {
+			out, in := meet(tt.dialer, tt.dialed)
+			if out.err != nil || in.err != nil {
+				t.Errorf("%s: %v, %v", name, out.err, in.err)
+				continue
+			}
+			for end, conn := range map[string]net.Conn{"dialer": out.conn, "dialed": in.conn} {
+				if c := conn.(*Conn); c.byTicket != tt.byTicket || (c.provedSecret == old) == tt.byTicket {
+					t.Errorf("%s: the %s has it by a ticket: %t, want %t", name, end, c.byTicket, tt.byTicket)
+				}
+				_ = conn.Close()
+			}
+		}
+		if got := r.guard(2, withSecret).ProofMethods(); got != "secret and Kerberos" {
+			t.Error(got)
+		}
 	})
 }
 
