@@ -23,6 +23,7 @@ import (
 type memberKerberos struct {
 	*kdc
 	*process.Ensemble
+	life time.Duration // of tickets
 }
 
 // memberKerberosLines are of each zoo.cfg, as ZooKeeper's members have them. DIR has krb5.conf.
@@ -37,11 +38,17 @@ quorum.auth.server.saslLoginContext=QuorumServer
 quorum.auth.learner.saslLoginContext=QuorumLearner
 `
 
-// startMemberKerberos starts a KDC and an ensemble of three members.
+// startMemberKerberos starts a KDC and an ensemble of three members, whose tickets have the longest life.
 func startMemberKerberos(t *testing.T) *memberKerberos {
 	t.Helper()
+	return startWithTickets(t, 24*time.Hour)
+}
+
+// startWithTickets starts a KDC and an ensemble whose tickets have a life of at most so much.
+func startWithTickets(t *testing.T, life time.Duration) *memberKerberos {
+	t.Helper()
 	needs.Check(t, needs.KDC)
-	w := &memberKerberos{kdc: startKDC(t)}
+	w := &memberKerberos{kdc: startKDC(t), life: life}
 	w.Ensemble = process.StartEnsemble(t, process.Config{
 		Binary: rollcall, Size: 3, Tick: tick, Lines: strings.ReplaceAll(memberKerberosLines, "DIR", w.dir), Prepare: w.giveKeytabs,
 	})
@@ -62,6 +69,7 @@ func (w *memberKerberos) giveKeytabs(m *process.Member) {
 	for section, service := range map[string]string{"QuorumServer": "zkquorum", "QuorumLearner": "learner"} {
 		principal := service + "/" + hostOf(m)
 		w.addService(principal, w.keytab(principal))
+		w.run("kadmin.local", "-r", "EXAMPLE.COM", "modprinc", "-maxlife", fmt.Sprintf("%d seconds", int(w.life.Seconds())), principal)
 		text, err := os.ReadFile(w.writeJAAS("section", section, w.keytab(principal), principal))
 		if err != nil {
 			w.t.Fatal(err)
@@ -209,6 +217,36 @@ func TestMembersByKerberos(t *testing.T) {
 	w.Joined()
 	w.mustWrite(ctx, "/g")
 	fmt.Println("client scenario: members by Kerberos ok")
+}
+
+// While the KDC hangs, and tickets are due, members elect a leader and serve. Their logs say that tickets cannot be renewed, and that they
+// are again.
+func TestMembersByKerberosWhileTheKDCHangs(t *testing.T) {
+	needs.Check(t, needs.Usual)
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	defer cancel()
+	w := startWithTickets(t, time.Minute) // so that they are replaced every 15 s
+	if err := w.kdc.process.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range w.Members {
+		w.awaitLog(ctx, m, "Kerberos tickets for members cannot be renewed")
+		w.awaitLog(ctx, m, "no reply within 3s")
+	}
+	w.Settle().Process.Kill()
+	w.Settle()
+	w.mustWrite(ctx, "/a")
+	if err := w.kdc.process.Continue(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range w.Members {
+		if m.Process.IsRunning() {
+			w.awaitLog(ctx, m, "Kerberos tickets for members were got again")
+		}
+	}
+	w.mustWrite(ctx, "/b")
+	fmt.Println("client scenario: members by Kerberos while the KDC hangs ok")
 }
 
 // A process with a principal of the realm that is not a member's, and one with a secret, take no part. The first one does once it is in the
