@@ -128,7 +128,16 @@ func (c *changesCommand) openAt(ctx context.Context, kept KeptLog, from past.Mom
 	}
 	progress := NewProgress(c.streams, "entries", 0)
 	defer progress.Done()
-	return past.Open(ctx, progressChain{kept, progress}, from)
+	return openFrom(ctx, progressChain{kept, progress}, from)
+}
+
+// openFrom builds the state at a moment. Before the first entry of the ensemble nothing was there.
+func openFrom(ctx context.Context, chain past.Chain, from past.Moment) (*past.Log, error) {
+	l, err := past.Open(ctx, chain, from)
+	if errors.Is(err, past.ErrTooEarly) && chain.FirstIndex() <= 1 {
+		return past.OpenOldest(ctx, chain)
+	}
+	return l, err
 }
 
 var errEnoughRows = errors.New("no more rows are wanted")

@@ -48,6 +48,6 @@ var commandGroups = []*cobra.Group{
 var commandConstructors = []func(IOStreams) *cobra.Command{
 	newStatus, newSessions, newSession, newWhoOwns, newWhy, newChanges, newDiff, newSlow, newConnections, newWatches, newFourLetter, newLogLevel,
 	newMembers, newDrain, newSnapshot, newBackup, newArchive, newBundle, newShell,
-	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newNodeWatch, newDump, newLoad,
+	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newQuota, newNodeWatch, newDump, newLoad,
 	newHash,
 }

@@ -87,7 +87,7 @@ func (d *diffCommand) run(ctx context.Context, path string) error {
 func (d *diffCommand) buildTrees(ctx context.Context, kept KeptLog, from, to past.Moment) (before, after znode.TreeView, err error) {
 	progress := NewProgress(d.streams, "entries", 0)
 	defer progress.Done()
-	l, err := past.Open(ctx, progressChain{kept, progress}, from)
+	l, err := openFrom(ctx, progressChain{kept, progress}, from)
 	if err != nil {
 		return before, after, err
 	}

@@ -139,7 +139,7 @@ var codeMeanings = []struct {
 	{client.ErrNoChildrenForEphemerals, "the parent is an ephemeral node, which cannot have children"},
 	{client.ErrInvalidACL, "the servers do not accept this access control list: an entry has a scheme or id that they do " +
 		"not know, or it is auth and no identity was shown"},
-	{client.ErrQuotaExceeded, "a hard quota of this node or of one above it is used up, so writes that add to it are rejected; rollcall shell listquota PATH " +
+	{client.ErrQuotaExceeded, "a hard quota of this node or of one above it is used up, so writes that add to it are rejected; rollcall quota PATH " +
 		"shows the limits and the usage"},
 	{client.ErrNoRoom, "there is no room for more data: dataQuota or the member's memoryLimit is reached; rollcall status says which"},
 	{client.ErrReadOnly, "the server is read-only at present"},

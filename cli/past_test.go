@@ -203,6 +203,7 @@ func TestChanges(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{
 		{"changes", pick(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)},
 		{"changes --from 2026-11-27T03:12:00Z", pick(6, 7, 8, 9)},
+		{"changes --from 2026-11-20T03:12:00Z", pick(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)}, // the log goes back to the first entry
 		{"changes --from 0x100000002 --to 0x100000006", pick(3, 4, 5, 6, 7)},
 		{"changes --from 0x100000008", ""},
 		{"changes --path /locks/backup --to 2026-11-27T03:12:00Z", pick(2, 3, 5)},

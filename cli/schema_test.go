@@ -30,7 +30,7 @@ var outputs = map[string]any{
 	"members promote": membersResult{}, "members demote": membersResult{}, "members lead": membersResult{}, "members drain": membersResult{}, "members rebalance": api.Rebalanced{},
 	"connections": []api.Connection{}, "slow": []api.SlowRequest{}, "slow ID": api.SlowRequest{}, "watches": []api.Watch{}, "log-level": []levelRow{}, "config show": []api.Setting{}, "config check": []api.Setting{},
 	"changes": []api.Change{}, "diff": []diffRow{}, "why": latestHistory{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": pathHistory{},
-	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": pathRow{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []subtree.Usage{}, "sync": synced{},
+	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": pathRow{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []subtree.Usage{}, "quota": []quotaRow{}, "sync": synced{},
 	"load": subtree.LoadResult{}, "load --dry-run": []subtree.Change{}, "acl LIST": nodeStat{}, "watch": []eventRow{},
 	"drain": drainedRow{}, "snapshot": api.Snapshot{}, "backup save": backupRow{}, "backup inspect": inspectedRow{}, "backup verify": []verifiedRow{}, "archive verify": []archiveRow{}, "rm": removedRow{}, "rm --dry-run": []pathRow{}, "support-bundle": bundleResult{}, "word": []fourLetterReply{}, "health": Health{}, "version": Version{}, "recover": RecoverResult{}, "backup restore": RestoreResult{},
 	"drill list": []DrillRow{}, "drill heal": HealResult{},

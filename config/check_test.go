@@ -29,7 +29,7 @@ func TestCheckVerdicts(t *testing.T) {
 		{"metricsProvider.ssl.keyStore.password=secret", NoEffect, "ZooKeeper's providers"},
 		{"authProvider.1=secret", NoEffect, "Java classes"},
 		{"zookeeper.SASLAuthenticationProvider.superPassword=secret", NoEffect, "in the JAAS file"},
-		{"kerberos.password=secret", NoEffect, "Kerberos between members"},
+		{"kerberos.password=secret", NoEffect, "how ZooKeeper's members log in again"},
 		{"ssl.sslProvider=secret", NoEffect, "no such key is known"},
 
 		{"tickTime=500", InForce, ""},

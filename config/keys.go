@@ -85,8 +85,8 @@ const (
 
 // The reasons why groups of keys are not served.
 const (
-	noMemberKerberos = "Kerberos between members is not served; they prove a shared secret (ensembleSecretFile, or users in a JAAS " +
-		"file) or certificates (sslQuorum)"
+	otherMemberLogin = "no version of ZooKeeper reads it, though some pages have quorum.auth.server.loginContext and learner.loginContext; " +
+		"they are server.saslLoginContext and learner.saslLoginContext"
 	noLocalSessions = "every session is global, and costs less than a local one of ZooKeeper (docs/deviations.md): it lives on at other members"
 	noQuorumWeights = "a majority is counted by heads: hierarchical quorums are not served"
 	noResponseCache = "there is no cache of responses: reads are served from memory"
@@ -1025,11 +1025,13 @@ var mainKeys = []key{
 	},
 	{
 		name: "kerberos.*", unset: "none", status: noEffect, isSecret: true,
-		doc: "it is about Kerberos between members, which is not served",
+		doc: "it is about how ZooKeeper's members log in again, or look up the hosts in principals: here tickets are always renewed, and a " +
+			"principal has the host of the server line",
 	},
 	{
 		name: "quorum.auth.enableSasl", kind: boolean(func(d *rawConfig) *bool { return &d.memberLogin.enabled }), def: "false",
-		doc: "true: the [users in the JAAS file](security.md#the-login-of-zookeepers-members) are the secret that members share, in place of ensembleSecretFile",
+		doc: "true: the [users in the JAAS file](security.md#the-login-of-zookeepers-members) are the secret that members share, in place of ensembleSecretFile. With keytabs " +
+			"in their place, members prove themselves by [Kerberos](security.md#kerberos-between-members)",
 	},
 	{
 		name: "quorum.auth.serverRequireSasl", kind: boolean(func(d *rawConfig) *bool { return &d.memberLogin.serverRequires }), def: "false",
@@ -1041,13 +1043,17 @@ var mainKeys = []key{
 	},
 	{
 		name: "quorum.auth.server.saslLoginContext", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.memberLogin.serverSection }),
-		def: "QuorumServer", doc: "section of the JAAS file with the users of all members",
+		def: "QuorumServer", doc: "section of the JAAS file with the users of all members, or with the principal and keytab of this member for being dialed",
 	},
 	{
 		name: "quorum.auth.learner.saslLoginContext", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.memberLogin.learnerSection }),
-		def: "QuorumLearner", doc: "section of the JAAS file with the user of this member, who must be one of them",
+		def: "QuorumLearner", doc: "section of the JAAS file with the user of this member, who must be one of them, or with its principal and keytab for dialing",
 	},
-	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: noMemberKerberos, isSecret: true},
+	{
+		name: servicePrincipalKey, kind: nonEmptyText("a principal", func(d *rawConfig) *string { return &d.memberLogin.servicePrincipal }),
+		def: "zkquorum/localhost", doc: "principal of a member that is dialed; `_HOST` stands for its host in the server line",
+	},
+	{name: "quorum.auth.*", unset: "none", status: noEffect, doc: otherMemberLogin, isSecret: true},
 
 	{
 		name: "sslQuorumReloadCertFiles", def: "true", status: noEffect, harmlessValue: "true",

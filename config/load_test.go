@@ -227,7 +227,7 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "no effect, and nothing asked for", line: "forceSync=Yes"},
 		{name: "no effect, and something asked for", line: "forceSync=no", warning: "zoo.cfg:3: forceSync has no effect: "},
 		{name: "no effect, pattern", line: "ssl.sslProvider=hush", warning: "zoo.cfg:3: ssl.sslProvider has no effect: "},
-		{name: "no effect, longest pattern", line: "zookeeper.quorum.auth.learnerLoginContext=x", warning: "quorum.auth.learnerLoginContext has no effect: Kerberos between members is not served; they prove a shared secret (ensembleSecretFile, or users in a JAAS file) or certificates (sslQuorum)"},
+		{name: "no effect, longest pattern", line: "zookeeper.quorum.auth.learnerLoginContext=x", warning: "quorum.auth.learnerLoginContext has no effect: no version of ZooKeeper reads it, though some pages have quorum.auth.server.loginContext and learner.loginContext; they are server.saslLoginContext and learner.saslLoginContext"},
 		{name: "removals in a minute", line: "znode.container.maxPerMinute=0", err: "must be 1 to 2147483647"},
 		{name: "reconfig", line: "reconfigEnabled=yes", err: "zoo.cfg:3: reconfigEnabled=yes: must be true or false"},
 		{name: "refused", line: "ssl.context.supplier.class=x", err: "zoo.cfg:3: ssl.context.supplier.class=x: refused: Java classes cannot be loaded; leave it out"},

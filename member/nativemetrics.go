@@ -63,7 +63,7 @@ func (s source) leaderMetrics() []metrics.Native {
 // portMetrics returns the metrics of the ports for members.
 func (s source) portMetrics() []metrics.Native {
 	m := s.m
-	return []metrics.Native{
+	all := []metrics.Native{
 		metrics.GaugeBy("rollcall_certificate_valid_seconds", "shown_to",
 			"time left of the certificate shown to members or clients; negative: it has expired",
 			func() map[string]int64 {
@@ -76,6 +76,12 @@ func (s source) portMetrics() []metrics.Native {
 			"connections between members that were closed because a checksum did not match",
 			func() uint64 { return m.ports.hello.Corruptions().Count() }),
 	}
+	if guard := m.ports.trustGuard; guard.UsesTickets() {
+		all = append(all, metrics.GaugeBy("rollcall_ticket_valid_seconds", "member",
+			"time left of the Kerberos ticket for another member; 0: it is missing or has expired",
+			func() map[string]int64 { return guard.TicketSeconds(m.wallClock.Now()) }))
+	}
+	return all
 }
 
 // fileMetrics returns the metrics of files beside the log, if they are configured.

@@ -36,8 +36,8 @@ func openPorts(cfg *Config, book *wire.AddressBook, log *slog.Logger) (p ports, 
 	p.addressBook = book
 	if p.trustGuard, err = trust.New(trust.Config{
 		Settings: cfg.Trust, MemberID: cfg.ID,
-		ConfiguredHosts: hostsByMember(cfg.Servers), CurrentHosts: p.addressBook.HostsOf, Logger: log,
-		Now: cfg.Now,
+		ConfiguredHosts: hostsByMember(cfg.Servers), CurrentHosts: p.addressBook.HostsOf, CurrentMembers: p.addressBook.MemberIDs,
+		Logger: log, Now: cfg.Now,
 	}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}

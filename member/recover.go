@@ -92,6 +92,9 @@ func CollectDataExtents(ctx context.Context, r RecoverConfig) ([]Finding, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := guard.PrepareDials(ctx); err != nil {
+		r.Logger.Warn("members that need a Kerberos ticket do not reply", "err", err)
+	}
 	hello := wire.NewHello(wire.NewAddressBook(r.ID, raftPeers(r.Servers))).WithGuard(guard)
 	p := newPeerConns(examineTimeout, func(ctx context.Context, id uint32) (net.Conn, error) {
 		for _, s := range r.Servers {

@@ -101,6 +101,16 @@ var reaches = map[string]string{
 	"BuildTime":             "words.BuildDate",
 	"Trust.SecretFile":      "", // integration.TestSecret
 
+	"Trust.Kerberos.Dialed.Keytab":           "", // quorum/trust.TestKerberos
+	"Trust.Kerberos.Dialed.Principal.Name":   "", // quorum/trust.TestKerberos
+	"Trust.Kerberos.Dialed.Principal.Realm":  "", // quorum/trust.TestKerberos
+	"Trust.Kerberos.Dialing.Keytab":          "", // quorum/trust.TestKerberos
+	"Trust.Kerberos.Dialing.Principal.Name":  "", // quorum/trust.TestKerberos
+	"Trust.Kerberos.Dialing.Principal.Realm": "", // quorum/trust.TestKerberos
+	"Trust.Kerberos.DialedName":              "", // quorum/trust.TestDialedPrincipal
+	"Trust.Kerberos.Krb5Conf":                "", // quorum/trust.TestKerberos
+	"Trust.Kerberos.ClockSkew":               "", // quorum/trust.TestKerberosSkew
+
 	"Trust.MemberLogin.File":           "", // integration.TestSecret
 	"Trust.MemberLogin.ServerSection":  "", // integration.TestSecret
 	"Trust.MemberLogin.LearnerSection": "", // integration.TestSecret

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -223,4 +226,49 @@ func TestKerberosNeedsAKeytab(t *testing.T) {
 			t.Errorf("%+v starts", k)
 		}
 	}
+}
+
+// Tokens over the network that are cut short, huge, changed or empty end the login of their client alone. A flood of them keeps nobody
+// else from logging in.
+func TestHostileKerberosTokens(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keytab")
+	kdc := newTestKDC(t, 1)
+	kdc.write(t, path)
+	w := newWorld(t, true, withKerberos(path, func(cfg *Config) { cfg.Logger = slog.New(slog.DiscardHandler) }))
+	right, _, err := kdc.login(t, "bob", kerberosService, 1, -time.Hour).Step(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := func(at int) []byte {
+		token := slices.Clone(right)
+		token[at] ^= 1
+		return token
+	}
+	tokens := map[string][]byte{
+		"empty": {}, "cut short": right[:len(right)/2], "one byte less": right[:len(right)-1], "one byte more": append(slices.Clone(right), 0),
+		"a changed ticket": changed(len(right) / 2), "a changed authenticator": changed(len(right) - 1), "a changed length": changed(2),
+		"the longest": append(slices.Clone(right), make([]byte, kerberos.MaxToken-len(right))...),
+		"too long":    make([]byte, kerberos.MaxToken+1), "nested": bytes.Repeat([]byte{0x60, 0x80}, 30_000),
+	}
+	for name, token := range tokens {
+		c := w.connect()
+		code, answer := c.token(token)
+		if code == jute.OK || answer != nil {
+			t.Errorf("%s: %v, %q", name, code, answer)
+		}
+		c.expectClosed()
+	}
+	var flood sync.WaitGroup
+	for range 40 {
+		c := w.connect()
+		flood.Go(func() {
+			for _, token := range [][]byte{right, right} { // the second one comes where an empty one must
+				c.call(jute.OpSASL, jute.SASLToken{Token: token})
+			}
+		})
+	}
+	if code := w.connect().logInBy(kdc.login(t, "carol", kerberosService, 1, -time.Hour)); code != jute.OK {
+		t.Errorf("a login during the flood: %v", code)
+	}
+	flood.Wait()
 }

@@ -18,8 +18,14 @@ import (
 // much as the changed path is deep.
 
 const (
-	limitsSuffix = "/zookeeper_limits"
-	usageSuffix  = "/zookeeper_stats"
+	// QuotaRoot is the parent of the quotas' nodes.
+	QuotaRoot = quotaPath
+	// QuotaLimits and QuotaUsage are the names of the two nodes of a quota.
+	QuotaLimits = "zookeeper_limits"
+	QuotaUsage  = "zookeeper_stats"
+
+	limitsSuffix = "/" + QuotaLimits
+	usageSuffix  = "/" + QuotaUsage
 )
 
 type ExceededQuota struct {
@@ -60,16 +66,16 @@ func (t *tree) deepestQuotaRoot(path string) string {
 	return ""
 }
 
-// quotaValues is the parsed text of a limits or usage node. A value of -1 is not set.
-type quotaValues struct{ count, bytes, hardCount, hardBytes int64 }
+// QuotaValues is the parsed text of a limits or usage node. A value of -1 is not set.
+type QuotaValues struct{ Count, Bytes, HardCount, HardBytes int64 }
 
 // maxQuotaText is the longest text that is parsed, in bytes, because each change of the subtree parses two.
 // The longest text of ZooKeeper's clients has 150.
 const maxQuotaText = 256
 
-// parseQuota reads a text as ZooKeeper does. A value that cannot be parsed is not set.
-func parseQuota(data []byte) quotaValues {
-	q := quotaValues{count: -1, bytes: -1, hardCount: -1, hardBytes: -1}
+// ParseQuota reads a text as ZooKeeper does. A value that cannot be parsed is not set.
+func ParseQuota(data []byte) QuotaValues {
+	q := QuotaValues{Count: -1, Bytes: -1, HardCount: -1, HardBytes: -1}
 	if len(data) > maxQuotaText {
 		return q
 	}
@@ -82,25 +88,25 @@ func parseQuota(data []byte) quotaValues {
 		}
 		switch key {
 		case "count":
-			q.count = value
+			q.Count = value
 		case "bytes":
-			q.bytes = value
+			q.Bytes = value
 		case "countHardLimit":
-			q.hardCount = value
+			q.HardCount = value
 		case "byteHardLimit":
-			q.hardBytes = value
+			q.HardBytes = value
 		}
 	}
 	return q
 }
 
 // limitsAndUsage returns false if one of a subtree's two nodes is missing.
-func (t *tree) limitsAndUsage(root string) (limits, used quotaValues, ok bool) {
+func (t *tree) limitsAndUsage(root string) (limits, used QuotaValues, ok bool) {
 	l, u := t.nodeAt(quotaPath+root+limitsSuffix), t.nodeAt(quotaPath+root+usageSuffix)
 	if l == nil || u == nil {
-		return quotaValues{}, quotaValues{}, false
+		return QuotaValues{}, QuotaValues{}, false
 	}
-	return parseQuota(l.data.bytes()), parseQuota(u.data.bytes()), true
+	return ParseQuota(l.data.bytes()), ParseQuota(u.data.bytes()), true
 }
 
 // quotaTracker updates the usage of the quotas while a transaction changes the tree.
@@ -123,8 +129,8 @@ func (u *quotaTracker) wouldExceedHardLimit(path string, nodes, bytes int64) boo
 		return false
 	}
 	limits, used, ok := judged.limitsAndUsage(root)
-	return ok && (nodes != 0 && limits.hardCount >= 0 && used.count+nodes > limits.hardCount ||
-		bytes != 0 && limits.hardBytes >= 0 && used.bytes+bytes > limits.hardBytes)
+	return ok && (nodes != 0 && limits.HardCount >= 0 && used.Count+nodes > limits.HardCount ||
+		bytes != 0 && limits.HardBytes >= 0 && used.Bytes+bytes > limits.HardBytes)
 }
 
 // addUsage updates the usage after a change at path.
@@ -137,20 +143,20 @@ func (u *quotaTracker) addUsage(path string, nodes, bytes int) {
 	if !ok {
 		return
 	}
-	used.count += int64(nodes)
-	used.bytes += int64(bytes)
+	used.Count += int64(nodes)
+	used.Bytes += int64(bytes)
 	u.writeUsageNode(root, used)
 	if nodes < 0 || bytes < 0 {
 		return
 	}
 	q := ExceededQuota{
-		Path: root, Count: used.count, CountLimit: limits.count, Bytes: used.bytes, BytesLimit: limits.bytes,
+		Path: root, Count: used.Count, CountLimit: limits.Count, Bytes: used.Bytes, BytesLimit: limits.Bytes,
 	}
-	if limits.hardCount >= 0 {
-		q.CountLimit = limits.hardCount
+	if limits.HardCount >= 0 {
+		q.CountLimit = limits.HardCount
 	}
-	if limits.hardBytes >= 0 {
-		q.BytesLimit = limits.hardBytes
+	if limits.HardBytes >= 0 {
+		q.BytesLimit = limits.HardBytes
 	}
 	if q.CountLimit >= 0 && q.Count > q.CountLimit || q.BytesLimit >= 0 && q.Bytes > q.BytesLimit {
 		if n := len(u.exceeded); n > 0 && u.exceeded[n-1].Path == root { // the last operation of a multi counts
@@ -170,9 +176,9 @@ func (u *quotaTracker) recomputeForNewQuota(path string) {
 	if !ok || u.editor.tree.nodeAt(quotaPath+root+usageSuffix) == nil {
 		return
 	}
-	used := quotaValues{}
+	used := QuotaValues{}
 	if top := u.editor.tree.nodeAt(root); top != nil {
-		used.count, used.bytes = top.subtreeSize()
+		used.Count, used.Bytes = top.subtreeSize()
 	}
 	u.writeUsageNode(root, used)
 }
@@ -180,14 +186,14 @@ func (u *quotaTracker) recomputeForNewQuota(path string) {
 // restoreIfUsageNode writes the usage again after a client has overwritten the node, which had these data before.
 func (u *quotaTracker) restoreIfUsageNode(n *node, had packedData) {
 	if root, ok := rootOfQuotaNode(n.path, usageSuffix); ok && u.editor.tree.nodeAt(quotaPath+root+limitsSuffix) != nil {
-		u.writeUsageNode(root, parseQuota(had.bytes()))
+		u.writeUsageNode(root, ParseQuota(had.bytes()))
 	}
 }
 
 // writeUsageNode changes only the data of a usage node, and notifies no watcher.
-func (u *quotaTracker) writeUsageNode(root string, used quotaValues) {
+func (u *quotaTracker) writeUsageNode(root string, used QuotaValues) {
 	n := u.editor.beginEdit(u.editor.tree.nodeAt(quotaPath + root + usageSuffix))
-	u.editor.tree.setData(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.count, used.bytes))
+	u.editor.tree.setData(n, fmt.Appendf(nil, "count=%d,bytes=%d", used.Count, used.Bytes))
 	u.editor.tree.addHash(n)
 }
 

@@ -244,13 +244,13 @@ func TestOverused(t *testing.T) {
 }
 
 func TestParseQuota(t *testing.T) {
-	none := quotaValues{-1, -1, -1, -1}
-	tests := map[string]quotaValues{
+	none := QuotaValues{-1, -1, -1, -1}
+	tests := map[string]QuotaValues{
 		"": none, "count=5,bytes=100=;byteHardLimit=20;countHardLimit=4": {5, 100, 4, 20}, "count=5,bytes=-1": {5, -1, -1, -1},
 		"count=": none, "count": none, "=": none, ";;,,": none, "count=x,bytes=3": {-1, 3, -1, -1}, "other=3": none, "bytes=7,count=+2": {2, 7, -1, -1},
 	}
 	for text, want := range tests {
-		if got := parseQuota([]byte(text)); got != want {
+		if got := ParseQuota([]byte(text)); got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	}

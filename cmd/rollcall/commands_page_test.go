@@ -283,7 +283,7 @@ func (x example) isLike(output string) bool {
 }
 
 // readOnly are the commands that change nothing. Their examples are run again with -o json.
-var readOnly = []string{"status", "members list", "backup inspect", "backup verify", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "sync", "version", "word"}
+var readOnly = []string{"status", "members list", "backup inspect", "backup verify", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "quota", "sync", "version", "word"}
 
 // changesNothing returns the command of readOnly in a command line, or "".
 func changesNothing(line string) string {

@@ -46,6 +46,12 @@ const kerberosCfg = ensembleCfg + krb5Key + "=DIR/nokrb5\njava.security.auth.log
 
 const kerberosFile = "Server{com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab=\"DIR/keytab\" principal=\"zookeeper/h@R\";};"
 
+// memberKerberosCfg is ensembleCfg with Kerberos between members.
+const memberKerberosCfg = ensembleCfg + krb5Key + "=DIR/krb5\njava.security.auth.login.config=DIR/memberkerberos\nquorum.auth.learnerRequireSasl=true\nquorum.auth.enableSasl=true\n"
+
+const memberKerberosFile = "QuorumServer{com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab=\"DIR/keytab\" principal=\"zk/h@R\";};" +
+	"QuorumLearner{com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true keyTab=\"DIR/keytab2\" principal=\"learner/h@R\";};"
+
 // keytab is a file with a key of the type aes256-cts-hmac-sha1-96.
 const keytab = "\x05\x02\x00\x00\x00\x40\x00\x02\x00\x01R\x00\x09zookeeper\x00\x01h\x00\x00\x00\x01\x00\x00\x00\x00\x01\x00\x12\x00\x2012345678901234567890123456789012"
 
@@ -233,6 +239,14 @@ var settingCases = []settingCase{
 		key: "quorum.auth.learner.saslLoginContext", value: "L", want: "Trust.MemberLogin.LearnerSection L",
 		base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\nquorum.auth.enableSasl=true\n",
 	},
+	{key: "quorum.auth.kerberos.servicePrincipal", value: "zk/_HOST", base: memberKerberosCfg, want: "Trust.Kerberos.DialedName zk/_HOST"},
+	{
+		key: "quorum.auth.enableSasl", value: "true",
+		base: ensembleCfg + krb5Key + "=DIR/krb5\njava.security.auth.login.config=DIR/memberkerberos\n",
+		want: "Trust.AcceptPlain true\nTrust.Kerberos.ClockSkew 1m0s\nTrust.Kerberos.Dialed.Keytab DIR/keytab\nTrust.Kerberos.Dialed.Principal.Name zk/h\n" +
+			"Trust.Kerberos.Dialed.Principal.Realm R\nTrust.Kerberos.DialedName zkquorum/localhost\nTrust.Kerberos.Dialing.Keytab DIR/keytab2\n" +
+			"Trust.Kerberos.Dialing.Principal.Name learner/h\nTrust.Kerberos.Dialing.Principal.Realm R\nTrust.Kerberos.Krb5Conf DIR/krb5",
+	},
 	{key: "java.security.auth.login.config", value: "DIR/jaas", base: ensembleCfg + "sasl.serverconfig=Users\n", want: "Rules.SASL true"},
 	{key: "sasl.serverconfig", value: "Users", base: ensembleCfg + "java.security.auth.login.config=DIR/jaas\n", want: ""},
 	{key: "kerberos.removeHostFromPrincipal", value: "true", want: "Login.Kerberos.RemoveHost true"},
@@ -305,7 +319,7 @@ func TestEveryKeyReachesTheMember(t *testing.T) {
 			if strings.HasPrefix(tt.key, "-") {
 				args, line = []string{strings.TrimSuffix(tt.key+"="+tt.value, "=")}, ""
 			}
-			dir, at := inDir(t, map[string]string{"myid": "1", "dynamic": tt.dynamic, "digest": "super:abc=\n", "jaas": jaasFile, "kerberos": kerberosFile, "keytab": keytab, "nokrb5": "", "krb5": "[libdefaults]\ndefault_realm=D\nclockskew=60\n", "before": base, "after": base + line + "\n"})
+			dir, at := inDir(t, map[string]string{"myid": "1", "dynamic": tt.dynamic, "digest": "super:abc=\n", "jaas": jaasFile, "kerberos": kerberosFile, "memberkerberos": memberKerberosFile, "keytab": keytab, "nokrb5": "", "krb5": "[libdefaults]\ndefault_realm=D\nclockskew=60\n", "before": base, "after": base + line + "\n"})
 			other := filepath.Join(dir, "other")
 			if err := errors.Join(os.Mkdir(other, 0o700), os.WriteFile(filepath.Join(other, "myid"), []byte("1"), 0o600)); err != nil {
 				t.Fatal(err)

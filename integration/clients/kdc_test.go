@@ -17,6 +17,9 @@ type kdc struct {
 	t   *testing.T
 	dir string
 	env []string // of programs that use it
+
+	address string
+	process *process.Process
 }
 
 // kdcFiles are the configuration, in which DIR is the directory and ADDRESS that of the KDC.
@@ -64,22 +67,29 @@ func startKDC(t *testing.T) *kdc {
 	for _, name := range []string{"bob", "carol", "app/host"} {
 		k.addService(name, k.keytab(name))
 	}
+	k.address = address
+	k.start()
+	return k
+}
+
+// start starts the KDC, which runs until the test ends or it is killed.
+func (k *kdc) start() {
+	k.t.Helper()
 	cmd := exec.Command("/usr/sbin/krb5kdc", "-r", "EXAMPLE.COM", "-n")
 	cmd.Env = k.env
 	printed := transcript{more: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &stream{to: &printed}, &stream{to: &printed}
-	process.Start(t, "krb5kdc", cmd, printed.text)
-	err := process.Until(t.Context(), "the KDC listens", func() bool {
-		conn, err := net.Dial("tcp", address)
+	k.process = process.Start(k.t, "krb5kdc", cmd, printed.text)
+	err := process.Until(k.t.Context(), "the KDC listens", func() bool {
+		conn, err := net.Dial("tcp", k.address)
 		if err == nil {
 			_ = conn.Close()
 		}
 		return err == nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		k.t.Fatal(err)
 	}
-	return k
 }
 
 func (k *kdc) path(name string) string { return filepath.Join(k.dir, name) }

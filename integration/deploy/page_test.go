@@ -35,6 +35,8 @@ var outsideSecurity = map[string]string{
 	"kadmin.local addprinc -randkey zookeeper/zk1.example.org":                   "needs a KDC; clients.TestGoKerberos has one",
 	"security.auth_to_local=RULE:[1:$1;$0](app-.*;PARTNER\\.ORG)s/-.*// DEFAULT": "kerberos.TestNames has such a rule",
 	"QuorumServer {": "integration.TestSecret, config.TestMemberLogin",
+	"// /etc/rollcall/jaas.conf of zk1.example.org": "needs a KDC; clients.TestMembersByKerberos has such a file",
+	"quorum.auth.enableSasl=true":                   "needs a KDC; clients.TestMembersByKerberos has these lines",
 }
 
 // The commands and settings of docs/security.md do what the page says, in its order, on three members that

@@ -31,12 +31,13 @@ type story struct {
 	settled  uint64           // the last term before the leader is killed; those of later leaders had two votes of disks that are still there
 }
 
-// tell runs three members under load. They take snapshots, one of them loses its disk and copies the log, and then the leader is killed.
-func tell(t *testing.T, seed uint64) *story {
+// tell runs three members under load, with some more lines of zoo.cfg. They take snapshots, one of them loses its disk and copies the log,
+// and then the leader is killed.
+func tell(t *testing.T, seed uint64, lines string) *story {
 	t.Helper()
 	r, disks := &recorder{}, map[*process.Member]*recorded{}
 	e := process.StartEnsemble(t, process.Config{
-		Size: 3, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\nsnapCount=40\n" + keepsNothing,
+		Size: 3, Tick: tick, Binary: rollcall, Lines: "maxClientCnxns=0\nsnapCount=40\n" + lines,
 		Prepare: func(m *process.Member) {
 			disks[m] = r.record(t, rollcall, m.Data, m.ID)
 			m.Binary, m.Env = disks[m].Binary, disks[m].Env
@@ -188,7 +189,7 @@ func forgets(t *testing.T, dirs []string) {
 func TestAllLosePower(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	first := process.Setting(t, "ROLLCALL_FIRST", 0, 0) // seeds from here on
-	s := tell(t, uint64(first))
+	s := tell(t, uint64(first), keepsNothing)
 	rng := rand.New(rand.NewPCG(uint64(first), 2))
 	for seed := first; seed < first+outages(t, 30); seed++ {
 		for _, forget := range []bool{false, seed%4 == 0}[:1+(4-seed%4)/4] {

@@ -181,3 +181,70 @@ func TestPastLosesPower(t *testing.T) {
 	})
 	fmt.Printf("power: %s: %d changes, %d of the past, %d entries\n", t.Name(), len(changes), len(places), len(all))
 }
+
+// pastOfAll reads what each member keeps of the past, up to its newest snapshot, and returns an error if that is damaged, or if two
+// members have another entry at one index.
+func pastOfAll(dirs []string) (known int, err error) {
+	all := map[uint64]string{}
+	for i, dir := range dirs {
+		list, err := history.List(keptDirectories(dir), 0)
+		if err == nil && len(list.Damaged) > 0 {
+			err = fmt.Errorf("damaged: %s", strings.Join(list.Damaged, "; "))
+		}
+		if err != nil {
+			return 0, fmt.Errorf("member %d: %w", i+1, err)
+		}
+		for _, span := range list.Spans {
+			if len(span.Snapshots) == 0 {
+				continue
+			}
+			settled := span.Snapshots[len(span.Snapshots)-1].Index // later entries may have been replaced on other members
+			chain := history.NewChain(span, history.DirectorySource{Directories: keptDirectories(dir)})
+			for e, err := range chain.Entries(context.Background(), span.First-1) {
+				if err != nil {
+					return 0, fmt.Errorf("member %d: %w", i+1, err)
+				}
+				if e.Index > settled {
+					break
+				}
+				entry := fmt.Sprintf("%d of type %d, data %x", e.Term, e.Type, e.Data)
+				if other, found := all[e.Index]; found && other != entry {
+					return 0, fmt.Errorf("member %d has another entry %d: %.60s, and not %.60s", i+1, e.Index, entry, other)
+				}
+				all[e.Index] = entry
+			}
+		}
+	}
+	return len(all), nil
+}
+
+// All members that keep the past lose their power at the same moment. None refuses to start, most of them have everything that was
+// acknowledged, and their pasts are whole and the same.
+func TestAllLosePowerWithPast(t *testing.T) {
+	needs.Check(t, needs.Usual)
+	first := process.Setting(t, "ROLLCALL_FIRST", 0, 0)
+	s := tell(t, uint64(first), "")
+	rng, places := rand.New(rand.NewPCG(uint64(first), 3)), keepingPlaces(s.changes)
+	most := 0
+	for seed := first; seed < first+outages(t, 30); seed++ {
+		place := s.place(rng)
+		if seed%2 == 0 {
+			place = min(len(s.changes), places[rng.IntN(len(places))]+rng.IntN(4))
+		}
+		if err := s.survives(t, s.changes, place, uint64(seed), false); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		dirs, o := cut(t, s.changes, place, len(s.servers), uint64(seed))
+		known, err := pastOfAll(dirs)
+		removeAll(dirs)
+		if err != nil {
+			t.Fatalf("seed %d: power was lost after change %d of %d, and the disk %v: %v", seed, place, len(s.changes), o, err)
+		}
+		most = max(most, known)
+	}
+	if most < 200 {
+		t.Errorf("the members have %d entries of the past at most", most)
+	}
+	t.Run("serve", s.serves)
+	fmt.Printf("power: %s: %d changes, %d of the past, %d entries\n", t.Name(), len(s.changes), len(places), most)
+}

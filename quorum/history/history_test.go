@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -428,5 +430,98 @@ func TestPipeAmongFiles(t *testing.T) {
 	w.tidy()
 	if l := w.list(); len(l.Damaged) != 1 || !strings.Contains(l.Damaged[0], "no regular file") {
 		t.Errorf("damaged: %v", l.Damaged)
+	}
+}
+
+// After a loss of power a segment may be there twice, compressed and not, of which the compressed one may be damaged. The next check
+// compresses it again.
+func TestSegmentIsThereTwice(t *testing.T) {
+	w := newWorld(t)
+	w.store(60, 1)
+	w.snapshot(w.last, 1, w.last-5, true)
+	raw := w.segmentsIn(disk.KeptDirName)
+	before := map[string][]byte{}
+	for _, path := range raw {
+		b, err := os.ReadFile(path)
+		w.must(err)
+		before[path] = b
+	}
+	w.tidy()
+	for path, b := range before {
+		w.must(os.WriteFile(path, b, 0o600))
+	}
+	flip(t, raw[0]+compressedSuffix, 5000)
+	w.tidy()
+	if left := w.segmentsIn(disk.KeptDirName); len(left) != 0 || len(w.files()) != len(raw) {
+		t.Errorf("there are %v", w.files())
+	}
+	w.check(w.list().Spans[0], always(1))
+}
+
+// Files that no limit can remove do not count, so nothing of the past goes for them.
+func TestForeignFilesDoNotCount(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		w.store(60, 1)
+		w.snapshot(w.last, 1, w.last-10, true)
+	}
+	w.tidy()
+	all := w.keeper.Stats()
+	kept := filepath.Join(w.dir, "rollcall", disk.KeptDirName)
+	for _, name := range []string{"notes.txt", "0000000099-00000000000000000009.log"} {
+		w.must(os.WriteFile(filepath.Join(kept, name), make([]byte, 2*all.Bytes), 0o600))
+	}
+	w.keeper.limits.Bytes = all.Bytes
+	w.tidy()
+	if now := w.keeper.Stats(); now != all {
+		t.Errorf("kept before: %+v, and with files of others: %+v", all, now)
+	}
+	if l := w.list(); l.Spans[0].First != 1 || len(l.Damaged) != 1 {
+		t.Errorf("listed: %+v", l)
+	}
+}
+
+// The limits do not wait for the file that is compressed.
+func TestLimitsWhileCompressing(t *testing.T) {
+	w := newWorld(t)
+	for range 3 {
+		w.store(60, 1)
+		w.snapshot(w.last, 1, w.last-10, true)
+	}
+	var isFull atomic.Bool
+	w.keeper.freeShare = func(string) (int64, int64, error) {
+		if isFull.Load() {
+			return 0, 1 << 50, nil
+		}
+		return 1 << 50, 1 << 50, nil
+	}
+	began, goOn := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() { close(began) })
+	w.keeper.pace = func(out io.Writer) io.Writer {
+		first()
+		<-goOn
+		return out
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.keeper.Run(ctx)
+	}()
+	<-began
+	isFull.Store(true)
+	w.keeper.wake()
+	deadline := time.Now().Add(time.Minute)
+	for len(w.segmentsIn(disk.KeptDirName)) > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("on a full disk there are still %v", w.files())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	close(goOn)
+	end()
+	<-ended
+	if left := w.files(); len(left) != 0 {
+		t.Errorf("left: %v", left)
 	}
 }

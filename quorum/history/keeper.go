@@ -47,12 +47,12 @@ type Keeper struct {
 	dirs   Directories
 	limits Limits
 	logger *slog.Logger
-	moved  chan struct{} // capacity 1: Run has something to do
+	moved  chan struct{} // capacity 1: there is something to trim or to compress
 
 	files  sync.Mutex // held while files get or lose their names
 	stats  atomic.Pointer[Stats]
-	failed map[string]bool // files that could not be compressed; only for Run
-	// pace slows down the writing of a file. Tests replace it, and freeShare.
+	failed map[string]bool // files that could not be compressed; only for tidy
+	// pace slows down the writing of a file; nil: Run sets it. Tests replace it, and freeShare.
 	pace      func(io.Writer) io.Writer
 	freeShare func(dir string) (free, size int64, err error)
 }
@@ -68,7 +68,6 @@ type Stats struct {
 func NewKeeper(dirs Directories, limits Limits, logger *slog.Logger) *Keeper {
 	k := &Keeper{dirs: dirs, limits: limits, logger: logger, moved: make(chan struct{}, 1), failed: map[string]bool{}, freeShare: freeShare}
 	k.stats.Store(&Stats{})
-	k.pace = func(w io.Writer) io.Writer { return disk.NewPacedWriter(w, new(atomic.Bool), time.Now()) }
 	return k
 }
 
@@ -80,9 +79,12 @@ func (k *Keeper) Retirement() disk.Retirement {
 	return disk.Retirement{Moved: k.wake, FreeSpace: k.dropOldest}
 }
 
-func (k *Keeper) wake() {
+func (k *Keeper) wake() { signal(k.moved) }
+
+// signal puts a value into a channel that has room for one, unless one is there.
+func signal(c chan<- struct{}) {
 	select {
-	case k.moved <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -99,12 +101,22 @@ func (k *Keeper) Run(ctx context.Context) {
 		k.removeAll()
 		return
 	}
+	if k.pace == nil {
+		k.pace = func(w io.Writer) io.Writer { return newPacedWriter(ctx, w) }
+	}
+	trimmed, compressed := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(compressed)
+		k.compressAll(ctx, trimmed)
+	}()
+	defer func() { <-compressed }()
 	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
 	for {
-		if err := k.tidy(ctx); err != nil {
-			k.logger.Warn("history: the files of the past could not be checked; the next check is in "+checkInterval.String(), "err", err)
+		if _, err := k.trim(); err != nil {
+			k.logCheckFailed(err)
 		}
+		signal(trimmed)
 		select {
 		case <-ctx.Done():
 			return
@@ -112,6 +124,25 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// compressAll compresses what is there, each time that something was trimmed, until ctx ends. A file takes minutes if it is long, so
+// the limits do not wait for it.
+func (k *Keeper) compressAll(ctx context.Context, trimmed <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-trimmed:
+		}
+		if err := k.tidy(ctx); err != nil && ctx.Err() == nil {
+			k.logCheckFailed(err)
+		}
+	}
+}
+
+func (k *Keeper) logCheckFailed(err error) {
+	k.logger.Warn("history: the files of the past could not be checked; the next check is in "+checkInterval.String(), "err", err)
 }
 
 func (k *Keeper) keptDirs() []string {
@@ -329,8 +360,8 @@ func (k *Keeper) noteStats(l Listing) {
 			}
 		}
 	}
-	for _, dir := range k.keptDirs() {
-		_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error { // what cannot be read is not counted
+	for _, path := range k.removable(l) {
+		_ = filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error { // what cannot be read is not counted
 			if err != nil || e.IsDir() {
 				return nil
 			}
@@ -341,6 +372,25 @@ func (k *Keeper) noteStats(l Listing) {
 		})
 	}
 	k.stats.Store(&n)
+}
+
+// removable returns the kept files that the limits can remove. Files that are damaged, or are not of the past, do not count: no
+// limit removes them, and otherwise all that is kept would have to go for them.
+func (k *Keeper) removable(l Listing) []string {
+	paths := slices.Clone(l.Others)
+	for _, s := range l.Spans {
+		for _, snapshot := range s.Snapshots {
+			if snapshot.Kept {
+				paths = append(paths, k.snapshotPath(snapshot))
+			}
+		}
+		for _, g := range s.Segments {
+			if g.Kept {
+				paths = append(paths, g.path(k.dirs.Log))
+			}
+		}
+	}
+	return paths
 }
 
 func (k *Keeper) snapshotPath(s Snapshot) string {
@@ -367,10 +417,13 @@ func (k *Keeper) compressNext(l Listing) (done bool, err error) {
 		}
 		for i, g := range s.Segments {
 			path := filepath.Join(k.dirs.Log, disk.KeptDirName, g.Name)
-			if !g.Kept || g.Compressed || k.failed[path] {
+			if !g.Kept || k.failed[path] || !exists(path) { // if both files are there, power was lost before one was removed
 				continue
 			}
 			next, err := k.nextHeader(s, i)
+			if errors.Is(err, fs.ErrNotExist) {
+				return true, nil // it was removed meanwhile; the next check continues
+			}
 			if err != nil {
 				return false, err
 			}

@@ -27,14 +27,14 @@ const (
 
 // world is the stores of a member in a directory, and a Keeper of what they retire.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	keeper *Keeper
 	data   *disk.Data
 	last   uint64 // index of the last entry
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	w := &world{t: t, dir: t.TempDir()}
 	own := filepath.Join(w.dir, "rollcall")
 	w.keeper = NewKeeper(Directories{own, own}, Limits{Age: time.Hour, Bytes: 1 << 40}, slog.New(slog.DiscardHandler))

@@ -67,9 +67,9 @@ func certificateNames(c *x509.Certificate) string {
 	return strings.Join(names, ", ")
 }
 
-// dialerTLSConfig returns the TLS configuration for a connection to a member, at host if that is not "". It offers
-// every proof that this member has, and the other side chooses.
-func (g *Guard) dialerTLSConfig(to uint32, host string) *tls.Config {
+// dialerTLSConfig returns the TLS configuration for a connection to a member. It offers every proof that this member
+// has, and the other side chooses.
+func (g *Guard) dialerTLSConfig(to Dialed, hasTicket bool) *tls.Config {
 	c := baseTLSConfig()
 	c.InsecureSkipVerify = true // VerifyConnection stands for it
 	if g.showCertificate {
@@ -79,14 +79,17 @@ func (g *Guard) dialerTLSConfig(to uint32, host string) *tls.Config {
 				nil
 		}
 	}
+	if hasTicket {
+		c.NextProtos = append(c.NextProtos, kerberosProtocol)
+	}
 	if g.secrets != nil {
 		c.NextProtos = append(c.NextProtos, secretProtocol)
 	}
 	c.VerifyConnection = func(state tls.ConnectionState) error {
 		switch {
 		case state.NegotiatedProtocol == certificateProtocol && g.showCertificate:
-			return g.verifyCertificate(shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to)
-		case state.NegotiatedProtocol == secretProtocol && g.secrets != nil:
+			return g.verifyCertificate(shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, to.CertificateHost}, to.Member)
+		case state.NegotiatedProtocol == secretProtocol && g.secrets != nil, state.NegotiatedProtocol == kerberosProtocol && hasTicket:
 			return nil // the proof follows
 		}
 		return errors.New("the other end speaks TLS for another purpose")
@@ -94,12 +97,14 @@ func (g *Guard) dialerTLSConfig(to uint32, host string) *tls.Config {
 	return c
 }
 
-// selectDialedTLSConfig returns the TLS configuration for an accepted connection. It prefers certificates if both
-// sides have them.
+// selectDialedTLSConfig returns the TLS configuration for an accepted connection. It prefers certificates, and then
+// Kerberos, if both sides have them.
 func (g *Guard) selectDialedTLSConfig(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	switch {
 	case g.keys != nil && slices.Contains(hello.SupportedProtos, certificateProtocol):
 		return g.certificateTLS, nil
+	case g.kerberos != nil && slices.Contains(hello.SupportedProtos, kerberosProtocol):
+		return g.kerberos.tls, nil
 	case g.secrets != nil && slices.Contains(hello.SupportedProtos, secretProtocol):
 		return g.secretTLS, nil
 	}

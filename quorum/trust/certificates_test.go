@@ -170,7 +170,7 @@ func TestBothWays(t *testing.T) {
 		// ZooKeeper's first step: certificates are there, and nobody shows them yet
 		plain := certified(t, 2, files(t, a, hosts[2], soon()), "", func(cfg *Config) { cfg.ShowCertificates, cfg.AcceptPlain = false, true })
 		x, _ := net.Pipe()
-		if c, err := plain.SecureDialedAt(x, 1, ""); c != x || err != nil || !plain.AcceptsPlain() {
+		if c, err := plain.SecureDialed(x, Dialed{Member: 1}); c != x || err != nil || !plain.AcceptsPlain() {
 			t.Errorf("a member that is prepared dials %v, %v", c, err)
 		}
 	})
@@ -262,7 +262,7 @@ func TestDialedAt(t *testing.T) {
 			a, b := net.Pipe()
 			in := accepts(tt.dialed, b)
 			_ = a.SetDeadline(time.Now().Add(limit))
-			conn, err := one.SecureDialedAt(a, tt.to, tt.host)
+			conn, err := one.SecureDialed(a, Dialed{Member: tt.to, CertificateHost: tt.host})
 			if tt.say == "" && err != nil || tt.say != "" && (err == nil || !strings.Contains(err.Error(), tt.say)) {
 				t.Errorf("%s: %v, want %q", tt.name, err, tt.say)
 			}

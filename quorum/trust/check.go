@@ -19,6 +19,9 @@ func (cfg Config) Check() (faults []*secretfile.Fault) {
 			faults = append(faults, secretfile.NewWarnings(from.key, from.path, w)...)
 		}
 	}
+	if cfg.Kerberos.isSet() {
+		faults = append(faults, cfg.findKerberosFaults()...)
+	}
 	if cfg.UsesCertificates() {
 		faults = append(faults, keystore.CheckFiles(cfg.keyOptions(nil))...)
 	}
@@ -50,4 +53,6 @@ func (s Settings) UsesCertificates() bool {
 }
 
 // IsPlain reports whether connections between members are plain and unauthenticated.
-func (s Settings) IsPlain() bool { return s.secretSource().path == "" && !s.UsesCertificates() }
+func (s Settings) IsPlain() bool {
+	return s.secretSource().path == "" && !s.Kerberos.isSet() && !s.UsesCertificates()
+}

@@ -1,6 +1,10 @@
 package trust
 
-import "net"
+import (
+	"net"
+
+	"rollcall/zk/kerberos"
+)
 
 // Conn is a connection, with the identity that its other end has proved.
 type Conn struct {
@@ -9,7 +13,9 @@ type Conn struct {
 	guard            *Guard   // nil: plain
 	provedSecret     secret   // "": none
 	shownCertificate shownCertificate
-	provedMember     uint32 // 0: none yet
+	byTicket         bool               // proved by Kerberos
+	provedDialer     kerberos.Principal // of the other end that has dialed; zero: this one has
+	provedMember     uint32             // 0: none yet
 }
 
 // MaySpeakAs returns nil if the other end may speak as member, or a *Rejection. A plain connection may speak as
@@ -71,7 +77,7 @@ func (h *readRecorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// IsPrivate reports whether a connection from SecureDialedAt or SecureAccepted is over TLS.
+// IsPrivate reports whether a connection from SecureDialed or SecureAccepted is over TLS.
 func IsPrivate(conn net.Conn) bool {
 	c, ok := conn.(*Conn)
 	return ok && c.guard != nil

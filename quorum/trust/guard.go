@@ -1,18 +1,19 @@
 // Package trust makes the connections between members private, and proves the identity of the other member before
 // a byte of another protocol is read.
 //
-// There are two proofs: certificates of an authority, and a secret that the members share. Both use TLS 1.3, which
-// negotiates the proof.
+// There are three proofs: certificates of an authority, tickets of Kerberos, and a secret that the members share. All use
+// TLS 1.3, which negotiates the proof.
 //
 //   - Guard: proves this member and checks the other one, on connections that it dials and accepts.
 //   - Secrets: the file with the shared secret, reloaded when it changes.
 //   - Conn: a connection, with the identity that its other end has proved.
 //   - Rejection: the error for a rejected connection.
 //
-// With a secret, each start generates a new certificate that no member checks: the proof that follows is bound to
-// the channel (proof.go).
+// With a secret or Kerberos, each start generates a new certificate that no member checks: the proof that follows is
+// bound to the channel (proof.go).
 //
-// Guard.mu is the only lock. Guard.Run, and the watch of the certificates that it starts, are the only goroutines.
+// Guard.mu and tickets.mu are the only locks, and neither is taken under the other. Guard.Run, and the watch of the
+// certificates and the renewal of the tickets that it starts, are the only goroutines.
 package trust
 
 import (
@@ -24,6 +25,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -35,7 +37,8 @@ import (
 type Settings struct {
 	SecretFile       string      // file with the secrets that members share; "": none
 	MemberLogin      MemberLogin // a secret in a JAAS file, in place of SecretFile
-	ShowCertificates bool        // members show certificates
+	Kerberos         Kerberos
+	ShowCertificates bool // members show certificates
 	Certificates     Certificates
 	AcceptPlain      bool // plain connections are accepted too, and dialed to members without TLS
 }
@@ -46,8 +49,11 @@ type Config struct {
 	MemberID        uint32
 	ConfiguredHosts map[uint32]string            // by member: the host in its server line; required for certificates
 	CurrentHosts    func(member uint32) []string // any of them counts; nil: unknown member; default: ConfiguredHosts
+	CurrentMembers  func() []uint32              // all that this member may dial, for Kerberos; default: those of ConfiguredHosts
 	Logger          *slog.Logger                 // default: nothing is logged
 	Now             func() time.Time             // wall clock, for certificates; default: time.Now
+
+	ticketSource ticketSource // default: the KDC
 }
 
 // Guard makes connections private and proves members. A nil Guard leaves every connection plain. It is safe for
@@ -59,6 +65,7 @@ type Guard struct {
 	secretTLS       *tls.Config    // of the dialed side; nil without secrets
 	keys            *keystore.Keys // nil: there are no certificates
 	certificateTLS  *tls.Config    // of the dialed side; nil without certificates
+	kerberos        *kerberosProof // nil: there is none
 	showCertificate bool           // this member shows its certificate when it dials
 	anyHost         bool
 	hostsOf         func(member uint32) []string
@@ -96,7 +103,12 @@ func New(cfg Config) (*Guard, error) {
 		if g.secrets, err = openSecrets(from, g.logger); err != nil {
 			return nil, err
 		}
-		if g.secretTLS, err = secretTLSConfig(); err != nil {
+		if g.secretTLS, err = unprovedTLSConfig(secretProtocol); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Kerberos.isSet() {
+		if g.kerberos, err = openKerberos(cfg, g); err != nil {
 			return nil, err
 		}
 	}
@@ -119,15 +131,19 @@ func (cfg Config) configuredHosts(member uint32) []string {
 	return nil
 }
 
-// ProofMethods returns "secret", "certificates" or "secret and certificates".
+// ProofMethods returns "secret", "Kerberos", "certificates", or two of them with "and" between them.
 func (g *Guard) ProofMethods() string {
-	switch {
-	case g.keys == nil:
-		return "secret"
-	case g.secrets == nil:
-		return "certificates"
+	var methods []string
+	if g.secrets != nil {
+		methods = append(methods, "secret")
 	}
-	return "secret and certificates"
+	if g.kerberos != nil {
+		methods = append(methods, "Kerberos")
+	}
+	if g.keys != nil {
+		methods = append(methods, "certificates")
+	}
+	return strings.Join(methods, " and ")
 }
 
 // watchInterval is the interval at which the files are checked for changes. A rotation takes minutes, and an
@@ -138,7 +154,8 @@ const watchInterval = keystore.WatchInterval
 // every open connection again, and closes those whose secret is no longer in the file or whose certificate would
 // be rejected now. Their members connect again. If a file cannot be used, its previous contents stay in use. Time
 // alone closes no connection: an expired certificate or revocation list takes effect at the next change. The watch
-// of the keys also warns before this member's certificate expires.
+// of the keys also warns before this member's certificate expires. With Kerberos, Run gets the tickets for the other members, ahead of
+// their ends. A connection stays open after the end of its ticket.
 func (g *Guard) Run(ctx context.Context) error {
 	if g == nil {
 		return nil
@@ -147,6 +164,9 @@ func (g *Guard) Run(ctx context.Context) error {
 	defer watch.Wait()
 	if g.keys != nil {
 		watch.Go(func() { g.keys.Watch(ctx) })
+	}
+	if g.kerberos != nil {
+		watch.Go(func() { g.kerberos.tickets.run(ctx) })
 	}
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -195,22 +215,48 @@ func (g *Guard) CertificateExpiry() time.Time {
 	return g.keys.Certificate().Leaf.NotAfter
 }
 
-// ErrPeerIsPlain is returned by SecureDialedAt if the other end has ended the connection without speaking TLS, and
+// ErrPeerIsPlain is returned by SecureDialed if the other end has ended the connection without speaking TLS, and
 // this member may use plain connections to it. The caller dials another connection for that.
 var ErrPeerIsPlain = errors.New("the member does not speak TLS")
 
 // ErrHandshakeClosed is the dialer's error if the dialed side closes the connection without a TLS alert.
 var ErrHandshakeClosed = errors.New("TLS handshake: the member closed the connection; its log says why")
 
-// SecureDialedAt makes a connection private that this member has dialed to member to, and proves both ends. The
-// certificate of a member that may not be known yet must be for host, or if host is "", for one of the member's known
-// hosts. The caller has set a deadline, and closes conn if SecureDialedAt returns an error.
-func (g *Guard) SecureDialedAt(conn net.Conn, to uint32, host string) (net.Conn, error) {
-	if g == nil || !g.showCertificate && g.secrets == nil {
+// Dialed is the other end of a connection that this member has dialed.
+type Dialed struct {
+	Member uint32
+	// Host is that of the address. Kerberos names a member by it. "": one of the member's known hosts.
+	Host string
+	// CertificateHost is the host that the certificate of a member must be for, if the member may not be known yet. "":
+	// one of its known hosts.
+	CertificateHost string
+}
+
+// MayDial returns an error if this member has nothing with which it could prove itself to a member now: it has
+// Kerberos alone, and no ticket. A connection would end with the same error, and the member would log that it came to nothing.
+func (g *Guard) MayDial(to Dialed) error {
+	if g == nil || g.kerberos == nil || g.showCertificate || g.secrets != nil {
+		return nil
+	}
+	_, err := g.kerberos.offerFor(to.Member, to.Host)
+	return err
+}
+
+// SecureDialed makes a connection private that this member has dialed, and proves both ends. The caller has set a
+// deadline, and closes conn if SecureDialed returns an error.
+func (g *Guard) SecureDialed(conn net.Conn, to Dialed) (net.Conn, error) {
+	if g == nil || !g.showCertificate && g.secrets == nil && g.kerberos == nil {
 		return conn, nil
 	}
+	var ticket *offer
+	if g.kerberos != nil {
+		var err error
+		if ticket, err = g.kerberos.offerFor(to.Member, to.Host); err != nil && !g.showCertificate && g.secrets == nil {
+			return nil, err // nothing else can be offered
+		}
+	}
 	recorder := &readRecorder{Conn: conn}
-	t := tls.Client(recorder, g.dialerTLSConfig(to, host))
+	t := tls.Client(recorder, g.dialerTLSConfig(to, ticket != nil))
 	if err := t.Handshake(); err != nil {
 		if g.acceptPlain && !recorder.hasRead && !isTimeout(err) {
 			return nil, fmt.Errorf("%w: %w", ErrPeerIsPlain, err)
@@ -221,14 +267,23 @@ func (g *Guard) SecureDialedAt(conn net.Conn, to uint32, host string) (net.Conn,
 		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
 	c := &Conn{Conn: t, rawConn: conn, guard: g}
-	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
-		c.shownCertificate, c.provedMember = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, host}, to
-		if err := g.keys.CheckByOCSP(context.Background(), state.PeerCertificates, x509.ExtKeyUsageServerAuth, state.OCSPResponse); err != nil {
-			return nil, err
-		}
-		return c, g.trackProved(c, to)
+	if err := g.proveDialed(c, to, ticket); err != nil {
+		return nil, err
 	}
-	return g.proveAsDialer(c, to)
+	c.provedMember = to.Member
+	return c, g.trackProved(c, to.Member)
+}
+
+// proveDialed proves both ends of a dialed connection after the TLS handshake.
+func (g *Guard) proveDialed(c *Conn, to Dialed, ticket *offer) error {
+	switch state := c.Conn.(*tls.Conn).ConnectionState(); state.NegotiatedProtocol {
+	case certificateProtocol:
+		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, to.CertificateHost}
+		return g.keys.CheckByOCSP(context.Background(), state.PeerCertificates, x509.ExtKeyUsageServerAuth, state.OCSPResponse)
+	case kerberosProtocol:
+		return g.proveTicketAsDialer(c, to.Member, ticket)
+	}
+	return g.proveSecretAsDialer(c, to.Member)
 }
 
 // isClosedByPeer reports whether err means that the other end closed the connection. A system that closes a socket
@@ -271,14 +326,25 @@ func (g *Guard) SecureAccepted(conn net.Conn, begin func() error) (*Conn, error)
 		return nil, newRejection(BadHandshake, "TLS handshake: %w", err)
 	}
 	c := &Conn{Conn: t, rawConn: conn, guard: g}
-	if state := t.ConnectionState(); state.NegotiatedProtocol == certificateProtocol {
+	if err := g.proveAccepted(c, t.ConnectionState()); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// proveAccepted has the other end of an accepted connection prove itself after the TLS handshake.
+func (g *Guard) proveAccepted(c *Conn, state tls.ConnectionState) error {
+	switch state.NegotiatedProtocol {
+	case certificateProtocol: // MaySpeakAs tracks it
 		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageClientAuth, ""}
 		if err := g.keys.CheckByOCSP(context.Background(), state.PeerCertificates, x509.ExtKeyUsageClientAuth, state.OCSPResponse); err != nil {
-			return nil, newRejection(BadHandshake, "%w", err)
+			return newRejection(BadHandshake, "%w", err)
 		}
-		return c, nil // MaySpeakAs tracks it
+		return nil
+	case kerberosProtocol:
+		return g.proveTicketAsDialed(c)
 	}
-	return g.proveAsDialed(c)
+	return g.proveSecretAsDialed(c)
 }
 
 // TLSHandshakeByte is the first byte of every TLS connection.

@@ -4,6 +4,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"maps"
+
+	"rollcall/zk/kerberos"
 )
 
 // shownCertificate is the certificate of the other end, with the conditions that it must meet.
@@ -18,6 +20,9 @@ func (g *Guard) checkStillProved(c *Conn, member uint32) error {
 	switch {
 	case c.shownCertificate.certificateChain != nil:
 		return g.verifyCertificate(c.shownCertificate, member)
+	case c.provedDialer != kerberos.Principal{}:
+		return g.kerberos.checkDialer(c.provedDialer, member)
+	case c.byTicket: // the ticket was for the host that was dialed
 	case !g.secrets.contains(c.provedSecret):
 		return errors.New("its secret was removed from the file")
 	}

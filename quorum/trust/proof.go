@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"rollcall/internal/slowkey"
 )
 
 // The proof of the secret follows right after the TLS handshake:
@@ -57,8 +59,7 @@ type proofExchange struct {
 }
 
 // computeProof returns the proof of one end.
-func (e *proofExchange) computeProof(s secret, by role) (p proof) {
-	key := s.proofKey()
+func (e *proofExchange) computeProof(key slowkey.Key, by role) (p proof) {
 	h := hmac.New(sha256.New, key[:])
 	b := append(make([]byte, 0, 256), proofLabel...)
 	b = append(b, by...)
@@ -72,14 +73,14 @@ func (e *proofExchange) computeProof(s secret, by role) (p proof) {
 	return p
 }
 
-func (e *proofExchange) encodeDialerMessage(secrets []secret) []byte {
+func (e *proofExchange) encodeDialerMessage(keys []slowkey.Key) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, dialerMessageSize), e.from)
 	b = binary.BigEndian.AppendUint32(b, e.to)
 	b = append(b, e.dialerNonce[:]...)
 	for i := range maxSecrets {
 		var p proof
-		if i < len(secrets) {
-			p = e.computeProof(secrets[i], roleDialer)
+		if i < len(keys) {
+			p = e.computeProof(keys[i], roleDialer)
 		} else {
 			_, _ = rand.Read(p[:]) // it never fails
 		}
@@ -88,28 +89,33 @@ func (e *proofExchange) encodeDialerMessage(secrets []secret) []byte {
 	return b
 }
 
-// decodeDialerMessage decodes the dialer's message, and returns the secret that the dialer has proved, or "" if
-// none.
-func (e *proofExchange) decodeDialerMessage(msg *[dialerMessageSize]byte, secrets []secret) (proved secret) {
+// noKey is the index of a key that was not proved.
+const noKey = -1
+
+// decodeDialerMessage decodes the dialer's message, and returns the index of the key that the dialer has proved, or
+// noKey.
+func (e *proofExchange) decodeDialerMessage(msg *[dialerMessageSize]byte, keys []slowkey.Key) (proved int) {
 	e.from, e.to = binary.BigEndian.Uint32(msg[:]), binary.BigEndian.Uint32(msg[4:])
 	e.dialerNonce = nonce(msg[8:])
-	for _, s := range secrets {
-		want := e.computeProof(s, roleDialer)
+	proved = noKey
+	for k, key := range keys {
+		want := e.computeProof(key, roleDialer)
 		for i := range maxSecrets {
 			at := 8 + nonceSize + i*proofSize
 			if hmac.Equal(want[:], msg[at:at+proofSize]) {
-				proved = s
+				proved = k
 			}
 		}
 	}
 	return proved
 }
 
-// confirmedSecret returns the secret that the dialed side has proved, or "".
-func (e *proofExchange) confirmedSecret(answer *proof, secrets []secret) (proved secret) {
-	for _, s := range secrets {
-		if want := e.computeProof(s, roleDialed); hmac.Equal(want[:], answer[:]) {
-			proved = s
+// confirmedKey returns the index of the key that the dialed side has proved, or noKey.
+func (e *proofExchange) confirmedKey(answer *proof, keys []slowkey.Key) (proved int) {
+	proved = noKey
+	for k, key := range keys {
+		if want := e.computeProof(key, roleDialed); hmac.Equal(want[:], answer[:]) {
+			proved = k
 		}
 	}
 	return proved
@@ -122,71 +128,106 @@ func (c *Conn) newExchange() (e proofExchange, err error) {
 }
 
 // ErrProofRejected is the dialer's error if the dialed side does not reply to its proof.
-var ErrProofRejected = errors.New("the secret differs: the member does not accept this member's proof; give both the same " +
-	"ensembleSecretFile, or the same section of quorum.auth, or if they have it, see the log there")
+var ErrProofRejected = errors.New("the member does not accept this member's proof")
 
-// proveAsDialer proves this member to member to, and checks that member's proof.
-func (g *Guard) proveAsDialer(c *Conn, to uint32) (*Conn, error) {
+// errOtherSecret says what to do if that was the proof of a secret.
+var errOtherSecret = fmt.Errorf("the secret differs: %w; give both the same ensembleSecretFile, or the same section of "+
+	"quorum.auth, or if they have it, see the log there", ErrProofRejected)
+
+// proveSecretAsDialer proves this member to member to by a secret, and checks that member's proof.
+func (g *Guard) proveSecretAsDialer(c *Conn, to uint32) error {
+	secrets := g.secrets.currentSecrets()
+	at, err := g.proveAsDialer(c, to, keysOf(secrets), errOtherSecret)
+	switch {
+	case err != nil:
+		return err
+	case at == noKey:
+		return errors.New("the other end does not have the ensemble's secret")
+	}
+	c.provedSecret = secrets[at]
+	return nil
+}
+
+// proveAsDialer proves keys to member to, and returns the index of the key that it has proved, or noKey. It returns
+// rejected if that member does not reply.
+func (g *Guard) proveAsDialer(c *Conn, to uint32, keys []slowkey.Key, rejected error) (at int, err error) {
 	e, err := c.newExchange()
 	if err != nil {
-		return nil, err
+		return noKey, err
 	}
 	e.from, e.to = g.memberID, to
 	if _, err := io.ReadFull(c, e.dialedNonce[:]); err != nil {
-		return nil, fmt.Errorf("no nonce: %w", err)
+		return noKey, fmt.Errorf("no nonce: %w", err)
 	}
 	_, _ = rand.Read(e.dialerNonce[:]) // it never fails
-	secrets := g.secrets.currentSecrets()
-	if _, err := c.Write(e.encodeDialerMessage(secrets)); err != nil {
-		return nil, fmt.Errorf("send proof: %w", err)
+	if _, err := c.Write(e.encodeDialerMessage(keys)); err != nil {
+		return noKey, fmt.Errorf("send proof: %w", err)
 	}
 	var answer proof
 	switch _, err := io.ReadFull(c, answer[:]); {
 	case errors.Is(err, io.EOF):
-		return nil, ErrProofRejected
+		return noKey, rejected
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrProofRejected, err)
+		return noKey, fmt.Errorf("%w: %w", rejected, err)
 	}
-	if c.provedSecret = e.confirmedSecret(&answer, secrets); c.provedSecret == "" {
-		return nil, errors.New("the other end does not have the ensemble's secret")
-	}
-	c.provedMember = to
-	return c, g.trackProved(c, to)
+	return e.confirmedKey(&answer, keys), nil
 }
 
-// proveAsDialed checks the dialer's proof, and then proves this member.
-func (g *Guard) proveAsDialed(c *Conn) (*Conn, error) {
+// proveSecretAsDialed checks that the dialer has a secret, and then proves this member.
+func (g *Guard) proveSecretAsDialed(c *Conn) error {
+	secrets := g.secrets.currentSecrets()
+	return g.proveAsDialed(c, keysOf(secrets), func(at int, from uint32) error {
+		if at == noKey {
+			return newRejection(NoProof, "the proof is wrong: a process that says it is member %d has none of the secrets in %s",
+				from, g.secrets.source.path)
+		}
+		c.provedSecret = secrets[at]
+		return nil
+	})
+}
+
+// proveAsDialed checks the dialer's proof of a key, and then proves this member. take is called with the index of the
+// key that was proved, and with the member that the dialer says it is; an error of it ends the proof.
+func (g *Guard) proveAsDialed(c *Conn, keys []slowkey.Key, take func(at int, from uint32) error) error {
 	e, err := c.newExchange()
 	if err != nil {
-		return nil, &Rejection{BadHandshake, err}
+		return &Rejection{BadHandshake, err}
 	}
 	_, _ = rand.Read(e.dialedNonce[:]) // it never fails
 	if _, err := c.Write(e.dialedNonce[:]); err != nil {
-		return nil, fmt.Errorf("send nonce: %w", err)
+		return fmt.Errorf("send nonce: %w", err)
 	}
 	var msg [dialerMessageSize]byte
 	if n, err := io.ReadFull(c, msg[:]); err != nil {
-		return nil, newRejection(NoProof, "proof cut short after %d bytes of %d: %w", n, dialerMessageSize, err)
+		return newRejection(NoProof, "proof cut short after %d bytes of %d: %w", n, dialerMessageSize, err)
 	}
-	switch c.provedSecret = e.decodeDialerMessage(&msg, g.secrets.currentSecrets()); {
-	case c.provedSecret == "":
-		return nil, newRejection(NoProof,
-			"the proof is wrong: a process that says it is member %d has none of the secrets in %s",
-			e.from, g.secrets.source.path)
+	at := e.decodeDialerMessage(&msg, keys)
+	if err := take(at, e.from); err != nil {
+		return err
+	}
+	switch {
 	case e.to != g.memberID:
-		return nil, newRejection(OtherMember, "the proof is meant for member %d, this is member %d", e.to, g.memberID)
+		return newRejection(OtherMember, "the proof is meant for member %d, this is member %d", e.to, g.memberID)
 	case e.from == g.memberID:
-		return nil, newRejection(OtherMember, "another process with the secret says it is member %d, which is this one",
+		return newRejection(OtherMember, "another process with the secret says it is member %d, which is this one",
 			e.from)
 	}
 	c.provedMember = e.from
 	if err := g.trackProved(c, c.provedMember); err != nil {
-		return nil, &Rejection{NoProof, err}
+		return &Rejection{NoProof, err}
 	}
-	answer := e.computeProof(c.provedSecret, roleDialed)
+	answer := e.computeProof(keys[at], roleDialed)
 	if _, err := c.Write(answer[:]); err != nil {
 		g.untrack(c)
-		return nil, fmt.Errorf("send proof: %w", err)
+		return fmt.Errorf("send proof: %w", err)
 	}
-	return c, nil
+	return nil
+}
+
+func keysOf(secrets []secret) []slowkey.Key {
+	keys := make([]slowkey.Key, len(secrets))
+	for i, s := range secrets {
+		keys[i] = s.proofKey()
+	}
+	return keys
 }

@@ -77,7 +77,7 @@ func dials(g *Guard, conn net.Conn, to uint32) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
 		_ = conn.SetDeadline(time.Now().Add(limit))
-		c, err := g.SecureDialedAt(conn, to, "")
+		c, err := g.SecureDialed(conn, Dialed{Member: to})
 		if err != nil {
 			_ = conn.Close()
 		}
@@ -372,7 +372,7 @@ func capture(t *testing.T, g *Guard, n nonce, answer func(msg []byte) []byte) ([
 	t.Helper()
 	a, b := net.Pipe()
 	out := dials(g, a, 1)
-	cfg, err := secretTLSConfig()
+	cfg, err := unprovedTLSConfig(secretProtocol)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -445,21 +445,29 @@ func TestReplay(t *testing.T) {
 // A relay with a TLS session to each side gets nothing accepted, though it passes on every byte.
 func TestRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, toDialer := net.Pipe()
-		toDialed, b := net.Pipe()
-		in, out := accepts(newGuard(t, 1, false, old), b), dials(newGuard(t, 2, false, old), a, 1)
-		cfg, err := secretTLSConfig()
-		if err != nil {
-			t.Fatal(err)
-		}
-		near, far := tls.Server(toDialer, cfg), tls.Client(toDialed, &tls.Config{NextProtos: []string{secretProtocol}, InsecureSkipVerify: true})
-		go func() { _, _ = io.Copy(near, far); _ = toDialer.Close() }()
-		go func() { _, _ = io.Copy(far, near); _ = toDialed.Close() }()
-		wantRejection(t, (<-in).err, NoProof, "says it is member 2")
-		if o := <-out; o.err == nil {
+		out, in := relay(t, newGuard(t, 2, false, old), newGuard(t, 1, false, old), secretProtocol)
+		wantRejection(t, in.err, NoProof, "says it is member 2")
+		if out.err == nil {
 			t.Error("the dialer trusts the relay")
 		}
 	})
+}
+
+// relay connects two guards by a process that has a TLS session to each of them, for a protocol.
+func relay(t *testing.T, dialer, dialed *Guard, protocol string) (out, in outcome) {
+	t.Helper()
+	a, toDialer := net.Pipe()
+	toDialed, b := net.Pipe()
+	accepted, connected := accepts(dialed, b), dials(dialer, a, 1)
+	cfg, err := unprovedTLSConfig(protocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := tls.Server(toDialer, cfg), tls.Client(toDialed, &tls.Config{NextProtos: []string{protocol}, InsecureSkipVerify: true})
+	go func() { _, _ = io.Copy(near, far); _ = toDialer.Close() }()
+	go func() { _, _ = io.Copy(far, near); _ = toDialed.Close() }()
+	in = <-accepted
+	return <-connected, in
 }
 
 // Both ends choose a new nonce for each connection.
@@ -498,7 +506,7 @@ func TestGoneBeforeTheProof(t *testing.T) {
 			g := newGuard(t, 2, false, old)
 			a, b := net.Pipe()
 			out := dials(g, a, 1)
-			cfg, err := secretTLSConfig()
+			cfg, err := unprovedTLSConfig(secretProtocol)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -534,7 +542,7 @@ func TestDialerGoesBeforeTheReply(t *testing.T) {
 		if _, err := io.ReadFull(c, e.dialedNonce[:]); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Write(e.encodeDialerMessage([]secret{old})); err != nil {
+		if _, err := c.Write(e.encodeDialerMessage(keysOf([]secret{old}))); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // the reply waits for a reader
@@ -554,23 +562,23 @@ func TestDialerGoesBeforeTheReply(t *testing.T) {
 // A proof depends on everything that both ends know of their connection, on the secret and on whose proof it is.
 func TestProofDependsOnEverything(t *testing.T) {
 	e := proofExchange{from: 1, to: 2, dialedNonce: nonce{3}, dialerNonce: nonce{4}, keyingMaterial: []byte("keying")}
-	first := e.computeProof(old, roleDialer)
+	first := e.computeProof(secret(old).proofKey(), roleDialer)
 	for name, other := range map[string]proof{
-		"the secret":        e.computeProof(old+"x", roleDialer),
-		"the role":          e.computeProof(old, roleDialed),
-		"the dialer":        (&proofExchange{9, e.to, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
-		"the dialed":        (&proofExchange{e.from, 9, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
-		"the dialed nonce":  (&proofExchange{e.from, e.to, nonce{9}, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
-		"the dialer's":      (&proofExchange{e.from, e.to, e.dialedNonce, nonce{9}, e.keyingMaterial}).computeProof(old, roleDialer),
-		"the keying":        (&proofExchange{e.from, e.to, e.dialedNonce, e.dialerNonce, []byte("other")}).computeProof(old, roleDialer),
-		"members, swapped":  (&proofExchange{e.to, e.from, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(old, roleDialer),
-		"nonces, exchanged": (&proofExchange{e.from, e.to, e.dialerNonce, e.dialedNonce, e.keyingMaterial}).computeProof(old, roleDialer),
+		"the secret":        e.computeProof(secret(old+"x").proofKey(), roleDialer),
+		"the role":          e.computeProof(secret(old).proofKey(), roleDialed),
+		"the dialer":        (&proofExchange{9, e.to, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"the dialed":        (&proofExchange{e.from, 9, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"the dialed nonce":  (&proofExchange{e.from, e.to, nonce{9}, e.dialerNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"the dialer's":      (&proofExchange{e.from, e.to, e.dialedNonce, nonce{9}, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"the keying":        (&proofExchange{e.from, e.to, e.dialedNonce, e.dialerNonce, []byte("other")}).computeProof(secret(old).proofKey(), roleDialer),
+		"members, swapped":  (&proofExchange{e.to, e.from, e.dialedNonce, e.dialerNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
+		"nonces, exchanged": (&proofExchange{e.from, e.to, e.dialerNonce, e.dialedNonce, e.keyingMaterial}).computeProof(secret(old).proofKey(), roleDialer),
 	} {
 		if other == first {
 			t.Errorf("the proof is the same with another of these: %s", name)
 		}
 	}
-	if e.computeProof(old, roleDialer) != first {
+	if e.computeProof(secret(old).proofKey(), roleDialer) != first {
 		t.Error("the same connection has two proofs")
 	}
 }
@@ -579,7 +587,7 @@ func TestProofDependsOnEverything(t *testing.T) {
 // must derive its key, which is slow.
 func TestProofIsSlowToGuess(t *testing.T) {
 	e := &proofExchange{from: 1, to: 2, keyingMaterial: []byte("keying")}
-	got := e.computeProof(old, roleDialer)
+	got := e.computeProof(secret(old).proofKey(), roleDialer)
 	fast := hmac.New(sha256.New, []byte(old))
 	for _, part := range [][]byte{[]byte(proofLabel), []byte(roleDialer), {0, 0, 0, 1, 0, 0, 0, 2}, e.dialedNonce[:], e.dialerNonce[:], e.keyingMaterial} {
 		fast.Write(part)
@@ -655,7 +663,7 @@ func TestNoGuard(t *testing.T) {
 		t.Fatal(g, err)
 	}
 	a, b := net.Pipe()
-	if c, err := g.SecureDialedAt(a, 2, ""); c != a || err != nil {
+	if c, err := g.SecureDialed(a, Dialed{Member: 2}); c != a || err != nil {
 		t.Error(c, err)
 	}
 	if c, err := g.SecureAccepted(b, admits); err != nil || c.Conn != b || c.MaySpeakAs(5) != nil {
@@ -671,19 +679,19 @@ func TestNoGuard(t *testing.T) {
 func FuzzProof(f *testing.F) {
 	secrets := []secret{old, fresh}
 	e := proofExchange{from: 2, to: 1, keyingMaterial: make([]byte, 32)}
-	f.Add(e.encodeDialerMessage(secrets))
-	f.Add(e.encodeDialerMessage([]secret{other}))
+	f.Add(e.encodeDialerMessage(keysOf(secrets)))
+	f.Add(e.encodeDialerMessage(keysOf([]secret{other})))
 	f.Add(make([]byte, dialerMessageSize))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		if len(sent) != dialerMessageSize {
 			return
 		}
 		got := proofExchange{keyingMaterial: e.keyingMaterial}
-		s := got.decodeDialerMessage((*[dialerMessageSize]byte)(sent), secrets)
-		if s == "" {
+		at := got.decodeDialerMessage((*[dialerMessageSize]byte)(sent), keysOf(secrets))
+		if at == noKey {
 			return
 		}
-		p := got.computeProof(s, roleDialer)
+		p := got.computeProof(secrets[at].proofKey(), roleDialer)
 		if !bytes.Contains(sent[8+nonceSize:], p[:]) {
 			t.Fatalf("proved with %x", sent)
 		}

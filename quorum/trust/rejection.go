@@ -12,6 +12,9 @@ const (
 	BadHandshake                  // TLS failed
 	NoProof                       // the proof of the secret is wrong or missing
 	OtherMember                   // the proof is right, but names the wrong member
+	// BadTicket is the first of the reasons for which a ticket of Kerberos is rejected. The fault (kerberos.Fault) is
+	// added to it.
+	BadTicket
 )
 
 // Rejection is the error for a rejected connection.

@@ -10,9 +10,9 @@ import (
 	"math/big"
 )
 
-// secretTLSConfig returns the TLS configuration of the dialed side for a secret. Its certificate is new and empty,
+// unprovedTLSConfig returns the TLS configuration of the dialed side for a protocol that proves the ends later. Its certificate is new and empty,
 // even of times: no member checks it, so nothing depends on a clock.
-func secretTLSConfig() (*tls.Config, error) {
+func unprovedTLSConfig(protocol string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("trust: make a key: %w", err)
@@ -23,7 +23,7 @@ func secretTLSConfig() (*tls.Config, error) {
 		return nil, fmt.Errorf("trust: make a certificate: %w", err)
 	}
 	c := baseTLSConfig()
-	c.NextProtos = []string{secretProtocol}
+	c.NextProtos = []string{protocol}
 	c.Certificates = []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}}
 	return c, nil
 }

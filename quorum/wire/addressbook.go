@@ -127,6 +127,16 @@ func (b *AddressBook) OnePerMember() []Peer {
 	return slices.CompactFunc(b.AllPeers(), func(a, b Peer) bool { return a.ID == b.ID })
 }
 
+// MemberIDs returns the id of each known member, in order.
+func (b *AddressBook) MemberIDs() []uint32 {
+	all := b.OnePerMember()
+	ids := make([]uint32, len(all))
+	for i, p := range all {
+		ids[i] = p.ID
+	}
+	return ids
+}
+
 // IsKnown reports whether a member is in the server list, in raft's configuration, or configured.
 func (b *AddressBook) IsKnown(id uint32) bool {
 	_, known := b.FindPeer(id)

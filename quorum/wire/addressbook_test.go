@@ -30,4 +30,7 @@ func TestHostsOfMembers(t *testing.T) {
 	check("with the list", 4, "d")
 	check("with the list", 5, "e")
 	check("with the list", 6)
+	if got := b.MemberIDs(); !slices.Equal(got, []uint32{1, 2, 3, 4, 5}) {
+		t.Errorf("the members are %d, want each once", got)
+	}
 }

@@ -85,6 +85,7 @@ type Hello struct {
 	trustGuard       *trust.Guard      // nil: connections are plain
 	acceptsUnknown   bool              // see AcceptingUnknown
 	dialedHost       string            // see ForHost; "": the address book and the guard know it
+	dialedAddrHost   string            // the host of the address that Dial dials
 	dialedDisk       disk.ID           // that dialed members must have; 0: any
 	knownProcesses   *processTable     // shared by the Listeners and dialers with this hello
 	logger           *slog.Logger      // for corruptions
@@ -191,6 +192,9 @@ func (h Hello) wrapAndRegister(private net.Conn, of Process, record func(Process
 // long, it tries again beside it, and the first connection counts (dialOverlapping). A member that supports only plain
 // connections gets one, if this member may open one.
 func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		h.dialedAddrHost = host
+	}
 	conn, err := dialOverlapping(ctx, func(ctx context.Context) (net.Conn, error) {
 		private, err := h.dialOnce(ctx, dial, addr, to)
 		if errors.Is(err, trust.ErrPeerIsPlain) {
@@ -205,6 +209,9 @@ func (h Hello) Dial(ctx context.Context, dial DialFunc, addr string, to uint32) 
 }
 
 func (h Hello) dialOnce(ctx context.Context, dial DialFunc, addr string, to uint32) (net.Conn, error) {
+	if err := h.trustGuard.MayDial(h.dialedEnd(to)); err != nil {
+		return nil, err
+	}
 	conn, err := dial(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -238,7 +245,11 @@ func (h Hello) secureDialed(conn net.Conn, to uint32) (net.Conn, error) {
 	if err := conn.SetDeadline(time.Now().Add(cmp.Or(h.handshakeTimeout, helloTimeout))); err != nil {
 		return nil, err
 	}
-	return h.trustGuard.SecureDialedAt(conn, to, h.dialedHost)
+	return h.trustGuard.SecureDialed(conn, h.dialedEnd(to))
+}
+
+func (h Hello) dialedEnd(to uint32) trust.Dialed {
+	return trust.Dialed{Member: to, Host: h.dialedAddrHost, CertificateHost: h.dialedHost}
 }
 
 // exchangeHello sends the hello and returns the process that replies.

@@ -21,6 +21,8 @@ import (
 
 	"rollcall/quorum/disk"
 	"rollcall/quorum/trust"
+	"rollcall/zk/kerberos"
+	"rollcall/zk/kerberos/kdctest"
 )
 
 var testPeers = []Peer{{ID: 1, Addr: "m1:3888"}, {ID: 2, Addr: "m2:3888"}, {ID: 3, Addr: "m3:3888"}}
@@ -727,4 +729,26 @@ func comesIn(sent []byte, own EnsembleID, anybody bool) (from uint32) {
 		return from
 	}
 	return 0
+}
+
+// A member without a ticket for another one does not connect to it, so that the other one logs nothing.
+func TestNoConnectionWithoutATicket(t *testing.T) {
+	kdc := kdctest.New(t)
+	kdc.Add(t, "member/m2")
+	own := trust.KeytabPrincipal{Keytab: kdc.WriteKeytab(t, "member/m2"), Principal: kerberos.Principal{Name: "member/m2", Realm: kdctest.Realm}}
+	g, err := trust.New(trust.Config{
+		MemberID: 2, ConfiguredHosts: map[uint32]string{1: "m1", 2: "m2"},
+		Settings: trust.Settings{Kerberos: trust.Kerberos{Dialed: own, Dialing: own, DialedName: "member/_HOST", Krb5Conf: kdctest.WriteConf(t, "127.0.0.1:1")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := func(context.Context, string) (net.Conn, error) {
+		t.Error("it connects")
+		return nil, net.ErrClosed
+	}
+	_, err = NewHello(testBook(2, testPeers)).WithGuard(g).Dial(t.Context(), dial, "Other:2888", 1)
+	if err == nil || !strings.Contains(err.Error(), "no Kerberos ticket for member/other@EXAMPLE.COM") {
+		t.Error(err)
+	}
 }

@@ -3,6 +3,7 @@ package kerberos
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // The first byte of the server's offer and of the client's choice (RFC 4752): bits of security layers.
@@ -90,6 +91,9 @@ func (x *Exchange) takeRequest(token []byte) (answer []byte, err error) {
 	// Without a proof there is no other sequence number than the client's, as in Java and Windows.
 	x.wrapKey, x.sequence = x.client.context, x.client.sequence
 	if !x.client.mutual {
+		if err := x.acceptor.replay.add(x.client.principal, x.client.sealed, time.Now()); err != nil {
+			return nil, err
+		}
 		return x.offer()
 	}
 	reply, subkey, sequence, err := x.client.reply()

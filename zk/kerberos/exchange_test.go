@@ -255,13 +255,13 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// A token is accepted once, by all exchanges of an acceptor, as long as its time is within the skew.
+// A token that demands no proof is accepted once, by all exchanges of an acceptor, as long as its time is within the skew.
 func TestReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const skew = time.Minute
 		a := newTestAcceptor(t, func(cfg *Config) { cfg.ClockSkew = skew })
 		// The client's clock is ahead, so that its token is accepted for twice the skew.
-		token, _ := kdc{auth: func(auth *types.Authenticator) { auth.CTime, auth.Cusec = auth.CTime.Add(skew), 0 }}.token(t)
+		token, _ := kdc{flags: flagIntegrity, auth: func(auth *types.Authenticator) { auth.CTime, auth.Cusec = auth.CTime.Add(skew), 0 }}.token(t)
 		time.Sleep(time.Second)
 		if _, _, err := a.NewExchange().Step(token); err != nil {
 			t.Fatal(err)
@@ -275,43 +275,88 @@ func TestReplay(t *testing.T) {
 		if _, _, err := a.NewExchange().Step(token); err == nil || faultOf(t, err) != ClockSkew {
 			t.Errorf("after twice the skew: %v", err)
 		}
-		other, _ := kdc{}.token(t)
+		other, _ := kdc{flags: flagIntegrity}.token(t)
 		if _, _, err := a.NewExchange().Step(other); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// The cache forgets what is too old to be accepted, and rejects what it could not remember.
+// A recorded login that demanded a proof ends for nobody else: the proof has another subkey each time, so the recorded tokens that follow
+// are worth nothing. Neither takes room in the cache.
+func TestReplayWithProof(t *testing.T) {
+	a := newTestAcceptor(t, nil)
+	client, err := NewLogin(kdc{}.issue(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := a.NewExchange()
+	var recorded [][]byte
+	var answer []byte
+	for {
+		token, done, err := client.Step(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done {
+			break
+		}
+		recorded = append(recorded, token)
+		if answer, _, err = x.Step(token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := a.NewExchange()
+	for i, token := range recorded {
+		_, done, err := again.Step(token)
+		switch last := i == len(recorded)-1; {
+		case done || last && (err == nil || faultOf(t, err) != BadToken):
+			t.Errorf("token %d of a recorded login: %t, %v", i, done, err)
+		case !last && err != nil:
+			t.Errorf("token %d: %v", i, err)
+		}
+	}
+	if again.UserName() != "" || len(recorded) != 3 || len(a.replay.now.seen) != 0 {
+		t.Errorf("%q has logged in with %d recorded tokens; %d are remembered", again.UserName(), len(recorded), len(a.replay.now.seen))
+	}
+}
+
+// The cache forgets what is too old to be accepted, and rejects what it could not remember. One principal has a share of it.
 func TestReplayCacheIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const skew = time.Minute
 		c := newReplayCache(skew)
 		for i := range maxRemembered {
-			if err := c.add(binary.BigEndian.AppendUint64(nil, uint64(i)), time.Now()); err != nil {
+			if err := c.add(fmt.Sprint("user ", i/maxOfPrincipal), binary.BigEndian.AppendUint64(nil, uint64(i)), time.Now()); err != nil {
 				t.Fatal(i, err)
 			}
+			if i != maxOfPrincipal {
+				continue
+			}
+			if err := c.add("user 0", []byte("one more"), time.Now()); err == nil || faultOf(t, err) != TooManyLogins || !strings.Contains(err.Error(), `"user 0" has logged in 32768 times`) {
+				t.Errorf("one more of the first principal: %v", err)
+			}
 		}
-		if err := c.add([]byte("one more"), time.Now()); err == nil || faultOf(t, err) != TooManyLogins {
+		if err := c.add("bob", []byte("one more"), time.Now()); err == nil || faultOf(t, err) != TooManyLogins || !strings.Contains(err.Error(), "262144 clients have logged in") {
 			t.Errorf("one more: %v", err)
 		}
-		if err := c.add(make([]byte, 8), time.Now()); err == nil || faultOf(t, err) != Replayed {
+		if err := c.add("bob", make([]byte, 8), time.Now()); err == nil || faultOf(t, err) != Replayed {
 			t.Errorf("a known one: %v", err)
 		}
 		time.Sleep(2 * skew)
-		if err := c.add(make([]byte, 8), time.Now()); err == nil || faultOf(t, err) != Replayed {
+		if err := c.add("bob", make([]byte, 8), time.Now()); err == nil || faultOf(t, err) != Replayed {
 			t.Errorf("a known one of the last generation: %v", err)
 		}
-		if err := c.add([]byte("one more"), time.Now()); err != nil {
+		if err := c.add("user 0", []byte("one more"), time.Now()); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(2 * skew)
-		if err := c.add(make([]byte, 8), time.Now()); err != nil || len(c.last) != 1 {
-			t.Errorf("a forgotten one: %v, %d in the last generation", err, len(c.last))
+		if err := c.add("bob", make([]byte, 8), time.Now()); err != nil || len(c.last.seen) != 1 {
+			t.Errorf("a forgotten one: %v, %d in the last generation", err, len(c.last.seen))
 		}
 		time.Sleep(4 * skew)
-		if err := c.add([]byte("one more"), time.Now()); err != nil || len(c.last) != 0 {
-			t.Errorf("after both generations: %v, %d in the last one", err, len(c.last))
+		if err := c.add("bob", []byte("one more"), time.Now()); err != nil || len(c.last.seen) != 0 {
+			t.Errorf("after both generations: %v, %d in the last one", err, len(c.last.seen))
 		}
 	})
 }

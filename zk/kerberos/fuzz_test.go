@@ -52,11 +52,9 @@ func FuzzExchange(f *testing.F) {
 		}
 		a := newTestAcceptor(tb, nil)
 		x := a.NewExchange()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		name, err := fuzzStep(tb, x, which, data)
-		runtime.ReadMemStats(&after)
-		if used := after.TotalAlloc - before.TotalAlloc; used > 4<<20 {
+		var name string
+		var err error
+		if used := allocated(func() { name, err = fuzzStep(tb, x, which, data) }); used > 4<<20 {
 			tb.Errorf("%d bytes for %d", used, len(data))
 		}
 		if err != nil && strings.Contains(err.Error(), "runtime error") {
@@ -66,6 +64,15 @@ func FuzzExchange(f *testing.F) {
 			tb.Errorf("%q has logged in", name)
 		}
 	})
+}
+
+// allocated returns the bytes that try has allocated.
+func allocated(try func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	try()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 // fuzzStep runs an exchange with data in place of a part, and returns the name of a client that has logged in.

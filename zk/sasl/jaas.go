@@ -117,6 +117,12 @@ func ParseClientKerberos(text []byte, section string) (*KerberosLogin, error) {
 	return p.kerberosLogin("useKeyTab")
 }
 
+// UsesKerberos reports whether a section of a JAAS file is well-formed and has Krb5LoginModule.
+func UsesKerberos(text []byte, section string) bool {
+	p, err := readJAAS(text, section, true)
+	return err == nil && p.hasKerberos
+}
+
 // requireUsers returns the users of the section, of which there must be one.
 func (p *jaasParser) requireUsers() (map[string]string, error) {
 	if len(p.users) == 0 {

@@ -172,3 +172,16 @@ func FuzzParseJAAS(f *testing.F) {
 		}
 	})
 }
+
+// A section has Kerberos if its module is Krb5LoginModule and the file is well-formed.
+func TestUsesKerberos(t *testing.T) {
+	const file = "A { com.sun.security.auth.module.Krb5LoginModule required; };\nB { " + module + " required user_a=b; };\n"
+	for section, want := range map[string]bool{"A": true, "B": false, "C": false} {
+		if got := UsesKerberos([]byte(file), section); got != want {
+			t.Errorf("section %s: %t, want %t", section, got, want)
+		}
+	}
+	if UsesKerberos([]byte(file+"D {"), "A") {
+		t.Error("a file that ends within a section counts")
+	}
+}

@@ -3,8 +3,8 @@
 //	who := credentials.New(credentials.Config{Keytab: "/etc/app.keytab", Principal: "app@EXAMPLE.COM"})
 //	c, err := client.Dial(ctx, servers, client.Config{Login: who})
 //
-// The requests to the KDC are those of github.com/jcmturner/gokrb5. A server, which only takes tickets, needs none of them, and package
-// client neither.
+// The requests of Credentials are those of github.com/jcmturner/gokrb5. A server that only takes tickets needs none of them, and package
+// client neither. Services gets tickets for the members of an ensemble, which need them of each other.
 package credentials
 
 import (
@@ -172,8 +172,10 @@ func (c *Credentials) request(server string) (*heldTicket, error) {
 	}}, err
 }
 
-func (c *Credentials) loadConf() (*config.Config, error) {
-	path := c.cfg.Krb5Conf
+func (c *Credentials) loadConf() (*config.Config, error) { return loadConf(c.cfg.Krb5Conf) }
+
+// loadConf reads krb5.conf. If path is empty, it is that of KRB5_CONFIG, or else /etc/krb5.conf.
+func loadConf(path string) (*config.Config, error) {
 	if path == "" {
 		path = os.Getenv("KRB5_CONFIG")
 	}
