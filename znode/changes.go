@@ -35,13 +35,19 @@ type Change struct {
 	End       *SessionEnd    // of SessionEnded; nil for others
 }
 
-// ChangeObserver observes the changes of ApplyEntry.
+// ChangeObserver observes the changes of ApplyEntry. A State has at most one.
 type ChangeObserver interface {
 	// ObserveChange is called for each change, in the order of the log, under the tree's write lock: at the end of the
 	// change's transaction, after the watches' events. It must not block or take that lock. c is valid during the call.
-	// Attaches, identifies and announcements take no zxid, and are not reported, nor is a snapshot that replaces the state.
+	// Attaches, identifies and announcements take no zxid, and are not reported.
 	ObserveChange(c *Change)
+	// StateReplaced is called when RestoreSnapshot has replaced the state, under the tree's write lock. The changes in between
+	// are not reported.
+	StateReplaced()
 }
+
+// ObserveChanges makes o the observer of all later entries; nil: there is none. The caller holds the write lock.
+func ObserveChanges(s *State, o ChangeObserver) { s.runningTxn.changes.observer = o }
 
 // changeLog collects the changes of the running transaction for the observer.
 type changeLog struct {

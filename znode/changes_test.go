@@ -38,6 +38,8 @@ func (o *changeRecorder) ObserveChange(c *Change) {
 	o.log = append(o.log, text)
 }
 
+func (o *changeRecorder) StateReplaced() { o.log = append(o.log, "replaced") }
+
 // want checks the changes since the last check.
 func (o *changeRecorder) want(t *testing.T, want ...string) {
 	t.Helper()
@@ -52,7 +54,7 @@ func (o *changeRecorder) want(t *testing.T, want ...string) {
 func TestObserveChanges(t *testing.T) {
 	w, got := newWorld(t), &changeRecorder{}
 	w.s().allow(2)
-	w.s().runningTxn.changes.observer = got
+	ObserveChanges(w.s(), got)
 	k, other := w.connect(), w.connect()
 	got.want(t, "0.1 open of 1 at 127.0.0.1:5", "1.1 open of 2 at 127.0.0.1:5")
 	k.must(k.create("/a", 0))
@@ -129,6 +131,25 @@ func TestApplyEntryThrough(t *testing.T) {
 	}
 }
 
+// An observer can be set while a state is in use, is notified of a snapshot that replaces the state, and is removed again.
+func TestObserveChangesFromNowOn(t *testing.T) {
+	w, got := newWorld(t), &changeRecorder{}
+	k := w.connect()
+	k.must(k.create("/before", 0))
+	ObserveChanges(w.s(), got)
+	k.must(k.create("/a", 0))
+	got.want(t, "2.1 create /a kind 1 size 1 of 1 at 127.0.0.1:5")
+	if err := w.s().RestoreSnapshot(bytes.NewReader(encode(t, w.s().Snapshot()))); err != nil {
+		t.Fatal(err)
+	}
+	got.want(t, "replaced")
+	k.must(k.delete("/a", -1))
+	got.want(t, "3.1 delete /a cause 1 size 1 of 1 at 127.0.0.1:5")
+	ObserveChanges(w.s(), nil)
+	k.must(k.create("/after", 0))
+	got.want(t)
+}
+
 // nextTxns returns transactions of k that set data, and are the next ones of its member.
 func (w *world) nextTxns(k *client, n int) (list []*proto.Txn) {
 	for range n {
@@ -169,12 +190,14 @@ type nullObserver struct{}
 
 func (nullObserver) ObserveChange(*Change) {}
 
+func (nullObserver) StateReplaced() {}
+
 // BenchmarkObserve measures what an observer costs a write, and that none costs nothing.
 func BenchmarkObserve(b *testing.B) {
 	for _, observer := range []ChangeObserver{nil, nullObserver{}} {
 		b.Run(fmt.Sprintf("observed=%t", observer != nil), func(b *testing.B) {
 			k := newBench(b, 1<<14)
-			k.s.runningTxn.changes.observer = observer
+			ObserveChanges(k.s, observer)
 			k.run(b, func() *proto.Txn { return setTxn(k.any(), hundred) })
 		})
 	}

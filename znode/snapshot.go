@@ -103,7 +103,7 @@ func (n *node) replicatedData() (data []byte, version int32) {
 }
 
 // RestoreSnapshot replaces the whole state by a snapshot. It builds the new state aside, then takes the write
-// lock, swaps the states and calls Hooks.SnapshotRestored. After an error (ErrNotSnapshot,
+// lock, swaps the states and calls Hooks.SnapshotRestored and ChangeObserver.StateReplaced. After an error (ErrNotSnapshot,
 // ErrSnapshotVersion, ErrCorrupt, or an error of the reader) nothing has changed. Watches stay.
 func (s *State) RestoreSnapshot(r io.Reader) error {
 	f := snapshotBuilder{blocks: newBlockReader(r), gen: s.gen.Load(), history: historyAfter(s)}
@@ -120,6 +120,9 @@ func (s *State) RestoreSnapshot(r io.Reader) error {
 	s.stateHashes.clear()         // of the old state
 	s.acls.applyRules(s.replicated.term.Rules)
 	s.hooks.SnapshotRestored()
+	if o := s.runningTxn.changes.observer; o != nil {
+		o.StateReplaced()
+	}
 	if r, ok := s.ServerList(); ok {
 		s.hooks.ServerListChanged(r)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"sort"
 	"time"
 
@@ -23,7 +24,18 @@ var (
 	ErrNeverGiven = errors.New("past: no transaction has this zxid")
 	// ErrDamaged means that the chain is damaged.
 	ErrDamaged = errors.New("past: the kept log is damaged")
+	// ErrTooLarge means that a state exceeds Budget.MaxBytes.
+	ErrTooLarge = errors.New("past: the state is too large")
 )
+
+// Budget limits what the building of a state takes. The zero value has no limit.
+type Budget struct {
+	// MaxBytes is the size of the largest state, as a snapshot of it would have; 0: there is no limit.
+	MaxBytes int64
+	// Rest is called between small parts of the work, some microseconds apart, and may sleep. Its error ends the work, and the
+	// state stays usable unless it was being read from a snapshot. It may be nil.
+	Rest func() error
+}
 
 // maxComparedBytes is the largest snapshot that is read to compare its digest, so that the comparison takes half a second at
 // most where a Log passes it.
@@ -43,7 +55,7 @@ type Log struct {
 	unapplied *decodedEntry                // read, and after the last moment
 	rest      func(zxid int64) (more bool) // applies the rest of the last entry; nil if the whole entry is applied
 	observer  changeFunc
-
+	budget    Budget
 	compareAll bool // also snapshots that are larger than maxComparedBytes
 }
 
@@ -66,15 +78,16 @@ func (f *changeFunc) ObserveChange(c *znode.Change) {
 	}
 }
 
+// StateReplaced implements znode.ChangeObserver.
+func (f *changeFunc) StateReplaced() {}
+
 // Open builds the state at a moment from the newest snapshot of the chain before it. Its error wraps ErrTooEarly, ErrTooLate,
 // ErrNeverGiven or ErrDamaged, or is an error of the chain. All later reads of the chain end with ctx. The caller calls Close.
 func Open(ctx context.Context, c Chain, m Moment) (*Log, error) {
-	l := &Log{chain: c, ctx: ctx}
-	l.state = znode.New(znode.Config{Observer: &l.observer})
-	if err := l.restoreBefore(m); err != nil {
+	l, err := OpenBefore(ctx, c, m, Budget{})
+	if err != nil {
 		return nil, err
 	}
-	l.nextEntry, l.stop = iter.Pull2(c.Entries(ctx, l.state.Index()))
 	if err := l.Advance(m, nil); err != nil {
 		l.Close()
 		return nil, err
@@ -82,10 +95,59 @@ func Open(ctx context.Context, c Chain, m Moment) (*Log, error) {
 	return l, nil
 }
 
-// OpenOldest builds the oldest state that a chain has: that of its oldest snapshot, or an empty one before the first entry.
-func OpenOldest(ctx context.Context, c Chain) (*Log, error) {
-	l := &Log{chain: c, ctx: ctx}
+// OpenBefore builds the state of the newest snapshot of the chain before a moment, or an empty one if the chain begins with the first
+// entry and has no such snapshot. Advance moves it on to the moment. The errors are those of Open, or wrap ErrTooLarge.
+func OpenBefore(ctx context.Context, c Chain, m Moment, b Budget) (*Log, error) {
+	l := newLog(ctx, c, b)
+	if err := l.restoreBefore(m); err != nil {
+		return nil, err
+	}
+	l.readEntries()
+	return l, nil
+}
+
+func newLog(ctx context.Context, c Chain, b Budget) *Log {
+	l := &Log{chain: c, ctx: ctx, budget: b}
 	l.state = znode.New(znode.Config{Observer: &l.observer})
+	return l
+}
+
+// readEntries begins to read the entries of the chain after those that were read.
+func (l *Log) readEntries() {
+	after := l.state.Index()
+	if l.unapplied != nil {
+		after = l.unapplied.Index
+	}
+	l.nextEntry, l.stop = iter.Pull2(l.chain.Entries(l.ctx, after))
+}
+
+// Extend replaces the chain by a later one of the same log, which has more entries at its end.
+func (l *Log) Extend(c Chain) {
+	l.stop()
+	l.chain, l.nextHead = c, nil
+	l.unpassed = slices.DeleteFunc(slices.Clone(c.Snapshots()), func(s Snapshot) bool { return s.Index <= l.state.Index() })
+	l.readEntries()
+}
+
+// PassesSnapshot reports whether the chain has a snapshot between the state and a moment after it, from which the state at the moment
+// can be built with fewer entries.
+func (l *Log) PassesSnapshot(m Moment) (bool, error) {
+	switch {
+	case len(l.unpassed) == 0:
+		return false, nil
+	case m.IsEnd():
+		return true, nil
+	}
+	h, err := l.readHead(l.unpassed[0])
+	return err == nil && m.mayFollow(h), err
+}
+
+// OpenOldest builds the oldest state that a chain has: that of its oldest snapshot, or an empty one before the first entry.
+func OpenOldest(ctx context.Context, c Chain) (*Log, error) { return OpenOldestWithin(ctx, c, Budget{}) }
+
+// OpenOldestWithin is OpenOldest with a budget. Its error may also wrap ErrTooLarge.
+func OpenOldestWithin(ctx context.Context, c Chain, b Budget) (*Log, error) {
+	l := newLog(ctx, c, b)
 	switch l.unpassed = c.Snapshots(); {
 	case c.FirstIndex() <= 1:
 	case len(l.unpassed) == 0:
@@ -95,7 +157,7 @@ func OpenOldest(ctx context.Context, c Chain) (*Log, error) {
 			return nil, err
 		}
 	}
-	l.nextEntry, l.stop = iter.Pull2(c.Entries(ctx, l.state.Index()))
+	l.readEntries()
 	return l, nil
 }
 
@@ -185,6 +247,9 @@ func errOfSnapshot(s Snapshot, err error) error {
 func (l *Log) restore(number int) error {
 	snapshots := l.chain.Snapshots()
 	s := snapshots[number]
+	if err := l.budget.check(s.Bytes); err != nil {
+		return err
+	}
 	head, err := l.readHead(s)
 	if err != nil {
 		return err
@@ -194,7 +259,7 @@ func (l *Log) restore(number int) error {
 		return err
 	}
 	defer func() { _ = r.Close() }() // it was only read
-	if err := errOfSnapshot(s, l.state.RestoreSnapshot(r)); err != nil {
+	if err := errOfSnapshot(s, l.state.RestoreSnapshot(restingReader{r, l.budget.Rest})); err != nil {
 		return err
 	}
 	l.unpassed, l.oldest, l.latestMs = snapshots[number+1:], l.Point(), head.LatestMs
@@ -220,6 +285,9 @@ func (l *Log) Advance(m Moment, take func(*znode.Change) error) error {
 		}
 		if l.observer.err != nil {
 			return l.observer.err
+		}
+		if err := l.budget.rest(l.state); err != nil {
+			return err
 		}
 	}
 }
@@ -325,7 +393,7 @@ func (l *Log) compare(s Snapshot) error {
 		return err
 	}
 	defer func() { _ = r.Close() }() // it was only read
-	_, digest, err := znode.ReadImage(r, znode.ImageVisitor{})
+	_, digest, err := znode.ReadImage(restingReader{r, l.budget.Rest}, znode.ImageVisitor{})
 	if err := errOfSnapshot(s, err); err != nil {
 		return err
 	}

@@ -56,6 +56,9 @@ func New(t testing.TB, nowMs int64) *Ensemble {
 // ObserveChange implements znode.ChangeObserver.
 func (e *Ensemble) ObserveChange(*znode.Change) { e.changed++ }
 
+// StateReplaced implements znode.ChangeObserver.
+func (e *Ensemble) StateReplaced() {}
+
 func (e *Ensemble) marshal(m pb.Message) []byte {
 	e.t.Helper()
 	b, err := pb.Marshal(m)
