@@ -67,25 +67,14 @@ func newChanges(w IOStreams) *cobra.Command {
 	return cmd
 }
 
-// changeFilter selects changes. The zero value selects all.
-type changeFilter struct {
-	path    string // as the servers have it; "": of all nodes, and of sessions
-	session jute.SessionID
-}
-
-func (f changeFilter) matches(c *znode.Change) bool {
-	return (f.session == 0 || c.Session == f.session) &&
-		(f.path == "" || c.Path != "" && subtree.IsAtOrBelow(c.Path, f.path))
-}
-
-func (c *changesCommand) filter() (f changeFilter, err error) {
+func (c *changesCommand) filter() (f stateview.ChangeFilter, err error) {
 	if c.path != "" {
-		if f.path, err = c.fullPath(c.path); err == nil {
+		if f.Path, err = c.fullPath(c.path); err == nil {
 			err = WithStatus(UsageError, subtree.CheckPath(c.path))
 		}
 	}
 	if c.session != "" && err == nil {
-		f.session, err = jute.ParseSessionID(c.session)
+		f.Session, err = jute.ParseSessionID(c.session)
 		err = WithStatus(UsageError, err)
 	}
 	return f, err
@@ -143,10 +132,10 @@ func openFrom(ctx context.Context, chain past.Chain, from past.Moment) (*past.Lo
 var errEnoughRows = errors.New("no more rows are wanted")
 
 // changeRows yields the changes from the place of l, a log of origin, to a moment.
-func changeRows(l *past.Log, origin string, to past.Moment, f changeFilter) iter.Seq2[api.Change, error] {
+func changeRows(l *past.Log, origin string, to past.Moment, f stateview.ChangeFilter) iter.Seq2[api.Change, error] {
 	return func(yield func(api.Change, error) bool) {
 		err := l.Advance(to, func(c *znode.Change) error {
-			if f.matches(c) && !yield(stateview.ChangeRow(c), nil) {
+			if f.Matches(c) && !yield(stateview.ChangeRow(c), nil) {
 				return errEnoughRows
 			}
 			return nil

@@ -23,7 +23,7 @@ type Past struct {
 // List lists the past up to the last entry that this member has applied and has on its disk. The error is ErrNoDirectories, or
 // ErrNotRunning before the first entry is applied, or that of the disk.
 func (p Past) List() (history.Listing, error) {
-	last, err := p.last()
+	last, err := p.LastIndex()
 	if err != nil {
 		return history.Listing{}, err
 	}
@@ -32,7 +32,7 @@ func (p Past) List() (history.Listing, error) {
 
 // Source returns a source of the files, up to the entry that is the last one now. It has the same errors as List.
 func (p Past) Source() (history.Source, error) {
-	last, err := p.last()
+	last, err := p.LastIndex()
 	return history.CommittedSource{DirectorySource: history.DirectorySource{Directories: p.dirs}, Last: last}, err
 }
 
@@ -42,7 +42,7 @@ var ErrEntriesGone = errors.New("quorum: the log begins after that entry")
 // ReadEntries reads the committed entries after an index, of mostBytes bytes or a little more, from the log. It returns none if
 // there is none yet. The error is ErrEntriesGone if the next one is not in the log any more.
 func (p Past) ReadEntries(after uint64, mostBytes int) (entries []*raft.Log, err error) {
-	last, err := p.last()
+	last, err := p.LastIndex()
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,9 @@ func (p Past) ReadEntries(after uint64, mostBytes int) (entries []*raft.Log, err
 	return entries, nil
 }
 
-func (p Past) last() (uint64, error) {
+// LastIndex returns the index of the last entry that this member has applied and has on its disk. It does not wait. The error is
+// ErrNoDirectories or ErrNotRunning.
+func (p Past) LastIndex() (uint64, error) {
 	if p.keeper == nil {
 		return 0, ErrNoDirectories
 	}

@@ -10,7 +10,7 @@ import (
 // What a node and a session take in a snapshot, in bytes, beside the path and the data of a node. They are those of nodes without a
 // list of their own, and of sessions with an IPv4 address.
 const (
-	imageNodeBytes    = 64
+	imageNodeBytes    = 68
 	imageSessionBytes = 96
 )
 

@@ -91,6 +91,6 @@ func Reaches(ctx context.Context, c Chain, m Moment) (bool, error) {
 	case m.IsEnd():
 		return true, nil
 	}
-	h, err := (&Log{chain: c, ctx: ctx}).readHead(snapshots[0])
+	h, err := newLog(ctx, c, Budget{Rest: ctx.Err}).readHead(snapshots[0])
 	return err == nil && m.mayFollow(h), err
 }

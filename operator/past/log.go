@@ -35,6 +35,8 @@ type Budget struct {
 	// Rest is called between small parts of the work, some microseconds apart, and may sleep. Its error ends the work, and the
 	// state stays usable unless it was being read from a snapshot. It may be nil.
 	Rest func() error
+	// SkipComparisons leaves out the comparison with later snapshots, whose reading can take longer than all the entries before them.
+	SkipComparisons bool
 }
 
 // maxComparedBytes is the largest snapshot that is read to compare its digest, so that the comparison takes half a second at
@@ -43,19 +45,19 @@ const maxComparedBytes = 64 << 20
 
 // Log is the state of a chain at a moment. It belongs to one goroutine.
 type Log struct {
-	chain     Chain
-	ctx       context.Context // of Open; all reads of the chain end with it
-	state     *znode.State
-	oldest    Point            // where the chain can begin
-	latestMs  int64            // the greatest stamp of all entries so far
-	unpassed  []Snapshot       // of the chain, after the state
-	nextHead  *znode.ImageHead // of the first of them; nil: not read yet
-	nextEntry func() (Entry, error, bool)
-	stop      func()
-	unapplied *decodedEntry                // read, and after the last moment
-	rest      func(zxid int64) (more bool) // applies the rest of the last entry; nil if the whole entry is applied
-	observer  changeFunc
-	budget    Budget
+	chain      Chain
+	ctx        context.Context // of Open; all reads of the chain end with it
+	state      *znode.State
+	oldest     Point            // where the chain can begin
+	latestMs   int64            // the greatest stamp of all entries so far
+	unpassed   []Snapshot       // of the chain, after the state
+	nextHead   *znode.ImageHead // of the first of them; nil: not read yet
+	nextEntry  func() (Entry, error, bool)
+	stop       func()
+	unapplied  *decodedEntry                // read, and after the last moment
+	rest       func(zxid int64) (more bool) // applies the rest of the last entry; nil if the whole entry is applied
+	observer   changeFunc
+	budget     Budget
 	compareAll bool // also snapshots that are larger than maxComparedBytes
 }
 
@@ -143,7 +145,9 @@ func (l *Log) PassesSnapshot(m Moment) (bool, error) {
 }
 
 // OpenOldest builds the oldest state that a chain has: that of its oldest snapshot, or an empty one before the first entry.
-func OpenOldest(ctx context.Context, c Chain) (*Log, error) { return OpenOldestWithin(ctx, c, Budget{}) }
+func OpenOldest(ctx context.Context, c Chain) (*Log, error) {
+	return OpenOldestWithin(ctx, c, Budget{})
+}
 
 // OpenOldestWithin is OpenOldest with a budget. Its error may also wrap ErrTooLarge.
 func OpenOldestWithin(ctx context.Context, c Chain, b Budget) (*Log, error) {
@@ -164,7 +168,7 @@ func OpenOldestWithin(ctx context.Context, c Chain, b Budget) (*Log, error) {
 // CompareAll makes Advance compare the state with every snapshot that it passes, however large.
 func (l *Log) CompareAll() { l.compareAll = true }
 
-// Close ends the reading of the chain. The state stays usable.
+// Close ends the reading of the chain. The state stays usable, and Extend reads on.
 func (l *Log) Close() { l.stop() }
 
 // State returns the state, which Advance changes.
@@ -226,7 +230,7 @@ func (l *Log) readHead(s Snapshot) (znode.ImageHead, error) {
 		return znode.ImageHead{}, err
 	}
 	defer func() { _ = r.Close() }() // it was only read
-	h, err := znode.ReadImageHead(r)
+	h, err := znode.ReadImageHead(restingReader{r, l.budget.Rest})
 	return h, errOfSnapshot(s, err)
 }
 
@@ -377,7 +381,7 @@ func (l *Log) comparePassed() error {
 		if l.nextHead.Index > l.state.Index() {
 			return nil
 		}
-		if l.nextHead.Index == l.state.Index() && (l.compareAll || s.Bytes > 0 && s.Bytes <= maxComparedBytes) {
+		if l.nextHead.Index == l.state.Index() && (l.compareAll || !l.budget.SkipComparisons && s.Bytes > 0 && s.Bytes <= maxComparedBytes) {
 			if err := l.compare(s); err != nil {
 				return err
 			}

@@ -29,6 +29,9 @@ func (m Moment) Time() time.Time {
 	return time.UnixMilli(m.unixMs).UTC()
 }
 
+// Zxid returns the zxid, or false if the moment is none.
+func (m Moment) Zxid() (zxid int64, ok bool) { return m.zxid, m.zxid != 0 }
+
 // IsEnd reports whether the moment is the end of the log.
 func (m Moment) IsEnd() bool { return m == Moment{} }
 

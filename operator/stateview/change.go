@@ -4,7 +4,9 @@ import (
 	"time"
 
 	"rollcall/operator/api"
+	"rollcall/operator/subtree"
 	"rollcall/operator/view"
+	"rollcall/zk/jute"
 	"rollcall/znode"
 )
 
@@ -26,6 +28,18 @@ var changeCauses = map[znode.RemovalCause]string{
 var changeNodeKinds = map[znode.NodeKind]string{
 	znode.PlainNode: view.KindPersistent, znode.EphemeralNode: view.KindEphemeral, znode.ContainerNode: view.KindContainer,
 	znode.TTLNode: view.KindTTL,
+}
+
+// ChangeFilter selects changes. The zero value selects all.
+type ChangeFilter struct {
+	Path    string         // only those of the node at this path and of all nodes below it; "": of all nodes, and of sessions
+	Session jute.SessionID // only those by the client of this session, and of the session itself; 0: of all
+}
+
+// Matches reports whether the filter selects a change.
+func (f ChangeFilter) Matches(c *znode.Change) bool {
+	return (f.Session == 0 || c.Session == f.Session) &&
+		(f.Path == "" || c.Path != "" && subtree.IsAtOrBelow(c.Path, f.Path))
 }
 
 // ChangeRow returns the row of a change.
