@@ -46,6 +46,7 @@ import (
 	"rollcall/operator/api"
 	"rollcall/operator/audit"
 	"rollcall/operator/logs"
+	"rollcall/operator/past/served"
 	"rollcall/quorum"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
@@ -410,6 +411,7 @@ func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
 	cfg := admin.HTTPConfig{
 		HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, DigestAlg: m.cfg.Digest,
 		FourLetter: words, Source: source{m}, Operations: operations{m.viewer.collector, m},
+		Past:       served.New(served.KeptLog{Files: pastFiles{m}}, m.state),
 		ConfigKeys: settingRows(m.cfg.ConfigKeys), AuditLog: m.auditLog, AnonymousAccess: m.cfg.anonymousAccess(),
 		CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject,
 		Logger: m.log,

@@ -40,6 +40,33 @@ func (o operations) LaterEntries(after uint64, mostBytes int) ([]*raft.Log, erro
 	return entries, pastFailure(err)
 }
 
+// pastFiles implements served.Files.
+type pastFiles struct{ m *Member }
+
+// List implements served.Files.
+func (f pastFiles) List() (history.Listing, error) {
+	l, err := f.m.node.Disk().Past().List()
+	return l, pastFailure(err)
+}
+
+// Source implements served.Files.
+func (f pastFiles) Source() (history.Source, error) {
+	source, err := f.m.node.Disk().Past().Source()
+	return source, pastFailure(err)
+}
+
+// ReadEntries implements served.Files.
+func (f pastFiles) ReadEntries(after uint64, mostBytes int) ([]*raft.Log, error) {
+	entries, err := f.m.node.Disk().Past().ReadEntries(after, mostBytes)
+	return entries, pastFailure(err)
+}
+
+// LastIndex implements served.Files.
+func (f pastFiles) LastIndex() (uint64, error) {
+	last, err := f.m.node.Disk().Past().LastIndex()
+	return last, pastFailure(err)
+}
+
 func pastFailure(err error) error {
 	switch {
 	case errors.Is(err, quorum.ErrNotRunning):

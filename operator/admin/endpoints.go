@@ -37,16 +37,21 @@ type endpoint struct {
 	responseBody, requestBody any
 	failureStatuses           []int
 	contentType               string // the type of the body of a POST; default application/json
+	replyType                 string // the type of a reply that serve sends as lines
 	// action names the change for the audit log, and auditTarget its object; nil: this member.
 	action      string
 	auditTarget func(r *http.Request) string
 }
 
 func (h *HTTP) routes() []endpoint {
-	return slices.Concat(
+	all := slices.Concat(
 		h.health.routes(), consoleRoutes(h.console), []endpoint{h.metricsRoute()}, h.member.routes(), h.ensemble.routes(),
 		h.streams.routes(),
-		h.members.routes(), h.nodes.routes(), h.backups.routes(), h.history.routes(), profiles, h.commands.routes())
+		h.members.routes(), h.nodes.routes(), h.backups.routes(), h.history.routes(), h.past.routes(), profiles, h.commands.routes())
+	for i := range all {
+		all[i].addMoment()
+	}
+	return all
 }
 
 // metricsRoute is the row of /metrics, which a port of its own may serve, too.

@@ -18,6 +18,7 @@ import (
 	"rollcall/internal/tokenproof"
 	"rollcall/operator/api"
 	"rollcall/operator/console"
+	"rollcall/operator/past/served"
 	"rollcall/operator/view"
 	"rollcall/zk/digest"
 )
@@ -86,6 +87,7 @@ type HTTPConfig struct {
 	FourLetter      *FourLetterCommands
 	Source          Source
 	Operations      Operations
+	Past            *served.Server  // answers queries about the past; nil: the member has none
 	ConfigKeys      []api.Setting   // every key of the configuration; nil: none is shown
 	Log             Log             // the log of this process; nil: it cannot be read
 	AuditLogger     *slog.Logger    // logs what administrators do; default: Logger
@@ -122,6 +124,7 @@ type HTTP struct {
 	nodes    *nodesAPI
 	backups  *backupsAPI
 	history  *historyAPI
+	past     *pastAPI
 	commands *adminServer
 }
 
@@ -170,6 +173,9 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 	h.nodes = &nodesAPI{ops: cfg.Operations}
 	h.backups = newBackupsAPI(&cfg, h.authorizer, h.log)
 	h.history = &historyAPI{ops: cfg.Operations, source: cfg.Source, authorizer: h.authorizer, log: h.log, slots: make(chan struct{}, maxHistoryFiles), followers: make(chan struct{}, maxHistoryFollowers)}
+	h.past = &pastAPI{
+		server: cfg.Past, authorizer: h.authorizer, memberRemoved: func() bool { return h.health.failureIfRemoved() != nil }, log: h.log,
+	}
 	h.commands = &adminServer{
 		basePath: cfg.CommandURL, fourLetter: cfg.FourLetter, source: cfg.Source, ops: cfg.Operations,
 		authorizer: h.authorizer, backups: h.backups,

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	flags "flag"
 	"fmt"
@@ -151,7 +152,7 @@ var meanings = map[int]string{
 	413: "the request is too long",
 	415: "the Content-Type is not application/json",
 	429: "too many credentials from this address were wrong, and these were not checked; try again",
-	501: "this process does not do that",
+	501: "this process does not do that, or the state is too large for it",
 	503: "this member cannot answer now, and nothing was done; try again",
 	504: "not confirmed in time",
 }
@@ -167,10 +168,14 @@ func (d *description) operation(e *endpoint) object {
 	answers := object{"200": object{"description": e.help, "content": d.content(e.responseBody)}}
 	if _, binary := e.responseBody.([]byte); binary {
 		answers["200"] = object{"description": e.help, "content": object{"application/octet-stream": object{"schema": object{"type": "string", "format": "binary"}}}}
-	} else if e.replyJSON == nil { // a stream of events
-		answers["200"] = object{"description": e.help, "content": object{"text/event-stream": object{"schema": d.schema(reflect.TypeOf(e.responseBody))}}}
+	} else if e.replyJSON == nil { // a stream of events, or of lines
+		answers["200"] = object{"description": e.help, "content": object{cmp.Or(e.replyType, "text/event-stream"): object{"schema": d.schema(reflect.TypeOf(e.responseBody))}}}
 	}
-	for _, status := range statuses(e) {
+	all := statuses(e)
+	if e.hasPast() { // with the parameter at
+		all = append(all, pastStatuses...)
+	}
+	for _, status := range all {
 		if meanings[status] == "" {
 			d.t.Errorf("%s %s: status %d has no meaning here", e.method, e.path, status)
 		}
@@ -179,10 +184,10 @@ func (d *description) operation(e *endpoint) object {
 	op := object{"summary": e.help, "operationId": operationID(e), "responses": answers, "security": security(e.access)}
 	var params []object
 	for _, m := range inPath.FindAllStringSubmatch(e.path, -1) {
-		params = append(params, d.parameter(m[1], "path", true))
+		params = append(params, d.parameter(e, m[1], "path", true))
 	}
 	for _, name := range e.parameters {
-		params = append(params, d.parameter(name, "query", slices.Contains(e.requiredParameters, name)))
+		params = append(params, d.parameter(e, name, "query", slices.Contains(e.requiredParameters, name)))
 	}
 	if params != nil {
 		op["parameters"] = params
@@ -214,9 +219,9 @@ func security(c accessClass) []object {
 	return []object{token, digest}
 }
 
-func (d *description) parameter(name, in string, required bool) object {
-	p, ok := parameters[name]
-	if !ok {
+func (d *description) parameter(e *endpoint, name, in string, required bool) object {
+	p := e.parameter(name)
+	if p.help == "" {
 		d.t.Errorf("the parameter %s is not among parameters", name)
 	}
 	schema := object{"type": "string"}

@@ -15,10 +15,10 @@ import (
 	"rollcall/znode"
 )
 
-// pastPaths are the endpoints of ensembleAPI that a state of the past answers.
-var pastPaths = map[string]bool{
-	"/v1/sessions": true, "/v1/sessions/{id}": true, "/v1/sessions/{id}/ephemerals": true, "/v1/owner": true, "/v1/ends": true,
-	"/v1/removals": true,
+// pastCommands are the endpoints that a state of the past answers, with the command that shows the same, on a machine of its own.
+var pastCommands = map[string]string{
+	"/v1/sessions": "sessions --at", "/v1/sessions/{id}": "session show ID --at", "/v1/sessions/{id}/ephemerals": "session show ID --at",
+	"/v1/owner": "who-owns PATH --at", "/v1/ends": "why --at", "/v1/removals": "why --at", "/v1/members": "members list --at",
 }
 
 // pastDeadline limits a query about a state of the past. Only this process works on it.
@@ -29,23 +29,12 @@ const pastDeadline = time.Minute
 // connections and watches, whether a session was connected and when it was last heard, and what a server did, except which one
 // led. All sessions have the state view.StateUnknown. now returns the time of the state.
 func NewPastHandler(state *znode.State, now func() time.Time) (http.Handler, error) {
-	past := pastQueries{viewer: stateview.Viewer{State: state}}
-	var err error
-	past.Collector, err = view.New(view.Config{
-		Self: pastSelf, Members: past.members, ServerList: func() view.Ensemble { return view.Ensemble{} },
-		Leader: func() uint32 { return 0 }, Deadline: pastDeadline, Now: now,
-	})
+	rows, err := pastRoutes(state, now)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	routes := append((&ensembleAPI{queries: past}).routes(), endpoint{
-		method: "GET", path: "/v1/members", replyJSON: func(*query) (any, error) { return past.serverList(), nil },
-	})
-	for _, e := range routes {
-		if !pastPaths[e.path] && e.path != "/v1/members" {
-			continue
-		}
+	for _, e := range rows {
 		mux.HandleFunc(e.method+" "+e.path, func(w http.ResponseWriter, r *http.Request) {
 			q := newQuery(&e, r, "")
 			q.paths = &pathFilter{visibility: allPaths}
@@ -54,6 +43,29 @@ func NewPastHandler(state *znode.State, now func() time.Time) (http.Handler, err
 	}
 	return mux, nil
 }
+
+// pastRoutes returns the rows of pastCommands, for a state of the past. now returns the time of the state.
+func pastRoutes(state *znode.State, now func() time.Time) (rows []endpoint, err error) {
+	past := pastQueries{viewer: stateview.Viewer{State: state}}
+	past.Collector, err = view.New(view.Config{
+		Self: pastSelf, Members: past.members, ServerList: func() view.Ensemble { return view.Ensemble{} },
+		Leader: func() uint32 { return 0 }, Deadline: pastDeadline, Now: now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range (&ensembleAPI{queries: past}).routes() {
+		if e.hasPast() {
+			rows = append(rows, e)
+		}
+	}
+	return append(rows, endpoint{
+		method: "GET", path: "/v1/members", replyJSON: func(*query) (any, error) { return past.serverList(), nil },
+	}), nil
+}
+
+// hasPast reports whether a state of the past answers for the endpoint, too.
+func (e *endpoint) hasPast() bool { return e.method == "GET" && pastCommands[e.path] != "" }
 
 // pastSelf is the id under which a state of the past is queried. No session is connected to a member with this id.
 const pastSelf = 0

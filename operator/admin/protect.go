@@ -42,6 +42,7 @@ func (h *HTTP) serveProbe(e *endpoint, w http.ResponseWriter, r *http.Request) {
 
 // serveRequest serves a request if a slot is free and checkRequest allows it.
 func (h *HTTP) serveRequest(e *endpoint, w http.ResponseWriter, r *http.Request) {
+	e = h.rowOf(e, r)
 	if !h.takeRequestSlot(w, r) {
 		setWriteTimeout(w, rejectTimeout)
 		errNoSlot.write(w, r)

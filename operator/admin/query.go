@@ -47,13 +47,13 @@ func newQuery(e *endpoint, r *http.Request, administrator string) *query {
 			q.addFault("unknown parameter %.100q; it must be one of %s", name, strings.Join(e.parameters, ", "))
 		case len(values[name]) > 1:
 			q.addFault("duplicate parameter %s: it is given %d times", name, len(values[name]))
-		case parameters[name].valueFault(value) != "":
-			q.addFault("%s=%.100q: %s", name, value, parameters[name].valueFault(value))
+		case e.parameter(name).valueFault(value) != "":
+			q.addFault("%s=%.100q: %s", name, value, e.parameter(name).valueFault(value))
 		}
 	}
 	for _, name := range e.requiredParameters {
 		if !values.Has(name) {
-			q.addFault("the parameter %s is missing: %s", name, parameters[name].help)
+			q.addFault("the parameter %s is missing: %s", name, e.parameter(name).help)
 		}
 	}
 	if values.Has("sort") && values.Has("from") {
@@ -159,7 +159,7 @@ func (q *query) decodeBodyUpTo(into any, maxBytes int64) {
 }
 
 // parameter describes a parameter of endpoints under /v1/: in the query or, if the endpoint's path has {NAME}, in
-// the path. It means the same in all of them.
+// the path. It means the same in all of them, except those in changesParameters.
 type parameter struct {
 	help     string
 	maxValue int                       // a number from 1 to maxValue; 0: text
@@ -174,6 +174,7 @@ var sessionOrders = []view.SessionOrder{view.ByTimeLeft, view.ByWatches, view.By
 
 var parameters = map[string]parameter{
 	"address": {help: "only those of clients at this IP address, or address and port", check: addressFault},
+	"at":      {help: "shows the state at this moment of the past: " + momentHelp + "; needs what /v1/history needs", check: momentFault},
 	"after":   {help: "index of an entry of the log", maxValue: math.MaxInt},
 	"file":    {help: "name of a file: segments/NAME of a segment; snapshots/NAME/meta and snapshots/NAME/state of a snapshot"},
 	"from":    {help: "where the page begins: the next of the page before"},
@@ -191,6 +192,14 @@ var parameters = map[string]parameter{
 
 // maxMemberID is the highest id of a member.
 const maxMemberID = 255
+
+// parameter returns the parameter of an endpoint with a name.
+func (e *endpoint) parameter(name string) parameter {
+	if p, own := changesParameters[name]; own && e.path == changesPath {
+		return p
+	}
+	return parameters[name]
+}
 
 // valueFault returns the fault of a value, or "" if it is valid.
 func (p parameter) valueFault(value string) string {

@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"strings"
 
+	"rollcall/operator/api"
+	"rollcall/operator/past"
+	"rollcall/operator/past/served"
 	"rollcall/operator/view"
 )
 
@@ -51,6 +54,29 @@ func failureFrom(err error) *Failure {
 		}
 	}
 	return &Failure{Status: http.StatusServiceUnavailable, Text: strings.TrimPrefix(err.Error(), "view: ")}
+}
+
+// pastFailure returns the Failure for an error of package served. command is the command that shows the same.
+func pastFailure(err error, command string) *Failure {
+	text := strings.TrimPrefix(err.Error(), "past: ")
+	switch {
+	case errors.Is(err, past.ErrTooLarge):
+		return &Failure{
+			Status: http.StatusNotImplemented, Reason: api.ReasonTooLarge,
+			Text: text + " on a member, which has clients; use the command rollcall " + command + ", which builds the state in its own process",
+		}
+	case errors.Is(err, served.ErrTooSlow):
+		return &Failure{
+			Status: http.StatusServiceUnavailable,
+			Text: text + ": a member builds states for a quarter of a processor's time; use the command rollcall " + command +
+				", which builds the state in its own process",
+		}
+	case errors.Is(err, past.ErrTooEarly), errors.Is(err, past.ErrTooLate), errors.Is(err, past.ErrNeverGiven):
+		return &Failure{Status: http.StatusNotFound, Text: text}
+	case errors.Is(err, served.ErrBusy):
+		return &Failure{Status: http.StatusServiceUnavailable, Text: text + "; try again"}
+	}
+	return failureFrom(err)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

@@ -597,6 +597,9 @@ type Drained struct {
 // ReasonEntriesGone is the reason of a Failure for entries that the log of a member does not have any more.
 const ReasonEntriesGone = "entries gone"
 
+// ReasonTooLarge is the reason of a Failure for a state of the past that is too large for a member.
+const ReasonTooLarge = "too large"
+
 // ReasonRemoved is the reason of a Failure from a member that was removed from the ensemble.
 const ReasonRemoved = "removed"
 
@@ -614,7 +617,7 @@ type Change struct {
 	Number uint32    `json:"number"` // of the change in its transaction, from 1
 	At     time.Time `json:"at"`     // by the leader's clock
 	// "create", "delete", "set data", "set acl", "open session", "close session", "expire session", "kill session" or
-	// "change servers"
+	// "change servers"; in a stream over HTTP also "passed": no change, but all up to this zxid have been sent
 	Operation string `json:"operation"`
 	Path      string `json:"path"` // of the node; "": the change is one of a session
 	// the node's version after the change, or its last one if it was deleted: of its access control list after "set acl",

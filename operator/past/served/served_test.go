@@ -30,11 +30,12 @@ type fakeMember struct {
 	server *Server
 
 	mu      sync.Mutex
-	last    uint64 // LastIndex; 0: that of the state
-	opened  int    // snapshots that were read to their end
-	present int    // that are open now
-	most    int    // of present, so far
+	last    uint64        // LastIndex; 0: that of the state
+	opened  int           // snapshots that were read to their end
+	present int           // that are open now
+	most    int           // of present, so far
 	work    time.Duration // that reading a part of a snapshot takes
+	atHalf  func()        // is called when half of a snapshot was read; may be nil
 }
 
 func newFakeMember(t *testing.T) *fakeMember {
@@ -118,11 +119,12 @@ func (c *fakeChain) OpenSnapshot(_ context.Context, s past.Snapshot) (io.ReadClo
 	defer c.m.mu.Unlock()
 	c.m.present++
 	c.m.most = max(c.m.most, c.m.present)
-	return &fakeImage{c.m, c.Images[s.Name]}, nil
+	return &fakeImage{c.m, len(c.Images[s.Name]) / 2, c.Images[s.Name]}, nil
 }
 
 type fakeImage struct {
 	m    *fakeMember
+	half int
 	rest []byte
 }
 
@@ -132,6 +134,9 @@ func (f *fakeImage) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(p, f.rest[:min(len(f.rest), 64)])
+	if len(f.rest) > f.half && len(f.rest)-n <= f.half && f.m.atHalf != nil {
+		f.m.atHalf()
+	}
 	if f.rest = f.rest[n:]; len(f.rest) == 0 {
 		f.m.mu.Lock()
 		defer f.m.mu.Unlock()
@@ -427,6 +432,15 @@ func TestFeedIsGivenBack(t *testing.T) {
 		if n := list(); n != 1 || m.opened != 0 {
 			t.Errorf("%d changes from the feed, %d snapshots read", n, m.opened)
 		}
+		time.Sleep(keepTime - time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), 2*time.Second) // when the feed would be given back
+		defer stop()
+		if err := m.server.Changes(ctx, Query{Follow: true}, &collector{}); err != nil {
+			t.Error(err)
+		}
+		if attached, _, _ := m.feedSize(); !attached {
+			t.Error("the feed is given back while there is a list, or before its time")
+		}
 		time.Sleep(keepTime + time.Second)
 		if attached, changes, bytes := m.feedSize(); attached || changes != 0 || bytes != 0 {
 			t.Error("the feed is not given back")
@@ -486,7 +500,7 @@ func TestCancelledBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeMember(t)
 		nightOf(m)
-		m.First, m.work = m.Kept[0].Index+1, time.Second
+		m.First, m.Kept, m.work = m.Kept[0].Index+1, m.Kept[:1], time.Second
 		for name, call := range map[string]func(ctx context.Context) error{
 			"changes": func(ctx context.Context) error {
 				return m.server.Changes(ctx, Query{From: past.AtZxid(1<<32 | 2)}, &collector{})
@@ -495,11 +509,25 @@ func TestCancelledBuild(t *testing.T) {
 				return m.server.At(ctx, past.AtZxid(1<<32|2), func(*znode.State, past.Point) error { return nil })
 			},
 		} {
-			ctx, leave := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-			begun := time.Now()
-			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) > 3*time.Second {
-				t.Errorf("%s: %v after %v", name, err, time.Since(begun))
+			m.opened = 0
+			reads := 0 // of heads, and at last of the whole snapshot
+			m.atHalf = func() { reads++ }
+			if err := call(t.Context()); err != nil {
+				t.Fatal(err)
 			}
+			m.restart()
+			ctx, leave := context.WithCancel(t.Context())
+			last, whole := reads, m.opened
+			reads, m.opened = 0, 0
+			m.atHalf = func() {
+				if reads++; reads == last {
+					leave()
+				}
+			}
+			if err := call(ctx); !errors.Is(err, context.Canceled) || m.opened >= whole {
+				t.Errorf("%s: %v, and %d of %d snapshots were read to their end", name, err, m.opened, whole)
+			}
+			m.atHalf = nil
 			leave()
 			if err := call(t.Context()); err != nil {
 				t.Errorf("%s: the next one: %v", name, err)
