@@ -30,8 +30,9 @@ func newWhy(w IOStreams) *cobra.Command {
 		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a " +
 			"path. If the node exists, it names the owner. Without an argument it lists the " +
 			"sessions that ended last, and the nodes that were removed last, the newest first. The ensemble stores its last " +
-			"10,000 ended sessions. Each member remembers the last 10,000 removals in memory alone. After a restart it knows " +
-			"only those in the part of the log that it applies again.",
+			"10,000 ended sessions, and each member remembers the last 10,000 removals in memory. What they do not remember, such as " +
+			"a removal before their restart, the command searches in the log that a member keeps, which takes longer and needs the " +
+			"credentials of an administrator.",
 		Example: "  rollcall why --since 10m\n  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall " +
 			"why 10.0.0.7",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -87,16 +88,20 @@ func newestRows[T any](a *whyCommand, rows iter.Seq2[T, error], at func(T) time.
 	return found, nil
 }
 
+func endedAt(e api.End) time.Time { return e.EndedAt }
+
+func removedAt(r api.Removal) time.Time { return r.RemovedAt }
+
 func (a *whyCommand) listEnds(ctx context.Context, query url.Values) ([]api.End, error) {
 	rows := listRows[api.End](ctx, a.adminCommand, "ends", query, a.limit)
-	return newestRows(a, rows, func(e api.End) time.Time { return e.EndedAt })
+	return newestRows(a, rows, endedAt)
 }
 
 // listRemovals lists removals with paths relative to the user's root.
 func (a *whyCommand) listRemovals(ctx context.Context, query url.Values) ([]api.Removal, error) {
 	rows := relativeRows(a.adminCommand, listRows[api.Removal](ctx, a.adminCommand, "removals", query, a.limit),
 		func(r *api.Removal) *string { return &r.Path })
-	return newestRows(a, rows, func(r api.Removal) time.Time { return r.RemovedAt })
+	return newestRows(a, rows, removedAt)
 }
 
 func (a *whyCommand) withinText() string {
@@ -138,28 +143,41 @@ func isAddress(text string) bool {
 // printEnds prints the newest ends of the sessions selected by a query parameter.
 func (a *whyCommand) printEnds(ctx context.Context, parameter, value string) error {
 	ends, err := a.listEnds(ctx, url.Values{parameter: {value}})
-	switch {
-	case err != nil:
-		return err
-	case len(ends) > 0:
-		return PrintRows(a.output, endColumns(a.streams.Now()), RowsOf(ends))
-	case parameter == "session":
-		return noEndError(ctx, a.adminCommand, value)
+	if err == nil && len(ends) == 0 {
+		ends, err = a.olderEnds(ctx, parameter, value)
 	}
-	return NotFound.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s", a.withinText(), value)
+	if err != nil {
+		return err
+	}
+	return PrintRows(a.output, endColumns(a.streams.Now()), RowsOf(ends))
 }
 
-// noEndError returns the error for a session without an end.
-func noEndError(ctx context.Context, a *adminCommand, id string) error {
+// olderEnds returns ends that the ensemble does not remember, from the kept log.
+func (a *whyCommand) olderEnds(ctx context.Context, parameter, value string) ([]api.End, error) {
+	notFound := NotFound.Errorf("why: none of the last 10,000 sessions that ended%s had a client at %s", a.withinText(), value)
+	if parameter == "session" {
+		var ended bool
+		if ended, notFound = noEndError(ctx, a.adminCommand, value); !ended {
+			return nil, notFound
+		}
+	}
+	if a.past.isSet() {
+		return nil, notFound
+	}
+	return a.pastEnds(ctx, parameter, value, notFound)
+}
+
+// noEndError returns the error for a session without an end, and whether it may have ended long ago.
+func noEndError(ctx context.Context, a *adminCommand, id string) (mayHaveEnded bool, err error) {
 	s, err := getObject[api.OneSession](ctx, a, "sessions/"+url.PathEscape(id), nil)
 	switch {
 	case err == nil:
-		return NotFound.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State,
+		return false, NotFound.Errorf("why: session %s has not ended: it is %s, of %s on member %s", id, s.State,
 			orDash(s.Address), formatMember(s.MemberID))
 	case StatusOf(err) == NotFound:
-		return NotFound.Errorf("why: there is no session %s, and none of the last 10,000 that ended is it", id)
+		return true, NotFound.Errorf("why: there is no session %s, and none of the last 10,000 that ended is it", id)
 	}
-	return err
+	return false, err
 }
 
 func endColumns(now time.Time) []Column[api.End] {
@@ -207,11 +225,17 @@ func (a *whyCommand) printPathHistory(ctx context.Context, path string) error {
 	if reply.Removals, err = a.listRemovals(ctx, url.Values{"path": {full}}); err != nil {
 		return err
 	}
-	switch {
-	case node.Kind == kindNone && len(reply.Removals) == 0:
-		return NotFound.Errorf("why: there is no node %s, and its removal is not among those that the "+
+	if node.Kind == kindNone && len(reply.Removals) == 0 {
+		notFound := NotFound.Errorf("why: there is no node %s, and its removal is not among those that the "+
 			"ensemble remembers%s", path, a.withinText())
-	case !a.output.IsText():
+		if a.past.isSet() {
+			return notFound
+		}
+		if reply.Removals, err = a.pastRemovals(ctx, full, notFound); err != nil {
+			return err
+		}
+	}
+	if !a.output.IsText() {
 		return printRow(a.output, nil, reply)
 	}
 	if node.Kind != kindNone {

@@ -12,7 +12,8 @@ import (
 
 const (
 	// maxRemovals limits the kept removals, as maxSessionEnds limits ends of sessions. Their records take at most
-	// 1.2 MiB without the paths and addresses.
+	// 1.2 MiB without the paths and addresses. They are the quick answer about the newest removals; the kept log of a member has the
+	// others. A ring of all changes would have no use for operators: under load these bytes would cover a second of them.
 	maxRemovals = 10_000
 
 	// maxRemovalBytes limits the bytes of their paths and addresses, to 400 bytes each if there are 10,000.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ import (
 )
 
 // A stream of changes continues after each restart of all members, on another member each time, without loss or repetition. What it
-// has at the end is what a list of all has.
+// has at the end is what a list of all has. After the restarts, rollcall why knows what removed a node before them.
 func TestStreamContinuesOverRestarts(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	w := &world{t: t, tokenFile: filepath.Join(t.TempDir(), "token")}
@@ -34,6 +35,7 @@ func TestStreamContinuesOverRestarts(t *testing.T) {
 	})
 	w.ensemble.Settle()
 	var got []api.Change
+	w.createAndDelete("/gone")
 	query := "?follow=true&from=" + w.writeSome(1)
 	for round := range 3 {
 		m := w.ensemble.Members[round]
@@ -50,6 +52,7 @@ func TestStreamContinuesOverRestarts(t *testing.T) {
 		w.ensemble.Settle()
 		w.ensemble.Joined()
 	}
+	w.checkWhy("/gone")
 	all := w.readStream(t.Context(), w.ensemble.Members[0], "?from="+got[0].Zxid, func(c api.Change) bool { return c.Operation != "passed" })
 	want := slices.DeleteFunc(all, func(c api.Change) bool { return c.Operation == "passed" })
 	end := slices.IndexFunc(want, func(c api.Change) bool { return c.Zxid == got[len(got)-1].Zxid })
@@ -64,8 +67,34 @@ func TestStreamContinuesOverRestarts(t *testing.T) {
 	}
 }
 
-// writeSome writes n times, and returns the zxid of the last one.
-func (w *world) writeSome(n int) (zxid string) {
+// createAndDelete makes a node and deletes it.
+func (w *world) createAndDelete(path string) {
+	w.t.Helper()
+	c := w.dial()
+	defer func() { _ = c.Close(w.t.Context()) }()
+	_, _, err := c.Create(w.t.Context(), path, nil, client.Persistent)
+	if err := errors.Join(err, c.Delete(w.t.Context(), path, client.AnyVersion)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// checkWhy checks that the members do not remember what removed a path, and that rollcall why finds it.
+func (w *world) checkWhy(path string) {
+	w.t.Helper()
+	addr, err := w.ensemble.Members[0].HTTP()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var errs strings.Builder
+	why := exec.CommandContext(w.t.Context(), rollcall, "why", "--admin", "http://"+addr, "--token-file", w.tokenFile, path)
+	why.Stderr = &errs
+	out, err := why.Output()
+	if err != nil || !strings.Contains(string(out), "delete") || !strings.Contains(errs.String(), "searching the log that they keep") {
+		w.t.Errorf("rollcall why %s: %v\n%s%s", path, err, out, errs.String())
+	}
+}
+
+func (w *world) dial() *client.Client {
 	w.t.Helper()
 	ctx, stop := context.WithTimeout(w.t.Context(), time.Minute)
 	defer stop()
@@ -73,6 +102,15 @@ func (w *world) writeSome(n int) (zxid string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return c
+}
+
+// writeSome writes n times, and returns the zxid of the last one.
+func (w *world) writeSome(n int) (zxid string) {
+	w.t.Helper()
+	ctx, stop := context.WithTimeout(w.t.Context(), time.Minute)
+	defer stop()
+	c := w.dial()
 	defer func() { _ = c.Close(ctx) }()
 	for i := range n {
 		_, stat, err := c.Create(ctx, "/s-", []byte(fmt.Sprint(i)), client.PersistentSequential)

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"rollcall/operator/api"
+	"rollcall/operator/stateview"
 	"rollcall/operator/view"
 	"rollcall/zk/jute"
-	"rollcall/znode"
 )
 
 // killTimeout limits the kill of a session. An election mostly takes less than 3 s, even with failover=wan.
@@ -160,7 +160,7 @@ func (e *ensembleAPI) killSession(q *query) (any, error) {
 		return nil, err
 	}
 	for end := range e.queries.SessionEnds(id, "", 0) {
-		return apiEnd(end), nil
+		return stateview.EndRow(end), nil
 	}
 	return nil, &Failure{
 		Status: http.StatusGatewayTimeout,
@@ -215,7 +215,7 @@ func (e *ensembleAPI) listEnds(q *query) (any, error) {
 			page.NextCursor = endCursorPrefix + strconv.FormatUint(page.Items[limit-1].Number, 10)
 			break
 		}
-		page.Items = append(page.Items, apiEnd(end))
+		page.Items = append(page.Items, stateview.EndRow(end))
 	}
 	return page, nil
 }
@@ -300,23 +300,13 @@ func (e *ensembleAPI) sessionEnds(removals []api.Removal) map[string]*api.End {
 		if known, wanted := ends[end.Session.String()]; !wanted || known != nil {
 			continue
 		}
-		row := apiEnd(end)
+		row := stateview.EndRow(end)
 		ends[row.ID] = &row
 		if missing--; missing == 0 {
 			break
 		}
 	}
 	return ends
-}
-
-func apiEnd(e znode.SessionEnd) api.End {
-	return api.End{
-		ID: e.Session.String(), State: "ended", EndedAt: utcMillis(e.EndedAt()), Reason: e.Reason.String(),
-		EndedBy: e.RequestedBy, Address: e.Address,
-		MemberID: e.Member, LeaderID: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid),
-		SilentMs:  e.SilentFor.Milliseconds(),
-		TimeoutMs: e.Timeout.Milliseconds(), EphemeralCount: e.EphemeralCount, Number: e.Number,
-	}
 }
 
 // utcMillis returns t in UTC, truncated to milliseconds.

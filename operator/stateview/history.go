@@ -3,7 +3,9 @@ package stateview
 import (
 	"context"
 	"iter"
+	"time"
 
+	"rollcall/operator/api"
 	"rollcall/operator/view"
 	"rollcall/proto"
 	"rollcall/zk/jute"
@@ -84,6 +86,17 @@ func (v Viewer) SessionEnds(of EndFilter) iter.Seq[znode.SessionEnd] {
 			}
 			more = len(part) == listedPerLock
 		}
+	}
+}
+
+// EndRow returns the row of the end of a session.
+func EndRow(e znode.SessionEnd) api.End {
+	return api.End{
+		ID: e.Session.String(), State: "ended", EndedAt: e.EndedAt().UTC().Truncate(time.Millisecond), Reason: e.Reason.String(),
+		EndedBy: e.RequestedBy, Address: e.Address,
+		MemberID: e.Member, LeaderID: e.Leader, Term: e.Term, Zxid: view.ZxidText(e.Zxid),
+		SilentMs:  e.SilentFor.Milliseconds(),
+		TimeoutMs: e.Timeout.Milliseconds(), EphemeralCount: e.EphemeralCount, Number: e.Number,
 	}
 }
 

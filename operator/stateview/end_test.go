@@ -1,4 +1,4 @@
-package admin
+package stateview
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 
 // Every key of an end gets its own field: no two are swapped, and none is left out.
 func TestEndKeepsItsFields(t *testing.T) {
-	got := apiEnd(znode.SessionEnd{
+	got := EndRow(znode.SessionEnd{
 		Session: 1, Reason: znode.ReasonExpired, RequestedBy: "b", Address: "a", Member: 2, Leader: 3, Term: 4, AtMs: 5, Zxid: 6, SilentFor: 7 * time.Millisecond, Timeout: 8 * time.Millisecond, EphemeralCount: 9, Number: 10,
 	})
 	want := api.End{
