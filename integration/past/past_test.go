@@ -134,11 +134,7 @@ func (w *world) writeUnderKills() {
 // chainsOf returns the parts of the past of a member that runs.
 func (w *world) chainsOf(m *process.Member) (chains []past.Chain) {
 	w.t.Helper()
-	addr, err := m.HTTP()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	c := &api.Client{BaseURL: "http://" + addr, HTTPClient: &http.Client{Transport: &http.Transport{DialContext: dialProvingToken}}}
+	c := w.adminClient(m)
 	list, err := api.Get[api.History](w.t.Context(), c, "history", nil)
 	if err != nil {
 		w.t.Fatal(err)
@@ -151,6 +147,16 @@ func (w *world) chainsOf(m *process.Member) (chains []past.Chain) {
 		chains = append(chains, past.NewKept(s.Span(), api.HistorySource{Client: c}, nil))
 	}
 	return chains
+}
+
+// adminClient returns a client of a member with an administrator's credentials.
+func (w *world) adminClient(m *process.Member) *api.Client {
+	w.t.Helper()
+	addr, err := m.HTTP()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &api.Client{BaseURL: "http://" + addr, HTTPClient: &http.Client{Transport: &http.Transport{DialContext: dialProvingToken}}}
 }
 
 const token = "abcdefghijklmnop"
