@@ -42,6 +42,8 @@ type fake struct {
 	slow    []api.SlowRequest   // newest first
 	hold    func(*http.Request) // is called before a node is shown; nil: nothing
 	asked   []url.Values        // by the requests for sessions
+	kept    time.Time           // since when the log is kept; zero: it is not
+	tooBig  bool                // states of the past are
 }
 
 // fakeSession is heard every third of its timeout, at its own times.
@@ -74,6 +76,7 @@ func newFake(t *testing.T, n int) *fake {
 		reply(w, map[string]any{"member": 2, "administrator": r.Header.Get("Authorization"), "changes": r.Header.Get("Authorization") != "", "why": "", "accepts": f.accepts})
 	})
 	mux.HandleFunc("GET /v1/sessions", f.list)
+	mux.HandleFunc("GET /v1/history", f.history)
 	mux.HandleFunc("GET /v1/sessions/{id}", f.one)
 	mux.HandleFunc("GET /v1/sessions/{id}/ephemerals", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, api.List[api.End]{Items: []api.End{}, Silent: []api.Silence{}})
@@ -214,12 +217,18 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.asked = append(f.asked, q)
 	f.mu.Unlock()
+	if q.Has("at") && !f.startPast(w, q.Get("at")) {
+		return
+	}
 	limit, _ := strconv.Atoi(q.Get("limit"))
 	first, _ := strconv.Atoi(q.Get("from"))
 	a := api.List[api.Session]{Items: []api.Session{}, Silent: []api.Silence{}}
 	now := time.Now()
 	for i := first; i < len(f.sessions); i++ {
 		row := f.row(i, now)
+		if q.Has("at") && i%2 == 0 {
+			continue
+		}
 		if q.Get("member") != "" && q.Get("member") != fmt.Sprint(row.MemberID) || q.Get("id") != "" && q.Get("id") != row.ID ||
 			q.Get("address") != "" && !strings.HasPrefix(row.Address, q.Get("address")+":") || q.Get("state") != "" && q.Get("state") != row.State {
 			continue
@@ -240,6 +249,37 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 		a.NextCursor = ""
 	}
 	reply(w, a)
+}
+
+// pastZxid is that of the state at every moment of the past. Every second session lived then.
+const pastZxid = "0x70000012f"
+
+// startPast sets the headers of a reply about a moment, or rejects the request.
+func (f *fake) startPast(w http.ResponseWriter, moment string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.tooBig {
+		w.WriteHeader(http.StatusNotImplemented)
+		reply(w, api.Failure{Error: "the state is too large on a member; use the command rollcall sessions --at", Reason: api.ReasonTooLarge})
+		return false
+	}
+	if at, err := time.Parse(time.RFC3339Nano, moment); err == nil {
+		w.Header().Set("Rollcall-Time", at.Add(-time.Minute).Format(time.RFC3339Nano))
+	} else {
+		w.Header().Set("Rollcall-Time", f.kept.Format(time.RFC3339Nano))
+	}
+	w.Header().Set("Rollcall-Zxid", pastZxid)
+	return true
+}
+
+func (f *fake) history(w http.ResponseWriter, _ *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := api.History{MemberID: 2, Spans: []api.HistorySpan{}, Damaged: []string{}}
+	if !f.kept.IsZero() {
+		h.Spans = append(h.Spans, api.HistorySpan{First: 4, Last: 9, Snapshots: []api.HistorySnapshot{{Name: "s", Index: 5, At: f.kept}}})
+	}
+	reply(w, h)
 }
 
 func (f *fake) one(w http.ResponseWriter, r *http.Request) {

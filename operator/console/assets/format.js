@@ -93,6 +93,9 @@ export const withFullStop = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
 // asOf returns the time of old data, given in milliseconds since 1970.
 export const asOf = (ms) => `as of ${timeFormat.format(ms)}`;
 
+// formatDateTime returns the date and the time of an RFC 3339 time, or of milliseconds since 1970.
+export const formatDateTime = (at) => dateFormat.format(new Date(at));
+
 // formatTime returns the time of an RFC 3339 time, and the date unless it is today.
 export function formatTime(at) {
   const date = new Date(at);

@@ -15,7 +15,7 @@ export const refreshPause = (begun) => Math.max(minRefreshInterval, pauseRatio *
 
 // Pages shows a list in root, whose elements are in page.html. ask(from, limit, signal) resolves to a page.
 // words(pages) describes the rows, unless it is missing or returns "". loaded(pages) is called after they are
-// shown.
+// shown. While isFixed() holds, the rows cannot change, and refresh leaves them unless the member has failed to reply.
 export class Pages {
   #root;
   #table;
@@ -23,6 +23,7 @@ export class Pages {
   #noun;
   #words;
   #loaded;
+  #isFixed;
   #heard = 0; // when the rows came
   #known = false; // the rows are those of a reply
   #froms = ['']; // cursors of the pages up to this one
@@ -32,13 +33,14 @@ export class Pages {
   #timer = 0;
   #open = false;
 
-  constructor({ root, table, ask, noun, words = () => '', loaded = () => {} }) {
+  constructor({ root, table, ask, noun, words = () => '', loaded = () => {}, isFixed = () => false }) {
     this.#root = root;
     this.#table = table;
     this.#ask = ask;
     this.#noun = noun;
     this.#words = words;
     this.#loaded = loaded;
+    this.#isFixed = isFixed;
     $('.rows', root).append(table.element);
     $('[data-to=back]', root).addEventListener('click', () => this.#back());
     $('[data-to=on]', root).addEventListener('click', () => this.#on());
@@ -61,7 +63,7 @@ export class Pages {
 
   // refresh asks for the page again, if it is looked at.
   refresh() {
-    if (this.#open && !document.hidden) {
+    if (this.#open && !document.hidden && (!this.#isFixed() || this.#root.hasAttribute('data-unanswered'))) {
       this.#load(false);
     }
   }
@@ -114,7 +116,7 @@ export class Pages {
       if (asked) {
         this.#showUnknown();
       }
-      this.#mark(!(err.status >= 400 && err.status < 500));
+      this.#mark(!(err.status >= 400 && err.status < 500 || err.status === 501)); // 501: the member does not do that
       const old = !asked && this.rows > 0;
       this.#note(old ? `${withFullStop(err.message)} These rows are ${asOf(this.#heard)}.` : err.message, old);
     }

@@ -4,6 +4,8 @@ import { authorization, rejectAuthorization } from './credentials.js';
 
 // replyTimeout limits a request, in milliseconds. It is longer than the member waits for others.
 const replyTimeout = 15_000;
+// pastTimeout limits a request about the past, for which the member may build a state. It is longer than the member works on one.
+const pastTimeout = 150_000;
 
 // RequestError is a missing reply or one that reports a failure. Its message is for the user.
 export class RequestError extends Error {
@@ -15,14 +17,24 @@ export class RequestError extends Error {
 
 // getJSON returns the reply of a path below /v1/. It omits empty parameters. signal cancels the request. proof
 // replaces the stored credentials.
-export function getJSON(path, parameters = {}, signal = undefined, proof = undefined) {
+export async function getJSON(path, parameters = {}, signal = undefined, proof = undefined) {
+  return (await requestJSON(withParameters(path, parameters), { signal, proof })).answer;
+}
+
+// getPast returns the reply of a path with the parameter at, and the zxid and the time of the state that it shows.
+export async function getPast(path, parameters, signal) {
+  const { answer, headers } = await requestJSON(withParameters(path, parameters), { signal }, pastTimeout);
+  return { answer, zxid: headers.get('Rollcall-Zxid'), time: headers.get('Rollcall-Time') };
+}
+
+function withParameters(path, parameters) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== '' && value != null) {
       query.set(name, value);
     }
   }
-  return requestJSON(query.size > 0 ? `${path}?${query}` : path, { signal, proof });
+  return query.size > 0 ? `${path}?${query}` : path;
 }
 
 // clientParameters returns the parameter that selects the rows of a session or of an address. An IPv6 address may be in brackets.
@@ -30,16 +42,16 @@ export function clientParameters(text) {
   return /^0x/i.test(text) ? { session: text.toLowerCase() } : { address: text.replace(/^\[([^\]]*)\]$/, '$1') };
 }
 
-export function postJSON(path, body) {
-  return requestJSON(path, { method: 'POST', body: JSON.stringify(body), headers: { 'Content-Type': 'application/json' } });
+export async function postJSON(path, body) {
+  return (await requestJSON(path, { method: 'POST', body: JSON.stringify(body), headers: { 'Content-Type': 'application/json' } })).answer;
 }
 
-async function requestJSON(path, init) {
-  const late = AbortSignal.timeout(replyTimeout);
+async function requestJSON(path, init, timeout = replyTimeout) {
+  const late = AbortSignal.timeout(timeout);
   init.signal = init.signal ? AbortSignal.any([init.signal, late]) : late;
-  const answer = await openReply(path, init);
+  const reply = await openReply(path, init);
   try {
-    return await answer.json();
+    return { answer: await reply.json(), headers: reply.headers };
   } catch (err) {
     throw userError(err);
   }
@@ -86,7 +98,7 @@ function userError(err) {
     case 'Refusal':
       return err;
     case 'TimeoutError':
-      return new RequestError(`The member has not answered within ${replyTimeout / 1000} s.`, 0);
+      return new RequestError('The member has not answered in time.', 0);
     case 'SyntaxError':
       return new RequestError('The answer was cut off, or it is not that of a member.', 0);
   }

@@ -5,6 +5,7 @@ import { $, badge, h, setText } from './dom.js';
 import { asOf, countNoun, formatCount, formatDuration, unknownValue } from './format.js';
 import { memberRows } from './ensemble.js';
 import { Pages } from './pages.js';
+import { Past } from './past.js';
 import { Table } from './table.js';
 import { visitWindow } from './windows.js';
 
@@ -43,18 +44,29 @@ export function start() {
   const form = $('#filter');
   const pages = new Pages({
     root: $('#sessions'), table, noun: 'session',
-    ask: (from, limit, signal) => getJSON('sessions', { ...filterParameters(form), sort: form.elements.sort.value, from, limit }, signal),
+    ask: (from, limit, signal) => {
+      const wanted = { ...filterParameters(form), sort: form.elements.sort.value, from, limit };
+      return past.isPast ? past.request('sessions', wanted, signal) : getJSON('sessions', wanted, signal);
+    },
+    isFixed: () => past.isPast,
     words: ({ rows }) => (rows > 1 && form.elements.sort.value ? `the ${formatCount(rows)} with ${sortOrders[form.elements.sort.value].first}` : ''),
     loaded: () => total(),
+  });
+  const past = new Past(() => {
+    form.elements.state.disabled = past.isPast; // only running members know it
+    if (past.isPast) {
+      form.elements.state.value = '';
+    }
+    filtered();
   });
   let held = null; // sessions in the leader's table; null: not known
   const total = () => {
     if (!pages.seen.known) {
-      setText($('#sessions .total'), held === null || hasFilter(form) ? '' : countNoun(held, 'session'));
+      setText($('#sessions .total'), past.isPast || held === null || hasFilter(form) ? '' : countNoun(held, 'session'));
     } else {
       // A sorted list has one page: if that is full, there may be more.
       const { count, last, full } = pages.seen;
-      setText($('#sessions .total'), sessionCount(count, last && !(full && form.elements.sort.value), hasFilter(form), held));
+      setText($('#sessions .total'), sessionCount(count, last && !(full && form.elements.sort.value), hasFilter(form), past.isPast ? null : held));
     }
   };
   const filtered = () => {
@@ -84,9 +96,17 @@ export function start() {
     lost: () => {
       held = null;
     },
-    open: filtered,
+    open: () => {
+      filtered();
+      past.refresh();
+    },
     close: () => pages.stop(),
-    changed: () => pages.refresh(),
+    changed: () => {
+      pages.refresh();
+      if ($('#sessions').checkVisibility()) {
+        past.refresh();
+      }
+    },
   };
 }
 
