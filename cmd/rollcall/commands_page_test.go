@@ -65,10 +65,13 @@ func readIndex(t *testing.T) string {
 
 // notShared are the commands whose examples on the page are not run, because they run or stop members, read a
 // terminal or a password, or take long. Other tests run them.
-var notShared = []string{"up", "serve", "test-server", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "drill", "drill list", "drill heal", "drill hooks", "drain", "members add", "members remove", "members replace", "members address", "members promote", "members demote", "members drain", "members rebalance", "watch", "changes", "diff", "certs", "completion", "help", "hash", "proxy", "archive verify"}
+var notShared = []string{"up", "serve", "test-server", "health", "recover", "import", "export", "backup restore", "bench", "bench compare", "drill", "drill list", "drill heal", "drill hooks", "drain", "members add", "members remove", "members replace", "members address", "members promote", "members demote", "members drain", "members rebalance", "watch", "certs", "completion", "help", "hash", "proxy", "archive verify"}
 
-// pageSession is the id of the session that holds /locks/backup on the page.
-const pageSession = "0x1000012f99a0001"
+// pageSession is the id of the session that holds /locks/backup on the page, and pageZxid the zxid with which it was created.
+const (
+	pageSession = "0x1000012f99a0001"
+	pageZxid    = "0x100000003"
+)
 
 // Every command has a section with its help on the page of one group, and the index leads to it.
 func TestCommandsPageHelp(t *testing.T) {
@@ -232,7 +235,7 @@ func TestCommandsPageExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := startUp(t)
-	id := e.holdSession(t)
+	id, zxid := e.holdSession(t)
 	var all []example
 	for _, page := range groupPages(t, readIndex(t)) {
 		all = append(all, examples(page.text)...)
@@ -250,7 +253,7 @@ func TestCommandsPageExamples(t *testing.T) {
 		if slices.ContainsFunc(notShared, func(name string) bool { return strings.HasPrefix(x.line+" ", "rollcall "+name+" ") }) {
 			continue
 		}
-		line := strings.NewReplacer(pageSession, id, "127.0.0.1:2181", e.hosts[0]).Replace(x.line)
+		line := strings.NewReplacer(pageSession, id, pageZxid, zxid, "127.0.0.1:2181", e.hosts[0]).Replace(x.line)
 		out, err := e.run(t, line)
 		// On a busy machine the members may have no leader for a moment, which knows when clients were heard.
 		// A backup that fails leaves no file.
@@ -283,7 +286,7 @@ func (x example) isLike(output string) bool {
 }
 
 // readOnly are the commands that change nothing. Their examples are run again with -o json.
-var readOnly = []string{"status", "members list", "backup inspect", "backup verify", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "quota", "sync", "version", "word"}
+var readOnly = []string{"status", "members list", "backup inspect", "backup verify", "sessions", "session show", "who-owns", "connections", "watches", "config show", "config check", "ls", "get", "stat", "acl", "tree", "du", "quota", "sync", "version", "word", "changes", "diff"}
 
 // changesNothing returns the command of readOnly in a command line, or "".
 func changesNothing(line string) string {
@@ -420,8 +423,8 @@ func (e threeMembers) awaitVotes(t *testing.T) {
 }
 
 // holdSession opens a session on member 1 that holds /locks/backup and watches /config, until the test ends. It
-// returns its id.
-func (e threeMembers) holdSession(t *testing.T) string {
+// returns its id, and the zxid with which /locks/backup was created.
+func (e threeMembers) holdSession(t *testing.T) (session, zxid string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -434,15 +437,17 @@ func (e threeMembers) holdSession(t *testing.T) string {
 		path string
 		mode client.Mode
 	}{{"/locks", client.Persistent}, {"/config", client.Persistent}, {"/locks/backup", client.Ephemeral}} {
-		if _, _, err := c.Create(ctx, node.path, []byte("retries=3"), node.mode); err != nil {
+		_, stat, err := c.Create(ctx, node.path, []byte("retries=3"), node.mode)
+		if err != nil {
 			t.Fatal(err)
 		}
+		zxid = fmt.Sprintf("0x%x", stat.Created)
 	}
 	if _, _, _, err := c.GetWatch(ctx, "/config"); err != nil {
 		t.Fatal(err)
 	}
 	id, _ := c.Session()
-	return id.String()
+	return id.String(), zxid
 }
 
 // run runs a command line of the page, and returns its stdout. Words in quotes are one argument.

@@ -89,7 +89,7 @@ func TestSliderWithoutPast(t *testing.T) {
 	p.wait(`!document.querySelector('#past-time').disabled`)
 	eval[bool](p, `(() => { const s = document.querySelector('#past-time'); s.value = s.min; return s.dispatchEvent(new Event('input')); })()`)
 	p.shows("#sessions .note", "use the command rollcall sessions --at")
-	p.shows("#live", "Live")
+	p.wait(`document.querySelector('#live').innerText === 'Live'`)
 	p.wait(fmt.Sprintf(`!%s`, row("#sessions", "0x")))
 	p.click("#past-now", "Back to now")
 	p.wait(row("#sessions", "0x2a1f80663020001"))
