@@ -29,11 +29,11 @@ import (
 )
 
 const (
-	// maxImageBytes is the size of the largest state that is built, as a snapshot of it has. Such a state of small nodes, some 800,000,
-	// takes 1.6 times as much memory, and one of large nodes as much. So a member needs at most about 100 MiB for it.
+	// maxImageBytes is the size of the largest state that is built, as a snapshot of it has. Such a state takes 1.5 times as much memory
+	// if its 800,000 nodes have no data, and as much if they have 1,000 bytes each. So a member needs at most about 100 MiB for it.
 	maxImageBytes = 64 << 20
-	// buildTimeout limits the time for which a caller may build a state or move it on. At workShare it is enough for a state of
-	// maxImageBytes and about a million changes after it.
+	// buildTimeout limits the time for which a caller may build a state or move it on. At workShare, a state of maxImageBytes takes a few
+	// seconds of it, and 200,000 changes about three.
 	buildTimeout = 2 * time.Minute
 	// turnTimeout limits the wait for the caller that builds before. A queue of callers that wait longer is no use to any of them.
 	turnTimeout = 10 * time.Second
