@@ -35,7 +35,9 @@ export function followAddress() {
   mine.dialog.addEventListener('close', () => {
     if (openWindow === mine) {
       openWindow = null;
-      replacePageAddress(currentPageAddress());
+      if (location.hash === address) { // otherwise the user is on the way to another page already
+        replacePageAddress(currentPageAddress());
+      }
     }
   });
 }
