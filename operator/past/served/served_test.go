@@ -290,6 +290,24 @@ func TestChangesContinueAnywhere(t *testing.T) {
 	})
 }
 
+// If the oldest snapshot is after a transaction, its last changes are not known, and a list that ended within it does not continue. The
+// changes after it are known.
+func TestTransactionBeforeTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeMember(t)
+		nightOf(m)
+		m.First, m.Kept = m.Kept[1].Index+1, m.Kept[1:]
+		end := past.AtZxid(1<<32 | 11) // of the session with five nodes
+		if err := m.server.Changes(t.Context(), Query{From: end, AfterNumber: 2}, &collector{}); !errors.Is(err, past.ErrTooEarly) {
+			t.Errorf("within it: %v", err)
+		}
+		to := &collector{}
+		if err := m.server.Changes(t.Context(), Query{From: end}, to); err != nil || len(to.rows) != 2 {
+			t.Errorf("after it: %v, %q", err, to.rows)
+		}
+	})
+}
+
 // A list that follows the log gets each change once: those of the past, those that come while the state is built, and new ones. Without
 // a moment it begins with new ones, and builds nothing.
 func TestChangesFollow(t *testing.T) {
