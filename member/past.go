@@ -17,15 +17,14 @@ import (
 
 // History implements admin.Operations.
 func (o operations) History() (history.Listing, error) {
-	l, err := o.m.node.Disk().Past().List()
-	return l, pastFailure(err)
+	return pastFiles{o.m}.List()
 }
 
 // HistoryFile implements admin.Operations.
 func (o operations) HistoryFile(ctx context.Context, name string) (io.ReadCloser, error) {
-	source, err := o.m.node.Disk().Past().Source()
+	source, err := pastFiles{o.m}.Source()
 	if err != nil {
-		return nil, pastFailure(err)
+		return nil, err
 	}
 	f, err := source.Open(ctx, name)
 	if errors.Is(err, history.ErrNoSuchFile) {
@@ -36,8 +35,7 @@ func (o operations) HistoryFile(ctx context.Context, name string) (io.ReadCloser
 
 // LaterEntries implements admin.Operations.
 func (o operations) LaterEntries(after uint64, mostBytes int) ([]*raft.Log, error) {
-	entries, err := o.m.node.Disk().Past().ReadEntries(after, mostBytes)
-	return entries, pastFailure(err)
+	return pastFiles{o.m}.ReadEntries(after, mostBytes)
 }
 
 // pastFiles implements served.Files.
