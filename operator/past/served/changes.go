@@ -2,6 +2,7 @@ package served
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -144,11 +145,14 @@ func (l *list) open(ctx context.Context) (*past.Log, error) {
 	} else if err = log.Advance(l.From, nil); err == nil {
 		l.at = position{log.State().Zxid(), allChanges}
 	}
-	if err != nil {
-		log.Close()
-		return nil, err
+	if err == nil {
+		return log, nil
 	}
-	return log, nil
+	log.Close()
+	if errors.Is(err, past.ErrTooEarly) && c.FirstIndex() <= 1 { // before the first entry of the ensemble nothing was there
+		return past.OpenOldestWithin(ctx, c, budget)
+	}
+	return nil, err
 }
 
 // sendNew sends the changes in the feed and, if the list follows, those that come until ctx ends.

@@ -308,6 +308,23 @@ func TestTransactionBeforeTheLog(t *testing.T) {
 	})
 }
 
+// A list from before the first entry of the ensemble begins with that, if the log goes back to it.
+func TestChangesFromBeforeTheEnsemble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newFakeMember(t)
+		nightOf(m)
+		want, _ := m.allChanges()
+		before, to := past.AtTime(time.UnixMilli(begin-1)), &collector{}
+		if err := m.server.Changes(t.Context(), Query{From: before}, to); err != nil || !slices.Equal(to.rows, want) {
+			t.Errorf("%v, %q, want %q", err, to.rows, want)
+		}
+		m.First, m.Kept = m.Kept[1].Index+1, m.Kept[1:]
+		if err := m.server.Changes(t.Context(), Query{From: before}, to); !errors.Is(err, past.ErrTooEarly) {
+			t.Errorf("a log that begins later: %v", err)
+		}
+	})
+}
+
 // A list that follows the log gets each change once: those of the past, those that come while the state is built, and new ones. Without
 // a moment it begins with new ones, and builds nothing.
 func TestChangesFollow(t *testing.T) {
