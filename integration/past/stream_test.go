@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,9 +46,7 @@ func TestStreamContinuesOverRestarts(t *testing.T) {
 		last := got[len(got)-1]
 		query = fmt.Sprintf("?follow=true&from=%s&number=%d", last.Zxid, last.Number)
 		for _, m := range w.ensemble.Members { // so that none applies the first removal again
-			if _, err := api.Post[api.Snapshot](t.Context(), w.adminClient(m), "snapshot", struct{}{}); err != nil {
-				t.Fatal(err)
-			}
+			w.takeSnapshot(m)
 		}
 		w.ensemble.KillAll()
 		for _, m := range w.ensemble.Members {
@@ -68,6 +67,24 @@ func TestStreamContinuesOverRestarts(t *testing.T) {
 	}
 	if first, rest := keys(got[1:]), keys(want[:end+1]); len(rest) < 120 || !slices.Equal(first, rest) {
 		t.Errorf("the stream has %d changes: %q\nand the list %d: %q", len(first), first, len(rest), rest)
+	}
+}
+
+// takeSnapshot has a member write a snapshot, after one that it may be writing already.
+func (w *world) takeSnapshot(m *process.Member) {
+	w.t.Helper()
+	ctx, stop := context.WithTimeout(w.t.Context(), time.Minute)
+	defer stop()
+	for {
+		_, err := api.Post[api.Snapshot](ctx, w.adminClient(m), "snapshot", struct{}{})
+		rejected, is := errors.AsType[*api.Error](err)
+		switch {
+		case err == nil:
+			return
+		case !is || rejected.Status != http.StatusConflict:
+			w.t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 
