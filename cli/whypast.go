@@ -35,7 +35,7 @@ func (a *whyCommand) searchPast(ctx context.Context, isWanted func(*znode.Change
 		return s, err
 	}
 	// Another member, or an earlier part of the log, may reach back farther than the one that reaches up to now.
-	kept, err := openKeptLog(ctx, a.ensemble, "", past.AtZxid(1), false)
+	kept, err := openKeptLog(ctx, a.ensemble, KeptLogPlace{}, past.AtZxid(1), false)
 	if err != nil {
 		return s, err
 	}
@@ -49,7 +49,7 @@ func (a *whyCommand) searchPast(ctx context.Context, isWanted func(*znode.Change
 
 // searchLog searches the log that reaches back to a moment, and returns the index of its first entry.
 func (s *pastSearch) searchLog(ctx context.Context, from past.Moment) (first uint64, err error) {
-	kept, err := openKeptLog(ctx, s.ensemble, "", from, false)
+	kept, err := openKeptLog(ctx, s.ensemble, KeptLogPlace{}, from, false)
 	if err != nil {
 		return 0, err
 	}
