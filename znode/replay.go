@@ -234,8 +234,12 @@ func (r *Replay) sendMatched(
 	return true
 }
 
-// takeNext takes the next event of those that are matched and those that are live.
+// takeNext takes the next event of those that are matched and those that are live. It takes an event that is in both once:
+// it was live for another watch of the connection before a watch of the replay was set.
 func (r *Replay) takeNext() (e missedEvent) {
+	if len(r.matched) > 0 && len(r.live) > 0 && r.matched[0].at == r.live[0].at {
+		r.matched = r.matched[1:]
+	}
 	if len(r.matched) > 0 && (len(r.live) == 0 || r.matched[0].at < r.live[0].at) {
 		e, r.matched = r.matched[0], r.matched[1:]
 		return e

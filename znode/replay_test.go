@@ -260,6 +260,30 @@ func TestReplayPermissions(t *testing.T) {
 	})
 }
 
+// An event of a watch from before the replay comes once, although a watch of the replay that is set after the change is for
+// it, too. A null path is watched by nothing.
+func TestWatchOfReplayIsSetLater(t *testing.T) {
+	w := newWorldWithHistory(t, 1<<20)
+	k := w.connect()
+	k.must(k.create("/a", 0))
+	c := &comeback{w: w}
+	c.begin(1<<62, nil, []string{"/a"})
+	c.begin(w.s().Zxid(), nil, nil)
+	k.must(k.create("/a/b", 0))
+	k.must(k.create("/a/c", 0))
+	k.must(k.create("/d", 0))
+	w.s().RLock()
+	c.replay.AddWatch(nil, jute.AddWatchPersistentRecursive)
+	for _, path := range []string{"/a", "/a/c"} {
+		_ = w.s().AddWatch([]byte(path), jute.AddWatchPersistent, c)
+		c.replay.AddWatch([]byte(path), jute.AddWatchPersistent)
+	}
+	w.s().RUnlock()
+	k.must(k.setData("/a/c", "1", -1))
+	c.finish()
+	c.want(t, "Created(/a/b)", "Children(/a)", "Created(/a/c)", "Children(/a)", "Changed(/a/c)")
+}
+
 // A replay that is overtaken by the history's limit ends with an error.
 func TestReplayOverrun(t *testing.T) {
 	w := newWorldWithHistory(t, MinChangeHistory)
