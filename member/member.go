@@ -392,6 +392,7 @@ func (m *Member) serverConfig(words *admin.FourLetterCommands) server.Config {
 		NoDigest: m.cfg.NoDigest, Login: m.cfg.Login, LinearizableReads: m.cfg.LinearizableReads,
 		Memory:   m.cfg.Memory,
 		Commands: words, Audit: m.auditLog, CredentialLimiter: m.credentialLimiter, Stages: m.viewer.slow.recorder, Logger: m.log,
+		EnsembleID:    func() [32]byte { id, _ := m.node.Record().EnsembleID(); return id },
 		MembersInSync: func() (bool, <-chan struct{}) { return m.applyProgress.clientReconfig.raftFollows(m.node) },
 	}
 }

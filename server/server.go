@@ -118,6 +118,10 @@ type Config struct {
 	Stages            *stages.Recorder             // keeps slow requests; default: none is kept
 	Logger            *slog.Logger                 // default: discard
 
+	// EnsembleID returns the id of the ensemble, which clients see at jute.HistoryPath; nil: zeros. It is called under the
+	// locks of a connection and of the tree.
+	EnsembleID func() [32]byte
+
 	// MembersInSync reports whether the members of the ensemble match the present list, or match it as nearly
 	// as they can now. changed is closed when that may have changed. By default, replies to reconfigs do not
 	// wait for it. It is called without any lock.

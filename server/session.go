@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/hex"
 	"slices"
 
 	"rollcall/proto"
@@ -40,6 +41,9 @@ func (s *session) getData(out *stream.Buffer, r *request) jute.Code {
 		return jute.MarshallingError
 	}
 	data, stat, code := s.tree.GetData(req.Path, r.ids, s.watcherIf(req.Watch))
+	if code == jute.NoNode && string(req.Path) == jute.HistoryPath {
+		data, code = s.historyText(r), jute.OK
+	}
 	if len(data) < r.minShared {
 		out.B = jute.GetDataResponse{Data: data, Stat: stat}.Append(out.B)
 		return code
@@ -48,6 +52,15 @@ func (s *session) getData(out *stream.Buffer, r *request) jute.Code {
 	out.Insert(len(out.B), data)
 	out.B = stat.Append(out.B)
 	return code
+}
+
+// historyText returns the data at jute.HistoryPath.
+func (s *session) historyText(r *request) []byte {
+	var id [32]byte
+	if ensemble := r.c.srv.cfg.EnsembleID; ensemble != nil {
+		id = ensemble()
+	}
+	return []byte(jute.History{Ensemble: hex.EncodeToString(id[:]), Since: znode.HistorySince(s.tree)}.Text())
 }
 
 func (s *session) getACL(out *stream.Buffer, r *request) jute.Code {

@@ -3,7 +3,6 @@ package znode
 import (
 	"encoding/binary"
 	"iter"
-	"math"
 	"slices"
 	"sort"
 
@@ -41,7 +40,7 @@ const (
 // noHistory is the value of changeHistory.since while nothing is promised: the state comes from a snapshot without a
 // history. It may be older than what its clients have seen, after a restore of a backup, so their zxids of its last term
 // say nothing about the changes that they have seen. Those of a later term do.
-const noHistory = math.MaxInt64
+const noHistory = jute.NoHistory
 
 // termShift is the number of bits of a zxid below its term.
 const termShift = 32
@@ -75,6 +74,15 @@ func (h *changeHistory) keepsChanges() bool { return h.limit > 0 }
 
 // KeepsChanges reports whether the state keeps the latest changes for Replay. It needs no lock.
 func KeepsChanges(s *State) bool { return s.cfg.ChangeHistory > 0 }
+
+// HistorySince returns the zxid after which the state keeps every change for Replay, or jute.NoHistory. The caller holds at
+// least the read lock.
+func HistorySince(s *State) int64 {
+	if h := &s.watches.history; h.keepsChanges() {
+		return h.since
+	}
+	return noHistory
+}
 
 // keepsAllAfter reports whether every change after zxid is kept.
 func (h *changeHistory) keepsAllAfter(zxid int64) bool { return h.keepsChanges() && zxid >= h.since }
