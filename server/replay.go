@@ -104,6 +104,7 @@ func (w *watchReplay) queueLive(t jute.EventType, path string, zxid int64) {
 	if w.account(); w.replay.LiveBytes() > w.c.srv.cfg.Limits.MaxUnread {
 		w.c.stream.DropLocked(stream.SlowReader)
 	}
+	w.c.stream.UpdateAccount()
 }
 
 // serve runs the replay until it has ended and the request has its reply, until the client takes no more, or until the

@@ -90,21 +90,30 @@ func TestMissedEventsAreReplayed(t *testing.T) {
 	}
 }
 
-// While missed events are sent, newer events of the connection wait, whichever of its watches they are for. All come in the order
-// of the log, and once.
-func TestNewerEventsWaitForMissedOnes(t *testing.T) {
+// waitingReplay has a client with a replay that waits for its turn, and another client.
+type waitingReplay struct {
+	*world
+	c, other *client
+	resume   func()
+}
+
+// withWaitingReplay runs test when the watches of a client are set again, and the replay of the changes of /a waits for its turn. The
+// client has a one-shot watch on /once and a persistent one on /live from before.
+func withWaitingReplay(t *testing.T, change func(*Config), test func(*waitingReplay)) {
+	t.Helper()
 	for range 100 {
-		if newerEventsWait(t) {
+		if w := newWaitingReplay(t, change); w != nil {
+			test(w)
 			return
 		}
 	}
 	t.Fatal("the replay has never waited for its second turn")
 }
 
-// newerEventsWait returns false if the test had the turn before the watches were set, or after the replay, which the scheduler decides.
-func newerEventsWait(t *testing.T) bool {
+// newWaitingReplay returns nil if the test had the turn before the watches were set, or after the replay, which the scheduler decides.
+func newWaitingReplay(t *testing.T, change func(*Config)) *waitingReplay {
 	t.Helper()
-	w := newWorld(t, false, nil)
+	w := newWorld(t, false, change)
 	c, other := w.connect(), w.connect()
 	seen := other.zxidOf(jute.OpCreate, create("/a", "", 0))
 	for i := range 3 {
@@ -121,34 +130,76 @@ func newerEventsWait(t *testing.T) bool {
 	w.state.RLock()
 	set := w.state.Watches().HasRecursiveWatch("/a")
 	w.state.RUnlock()
-	if set && w.replays(replayDone) == 0 {
-		other.must(jute.OpSetData, setData("/once", "x"))
-		other.must(jute.OpCreate, create("/a/during", "", 0))
-		other.must(jute.OpCreate, create("/live", "", 0))
-		other.must(jute.OpMulti, raw(jute.AppendMulti(nil, []jute.MultiOp{
+	if !set || w.replays(replayDone) != 0 {
+		turn.End()
+		return nil
+	}
+	return &waitingReplay{w, c, other, turn.End}
+}
+
+// While missed events are sent, newer events of the connection wait, whichever of its watches they are for. All come in the order
+// of the log, and once.
+func TestNewerEventsWaitForMissedOnes(t *testing.T) {
+	withWaitingReplay(t, nil, func(w *waitingReplay) {
+		w.other.must(jute.OpSetData, setData("/once", "x"))
+		w.other.must(jute.OpCreate, create("/a/during", "", 0))
+		w.other.must(jute.OpCreate, create("/live", "", 0))
+		w.other.must(jute.OpMulti, raw(jute.AppendMulti(nil, []jute.MultiOp{
 			{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte("/a"), Version: -1}},
 			{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte("/live"), Version: -1}},
 			{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte("/a/during"), Version: -1}},
 		})))
-	} else {
-		turn.End()
-		return false
-	}
-	c.expectSilence(20 * time.Millisecond)
-	turn.End()
-	got, reply := c.events()
-	var texts []string
-	for i, e := range got {
-		texts = append(texts, e.path)
-		if i > 0 && e.zxid < got[i-1].zxid {
-			t.Errorf("%v after %v", e, got[i-1])
+		w.c.expectSilence(20 * time.Millisecond)
+		w.resume()
+		got, reply := w.c.events()
+		var texts []string
+		for i, e := range got {
+			texts = append(texts, e.path)
+			if i > 0 && e.zxid < got[i-1].zxid {
+				t.Errorf("%v after %v", e, got[i-1])
+			}
 		}
+		want := "/a/before0 /a/before1 /a/before2 /once /a/during /live /a /live /a/during"
+		if strings.Join(texts, " ") != want || reply.Err != jute.OK {
+			t.Errorf("got %s, then %+v, want %s", texts, reply, want)
+		}
+	})
+}
+
+// Newer events that wait for a replay count in the memory of all clients until they are sent. A connection with too many of them
+// is dropped.
+func TestWaitingEventsAreCounted(t *testing.T) {
+	const each = 200 // bytes of one, at least
+	changeLive := func(w *waitingReplay, n int) {
+		txns := []*proto.Txn{w.txn(jute.OpCreate, create("/live", "", 0))}
+		for range n {
+			txns = append(txns, w.txn(jute.OpSetData, setData("/live", "x")))
+		}
+		w.apply(txns...)
 	}
-	want := "/a/before0 /a/before1 /a/before2 /once /a/during /live /a /live /a/during"
-	if strings.Join(texts, " ") != want || reply.Err != jute.OK {
-		t.Errorf("got %s, then %+v, want %s", texts, reply, want)
-	}
-	return true
+	withWaitingReplay(t, nil, func(w *waitingReplay) {
+		const events = 10_000
+		before := w.srv.Stats().HeldBytes
+		changeLive(w, events)
+		if held := w.srv.Stats().HeldBytes - before; held < events*each/2 {
+			t.Errorf("%d bytes are held for %d events", held, events)
+		}
+		w.resume()
+		if got, reply := w.c.events(); len(got) != 3+1+events || reply.Err != jute.OK {
+			t.Errorf("%d events and %+v", len(got), reply)
+		}
+		waitFor(t, func() bool { return w.srv.Stats().HeldBytes < before+stream.MinAccountChange })
+	})
+	withWaitingReplay(t, func(cfg *Config) { cfg.Limits.MaxUnread = 100 * each }, func(w *waitingReplay) {
+		changeLive(w, 200)
+		w.resume()
+		for {
+			if _, err := w.c.read(); err != nil {
+				break
+			}
+		}
+		waitFor(t, func() bool { return w.srv.Stats().EndedByReason["slow_reader"] == 1 })
+	})
 }
 
 // fill changes nodes so often that the events take more than size bytes, and returns their number.

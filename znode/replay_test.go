@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -297,6 +298,75 @@ func TestReplayOverrun(t *testing.T) {
 	defer w.s().RUnlock()
 	if err := c.replay.Extend(); !errors.Is(err, ErrHistoryOverrun) {
 		t.Errorf("%v, want %v", err, ErrHistoryOverrun)
+	}
+}
+
+// A replay of a state that a snapshot has replaced ends with an error, although the history of the snapshot has as many changes.
+func TestReplayOfReplacedState(t *testing.T) {
+	w := newWorldWithHistory(t, 1<<20)
+	k := w.connect()
+	k.must(k.create("/a", 0))
+	c := &comeback{w: w}
+	c.begin(w.s().Zxid(), []string{"/"}, nil)
+	snapshot := encode(t, w.s().Snapshot())
+	if err := w.s().RestoreSnapshot(bytes.NewReader(snapshot)); err != nil {
+		t.Fatal(err)
+	}
+	w.s().RLock()
+	defer w.s().RUnlock()
+	if err := c.replay.Extend(); !errors.Is(err, ErrHistoryOverrun) {
+		t.Errorf("%v, want %v", err, ErrHistoryOverrun)
+	}
+}
+
+// A call of Match and a call of Send do a bounded part of the work. What the replay holds is counted until it is sent.
+func TestReplayWorksInSteps(t *testing.T) {
+	w := newWorldWithHistory(t, 1<<20)
+	k := w.connect()
+	long := "/" + strings.Repeat("x", 2000)
+	k.must(k.create("/live", 0))
+	k.must(k.create(long, 0))
+	c := &comeback{w: w}
+	c.begin(1<<62, []string{"/live"}, nil)
+	c.begin(w.s().Zxid(), []string{"/watched"}, nil)
+	if n := c.replay.MemoryBytes(); n != replayWatchBytes {
+		t.Errorf("a watch takes %d bytes", n)
+	}
+	send := func() (ended bool) {
+		w.s().RLock()
+		defer w.s().RUnlock()
+		ended, err := c.replay.Send(func(jute.EventType, string, int64) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ended
+	}
+	for range maxLastChanges + 1 {
+		k.must(k.setData("/live", "x", -1))
+	}
+	if n := c.replay.LiveBytes(); n != (maxLastChanges+1)*(liveEventBytes+len("/live")) {
+		t.Errorf("the live events take %d bytes", n)
+	}
+	if send() {
+		t.Errorf("Send has matched more than %d changes", maxLastChanges)
+	}
+	for range 25 { // fewer than a chunk has
+		k.must(k.setData(long, "x", -1))
+	}
+	w.s().RLock()
+	err := c.replay.Extend()
+	w.s().RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := c.replay.RemainingChanges()
+	c.replay.Match()
+	// the first two are those from before the replay
+	if n, most := before-c.replay.RemainingChanges(), 2+maxLastChanges+1+maxMatchSteps/(len(long)/pathBytesPerStep); n > most {
+		t.Errorf("Match has read %d changes, want at most %d", n, most)
+	}
+	if !send() || c.replay.LiveBytes() != 0 {
+		t.Errorf("the replay has not ended, or holds %d bytes", c.replay.LiveBytes())
 	}
 }
 
