@@ -209,7 +209,7 @@ func dialSession(ctx context.Context, servers string, cfg Config, onEnd func(Sta
 		c.inheritedUntil = cfg.Resume.LastZxid
 	}
 	settings := cfg.forSession(list)
-	settings.OnState, settings.OnEvent = c.states.handleChange, c.watches.handleEvent
+	settings.OnState, settings.OnEvent, settings.OnRepeat = c.states.handleChange, c.watches.handleEvent, c.watches.handleRepeat
 	if onPong := cfg.OnPong; onPong != nil { // the closure must not keep cfg
 		settings.OnPong = func(took time.Duration) { callOnReader(&c.callbacks, onPong, took) }
 	}

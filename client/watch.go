@@ -186,10 +186,19 @@ func (l *Watcher) Next(ctx context.Context) (Event, error) {
 func (l *Watcher) AsOf() (zxid Zxid, complete bool) {
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
+	return l.asOf()
+}
+
+// asOf is AsOf with the lock of the table held.
+func (l *Watcher) asOf() (zxid Zxid, complete bool) {
 	w := l.shared
 	switch {
+	case w != nil && w.resume != nil && w.resume.watcher == l:
+		return w.resume.from.Zxid, false
 	case w == nil, l.waiting, !w.isSet:
 		return 0, false
+	case w.isStateless(l) && w.owesGap && !l.queue.isEmpty():
+		return min(w.from, zxidBefore(l.queue.events[l.queue.first])), false
 	case !l.queue.isEmpty():
 		return zxidBefore(l.queue.events[l.queue.first]), false
 	case l.end != nil:
@@ -216,17 +225,24 @@ func (t *watchTable) addWatcher(path string, mode WatchMode) *Watcher {
 		kind = nodeWatch
 	}
 	full := t.c.chroot.serverPath(path)
-	p := t.watchesAt(full)
-	if p.shared[kind] == nil {
-		p.shared[kind] = newSharedWatch(t, full, kind)
-		if kind == treeWatch {
-			t.trees++
-		}
-		t.c.background.Go(p.shared[kind].keepSet)
+	if p := t.paths[full]; p != nil && p.shared[kind] != nil {
+		l.shared = p.shared[kind]
+	} else {
+		l.shared = t.beginShared(full, kind)
+		t.c.background.Go(l.shared.keepSet)
 	}
-	l.shared = p.shared[kind]
 	l.shared.addWatcher(l)
 	return l
+}
+
+// beginShared adds a shared watch to the table. The caller starts keepSet. The lock is held.
+func (t *watchTable) beginShared(path string, kind watchKind) *sharedWatch {
+	w := newSharedWatch(t, path, kind)
+	t.watchesAt(path).shared[kind] = w
+	if kind == treeWatch {
+		t.trees++
+	}
+	return w
 }
 
 // removeWatcher ends a Watch.

@@ -41,7 +41,7 @@ type sharedWatch struct {
 	listeners []*Watcher
 	isSet     bool // addWatch has been carried out
 	mustAdd   bool // a read has replaced it at a server before ZooKeeper 3.9
-	owesGap   bool // listeners without state have missed events
+	owesGap   bool // listeners without state may have missed events
 	phase     watchPhase
 	nodes     *watchedNodes // nil: nothing is kept
 	last      Zxid          // of all that was received for it
@@ -49,6 +49,7 @@ type sharedWatch struct {
 	toRead    []string      // paths that are still to be read
 	reads     int           // in flight
 	readError error         // of a read
+	resume    *resumption   // nil unless a Watch is to resume and has not yet
 }
 
 func newSharedWatch(t *watchTable, path string, kind watchKind) *sharedWatch {
@@ -87,6 +88,9 @@ func (w *sharedWatch) removeWatcher(l *Watcher) bool {
 func (w *sharedWatch) hasStateful() bool {
 	return slices.ContainsFunc(w.listeners, func(l *Watcher) bool { return !l.stateless })
 }
+
+// hasStateless reports whether a Watch gets a Gap in place of a comparison. The lock is held.
+func (w *sharedWatch) hasStateless() bool { return slices.ContainsFunc(w.listeners, w.isStateless) }
 
 // startReading begins to read the nodes for the first time. The lock is held.
 func (w *sharedWatch) startReading() {
@@ -140,7 +144,7 @@ func (w *sharedWatch) isStateless(l *Watcher) bool { return l.stateless || w.pha
 
 // deliverEvent handles an event of a node at path, as the servers know it. The lock is held.
 func (w *sharedWatch) deliverEvent(e Event, path string) {
-	if !w.isSet {
+	if !w.isSet && w.resume == nil {
 		return
 	}
 	w.last = max(w.last, e.Zxid-1) // a transaction can have more events
@@ -198,17 +202,23 @@ func (w *sharedWatch) reconnected() {
 	if !w.isSet || w.mustAdd {
 		return
 	}
-	w.payGap()
+	if w.hasStateless() && w.table.history.lastEnsemble != "" {
+		return // readHistory finds out whether there is a Gap
+	}
+	w.settleGap(false)
 }
 
-// payGap passes the Gap to the Watches that have no comparison. The lock is held.
-func (w *sharedWatch) payGap() {
+// settleGap passes the Gap to the Watches that have no comparison. covered reports whether they have had all events, so that
+// there is none. The lock is held.
+func (w *sharedWatch) settleGap(covered bool) {
 	if !w.owesGap {
 		return
 	}
 	w.owesGap = false
 	for _, l := range w.listeners {
 		switch {
+		case w.isStateless(l) && covered:
+			wake(l.ready) // AsOf is complete again
 		case w.isStateless(l):
 			l.pushEvent(Event{Type: Gap, Path: l.root, From: w.from, Zxid: w.lastSeenZxid(), Below: true})
 		case l.waiting && w.phase == learning:
@@ -250,6 +260,9 @@ func (w *sharedWatch) keepSet() {
 	for w.ctx.Err() == nil && w.table.c.AwaitConnected(w.ctx) == nil { // otherwise no caller wants it, or the session has ended
 		err := w.setAtServer()
 		if err == nil {
+			err = w.readHistory()
+		}
+		if err == nil {
 			err = w.readNodes()
 		}
 		switch {
@@ -272,7 +285,7 @@ func (w *sharedWatch) keepSet() {
 // setAtServer sets the watch at the server, unless it is set.
 func (w *sharedWatch) setAtServer() error {
 	w.table.mu.Lock()
-	isSet := w.isSet && !w.mustAdd
+	isSet, resume := w.isSet && !w.mustAdd, w.resume
 	version := w.table.versions
 	err := w.table.awaitRemovalSent(w.ctx, w.path)
 	var other *sharedWatch
@@ -282,6 +295,9 @@ func (w *sharedWatch) setAtServer() error {
 	w.table.mu.Unlock()
 	if err != nil {
 		return err
+	}
+	if resume != nil {
+		return w.resumeAtServer(resume)
 	}
 	if version == unknownVersion {
 		if version, err = w.findVersion(); err != nil {
@@ -319,16 +335,10 @@ func (w *sharedWatch) handleAdded(r session.Reply) error {
 			return
 		}
 		w.last = max(w.last, Zxid(r.Zxid))
-		if !w.isSet { // for the first time
-			w.isSet = true
-			if w.hasStateful() {
-				w.startReading()
-			}
-			for _, l := range w.listeners {
-				l.pushFirst(w.lastSeenZxid())
-			}
+		if !w.isSet {
+			w.noteSet()
 		}
-		w.payGap()
+		w.settleGap(false)
 		if w.mustAdd && w.nodes != nil { // reads that came before may lack changes without events
 			if w.phase == known {
 				w.phase = comparing
@@ -338,6 +348,19 @@ func (w *sharedWatch) handleAdded(r session.Reply) error {
 		w.mustAdd = false
 	})
 	return nil
+}
+
+// noteSet is called when the watch has been set for the first time. The lock is held.
+func (w *sharedWatch) noteSet() {
+	w.isSet = true
+	if w.hasStateful() {
+		w.startReading()
+	}
+	for _, l := range w.listeners {
+		if l.waiting {
+			l.pushFirst(w.lastSeenZxid())
+		}
+	}
 }
 
 // findVersion finds out whether the server adds kinds of watches, or replaces them. checkWatches with a type that older

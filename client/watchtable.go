@@ -53,7 +53,10 @@ type watchTable struct {
 	trees    int    // paths with a recursive watch that is wanted
 	ended    *Event // no event will come any more
 	versions serverVersion
-	unwanted unwantedWatches
+	history  serverHistory
+
+	restoring bool // there is no connection, or the watches are being set again
+	unwanted  unwantedWatches
 }
 
 // update changes the watches on a path under the lock.
@@ -95,6 +98,9 @@ func (t *watchTable) handleEvent(e jute.WatcherEvent, zxid int64) {
 	callOnReader(&t.c.callbacks, t.c.callbacks.onEvent, event)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// While watches are set again, the servers make such an event for a watch that fires once. Of the others, a comparison, a
+	// Gap or the event with its zxid follows.
+	ofOnceWatch := event.Zxid == NoZxid && t.restoring
 	p := t.paths[path]
 	if p != nil {
 		for _, kind := range firedBy[event.Type] {
@@ -104,20 +110,20 @@ func (t *watchTable) handleEvent(e jute.WatcherEvent, zxid int64) {
 			p.once[kind] = nil
 			p.set[kind] = false
 		}
-		if w := p.shared[nodeWatch]; w != nil {
+		if w := p.shared[nodeWatch]; w != nil && !ofOnceWatch {
 			w.deliverEvent(event, path)
 		}
 		t.releasePath(path, p)
 	}
-	if t.trees > 0 && event.Type != ChildrenChanged {
-		t.deliverToTrees(event, path)
+	if t.trees > 0 && event.Type != ChildrenChanged && !ofOnceWatch {
+		t.deliverToTrees(event, path, func(*sharedWatch) bool { return true })
 	}
 }
 
-// deliverToTrees hands an event to the recursive watches on the path and above it. The lock is held.
-func (t *watchTable) deliverToTrees(event Event, path string) {
+// deliverToTrees hands an event to the recursive watches on the path and above it that have it. The lock is held.
+func (t *watchTable) deliverToTrees(event Event, path string, have func(*sharedWatch) bool) {
 	for above := path; ; above = nodepath.Parent(above) {
-		if p := t.paths[above]; p != nil && p.shared[treeWatch] != nil {
+		if p := t.paths[above]; p != nil && p.shared[treeWatch] != nil && have(p.shared[treeWatch]) {
 			p.shared[treeWatch].deliverEvent(event, path)
 		}
 		if above == "/" {
@@ -204,6 +210,8 @@ func (t *watchTable) disconnected() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.versions = unknownVersion
+	t.restoring = true
+	t.history = t.history.next(Zxid(t.c.session.LastZxid()))
 	for w := range t.sharedWatches() {
 		w.disconnected()
 	}
@@ -213,6 +221,7 @@ func (t *watchTable) disconnected() {
 func (t *watchTable) reconnected() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.restoring = false
 	for w := range t.sharedWatches() {
 		w.reconnected()
 	}

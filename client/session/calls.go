@@ -311,6 +311,9 @@ func (w *waiter) deliverReply(r Reply, err error) {
 type callQueue struct {
 	calls []call
 	first int // calls before it have been popped
+
+	// resumes is the number of setWatches2. Before their replies, servers send events that their watches have missed.
+	resumes int
 }
 
 func (q *callQueue) count() int { return len(q.calls) - q.first }
@@ -325,12 +328,17 @@ func (q *callQueue) push(next call) {
 		clear(q.calls[n:])
 		q.calls, q.first = q.calls[:n], 0
 	}
-	q.calls = append(q.calls, next)
+	if q.calls = append(q.calls, next); next.op == jute.OpSetWatches2 {
+		q.resumes++
+	}
 }
 
 // pop removes the oldest call. There must be one.
 func (q *callQueue) pop() call {
 	oldest := q.calls[q.first]
+	if oldest.op == jute.OpSetWatches2 {
+		q.resumes--
+	}
 	q.calls[q.first] = call{} // so that nothing is kept alive
 	if q.first++; q.first == len(q.calls) {
 		q.calls, q.first = q.calls[:0], 0

@@ -349,6 +349,13 @@ func (l *link) handleEvent(r Reply) error {
 	if err := r.DecodeBody(&e); err != nil {
 		return err
 	}
+	if l.isRepeat(r.Zxid) {
+		if l.c.cfg.OnRepeat != nil {
+			l.c.deferWritesToReader()
+			l.c.cfg.OnRepeat(e, r.Zxid)
+		}
+		return nil
+	}
 	l.watches.removeFired(e)
 	if l.c.cfg.OnEvent != nil {
 		l.c.deferWritesToReader()
@@ -356,6 +363,16 @@ func (l *link) handleEvent(r Reply) error {
 	}
 	l.noteEvent(r.Zxid)
 	return nil
+}
+
+// isRepeat reports whether all watches that were set before a setWatches2 of a caller have had an event.
+func (l *link) isRepeat(zxid int64) bool {
+	if zxid <= 0 || zxid > l.c.zxid.Load() {
+		return false // the usual case, without the lock
+	}
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.c.calls.resumes > 0
 }
 
 // noteEvent notes that all events before the one with a zxid have come, so that a server does not send them again when the watches are

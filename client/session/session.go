@@ -107,6 +107,11 @@ type Config struct {
 	// and ends with a final state, after which no function is called any more.
 	OnState func(Change)
 
+	// OnRepeat is called, under the rules of OnEvent and in its place, with an event that Go has requested with a
+	// setWatches2 and whose zxid is not greater than LastZxid: the other watches of the Session have had it. If it is nil,
+	// the event is dropped.
+	OnRepeat func(e jute.WatcherEvent, zxid int64)
+
 	// OnPong is called with each ping's round-trip time.
 	OnPong func(time.Duration)
 

@@ -30,6 +30,8 @@ func requestedWatch(op jute.Op, body []byte) (path string, kind watchKinds) {
 		kind = watchChild
 	case jute.OpAddWatch, jute.OpRemoveWatches:
 		return requestedPersistentWatch(op, body)
+	case jute.OpSetWatches2:
+		return requestedResume(body)
 	default:
 		return "", 0
 	}
@@ -69,6 +71,16 @@ func requestedPersistentWatch(op jute.Op, body []byte) (path string, kind watchK
 		return path, watchRecursive
 	}
 	return path, watchPersistent
+}
+
+// requestedResume does the same for a setWatches2 of a caller, which sets one recursive watch.
+func requestedResume(body []byte) (path string, kind watchKinds) {
+	var r jute.SetWatches2
+	d := jute.NewDecoder(body)
+	if r.Decode(&d); d.Err() != nil || len(r.Recursive) != 1 {
+		return "", 0
+	}
+	return string(r.Recursive[0]), watchRecursive
 }
 
 // updateAfterReply records the watches that a request has set or removed.

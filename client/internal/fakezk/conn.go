@@ -115,7 +115,9 @@ func (c *conn) handleRequest(frame []byte) bool {
 	if c.session.link != c {
 		return false // the session has ended, or has another connection
 	}
-	s.requests[h.Op]++
+	if path != jute.HistoryPath {
+		s.requests[h.Op]++
+	}
 	code, rec := c.executeRequest(h.Op, body)
 	lost := s.OnRequest != nil && s.OnRequest(h.Op, path, s.requests[h.Op])
 	if !lost {

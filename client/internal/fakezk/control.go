@@ -98,6 +98,20 @@ func (s *Server) LagAtNextServer(id jute.SessionID) {
 	})
 }
 
+// DropHistory makes the server forget all changes so far, as a server of Rollcall forgets the oldest ones.
+func (s *Server) DropHistory() {
+	s.locked(func() { s.history, s.historyFrom = nil, s.zxid })
+}
+
+// SetEnsemble sets Ensemble of a server that is in use.
+func (s *Server) SetEnsemble(id string) { s.locked(func() { s.Ensemble = id }) }
+
+// Zxid returns the last zxid.
+func (s *Server) Zxid() (zxid int64) {
+	s.locked(func() { zxid = s.zxid })
+	return zxid
+}
+
 // MuteEvents makes the server send no events from now on. So a test can tell what a client learns of a reply from what
 // it learns of an event, which its goroutines may handle first.
 func (s *Server) MuteEvents() { s.locked(func() { s.muted = true }) }

@@ -32,6 +32,10 @@ type Server struct {
 	Before36 bool // it does not know addWatch
 	Before39 bool // it has one watch of a table on a path, no types 4 and 5, and no zxids in events
 
+	// Ensemble is the id of an ensemble of Rollcall: recursive and persistent watches that are set again get the events
+	// that they have missed, and jute.HistoryPath can be read. "": it is ZooKeeper.
+	Ensemble string
+
 	// BeforeRequest is called when a request has arrived, before it is carried out. It may use the Server, and wait for
 	// other clients of it. Requests of other sessions are served meanwhile.
 	BeforeRequest func(Request)
@@ -51,6 +55,8 @@ type Server struct {
 	readOnly    bool
 	muted       bool // no event is sent
 	requests    map[jute.Op]int
+	history     []change // with an Ensemble: all changes after historyFrom
+	historyFrom int64
 	clients     sync.WaitGroup
 }
 

@@ -106,6 +106,9 @@ func (c *conn) readNode(op jute.Op, path string, watch bool) (jute.Code, record)
 		addWatch(table, path, modeOnce, c.server.Before39)
 	}
 	if n == nil {
+		if s := c.server; s.Ensemble != "" && op == jute.OpGetData && path == jute.HistoryPath {
+			return jute.OK, jute.GetDataResponse{Data: []byte(jute.History{Ensemble: s.Ensemble, Since: s.historyFrom}.Text())}
+		}
 		return jute.NoNode, nil
 	}
 	switch op {

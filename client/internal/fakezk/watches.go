@@ -110,6 +110,30 @@ func (c *conn) setWatches(r jute.SetWatches2) {
 	for _, p := range r.Recursive {
 		c.addPersistent(string(p), jute.AddWatchPersistentRecursive, s.Before39)
 	}
+	c.replay(r)
+}
+
+// replay sends the events that persistent watches have missed, if the server keeps all changes after the client's zxid.
+func (c *conn) replay(r jute.SetWatches2) {
+	s := c.server
+	if s.Ensemble == "" || r.RelativeZxid <= 0 || r.RelativeZxid < s.historyFrom {
+		return
+	}
+	missed := newWatches()
+	for _, p := range r.Persistent {
+		missed.addPersistent(string(p), jute.AddWatchPersistent, false)
+	}
+	for _, p := range r.Recursive {
+		missed.addPersistent(string(p), jute.AddWatchPersistentRecursive, false)
+	}
+	all := c.watches
+	defer func() { c.watches = all }()
+	c.watches = missed
+	for _, old := range s.history {
+		if n := s.nodes[old.path]; old.zxid > r.RelativeZxid && (n == nil || !n.secret) {
+			c.notify([]change{old})
+		}
+	}
 }
 
 func (c *conn) sendEvent(typ jute.EventType, path string, zxid int64) {
@@ -125,6 +149,9 @@ func (c *conn) sendEvent(typ jute.EventType, path string, zxid int64) {
 
 // sendChanges sends the events of changes to all connections. One that lags gets them later.
 func (s *Server) sendChanges(changes []change) {
+	if s.Ensemble != "" {
+		s.history = append(s.history, changes...)
+	}
 	for _, other := range s.sessions {
 		switch c := other.link; {
 		case c == nil:
