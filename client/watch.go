@@ -22,7 +22,8 @@ const (
 	Tree
 
 	// TreeWithoutState watches the same as Tree, but the Client reads and keeps nothing. After a lost connection there
-	// is one Gap for the whole tree. It is for callers that keep the nodes themselves.
+	// is one Gap for the whole tree, unless the server has sent all events that were missed, as Rollcall's does if it
+	// still has them. An event can come twice then. It is for callers that keep the nodes themselves.
 	TreeWithoutState
 )
 
@@ -54,7 +55,7 @@ const errOtherMode = "servers before ZooKeeper 3.9 keep one mode of watch on a p
 //     meanwhile; and for one that the Client may not read. A NodeDeleted that was found so has no Zxid: see Event.From.
 //     If the watched node itself is missing before and after, or exists only after, there is a Gap, since it may have
 //     come and gone. During the comparison, events of nodes that are still to be compared are part of it.
-//   - At most MaxWatchEvents events wait for a slow reader. Then those of one node become a Gap of that node, and if
+//   - At most MaxWatchEvents events wait for a slow reader, or MaxStatelessEvents with TreeWithoutState. Then those of one node become a Gap of that node, and if
 //     there is no room for another node, all that wait become one Gap with Below.
 //
 // The servers send events only of nodes that the Client may read.
@@ -113,7 +114,11 @@ func (l *Watcher) pushEvent(e Event) {
 	if l.waiting || l.end != nil {
 		return
 	}
-	l.queue.push(e, l.root)
+	most := MaxWatchEvents
+	if l.stateless {
+		most = MaxStatelessEvents
+	}
+	l.queue.push(e, l.root, most)
 	wake(l.ready)
 }
 

@@ -4,15 +4,19 @@ package client
 // reader that reads a node at each event is seldom so far behind, and the events take less than 200 kB.
 const MaxWatchEvents = 1024
 
-// eventQueue has the events that wait for the reader of a Watch, at most MaxWatchEvents. The zero value is empty.
+// MaxStatelessEvents is that number for TreeWithoutState. There a Gap means that the caller reads the whole tree, and a server
+// can send many missed events at once. They take about 5 MB.
+const MaxStatelessEvents = 32 << 10
+
+// eventQueue has the events that wait for the reader of a Watch. The zero value is empty.
 type eventQueue struct {
 	events []Event
 	first  int // events before it have been popped
 }
 
-// push adds an event. If the queue is full, it joins the event to those that wait; root is the path of the Watch.
-func (q *eventQueue) push(e Event, root string) {
-	if len(q.events)-q.first < MaxWatchEvents {
+// push adds an event. If most events wait, it joins the event to those; root is the path of the Watch.
+func (q *eventQueue) push(e Event, root string, most int) {
+	if len(q.events)-q.first < most {
 		if q.first > 0 && len(q.events) == cap(q.events) {
 			n := copy(q.events, q.events[q.first:])
 			clear(q.events[n:])

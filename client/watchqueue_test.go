@@ -21,7 +21,7 @@ func fullQueue(popped int) *eventQueue {
 		if i >= MaxWatchEvents {
 			q.pop()
 		}
-		q.push(Event{Type: NodeCreated, Path: fmt.Sprintf("/a/%d", i), Zxid: Zxid(i + 1)}, "/a")
+		q.push(Event{Type: NodeCreated, Path: fmt.Sprintf("/a/%d", i), Zxid: Zxid(i + 1)}, "/a", MaxWatchEvents)
 	}
 	return q
 }
@@ -47,7 +47,7 @@ func TestFullEventQueue(t *testing.T) {
 			{"another path", Event{Type: NodeCreated, Path: "/a/new", Zxid: 5000}, "", 0},
 		} {
 			q := fullQueue(popped)
-			q.push(tt.more, "/a")
+			q.push(tt.more, "/a", MaxWatchEvents)
 			lines := q.all()
 			if tt.want == "" {
 				if want := []string{fmt.Sprintf("gap /a %d-5000 below", first)}; !slices.Equal(lines, want) {
@@ -66,7 +66,7 @@ func TestFullEventQueue(t *testing.T) {
 func TestEventQueueKeepsItsSize(t *testing.T) {
 	var q eventQueue
 	for i := range 10 * MaxWatchEvents {
-		q.push(Event{Path: fmt.Sprint(i)}, "/")
+		q.push(Event{Path: fmt.Sprint(i)}, "/", MaxWatchEvents)
 		if i >= 3 {
 			if e, ok := q.pop(); !ok || e.Path != fmt.Sprint(i-3) {
 				t.Fatalf("got %+v, %t at %d", e, ok, i)

@@ -16,8 +16,10 @@
 // # When it ends
 //
 // While there is no connection, reads are served from memory, AsOf does not grow, and the State is Stale. After a
-// reconnect the Cache reads the Stats of all nodes again, and the data of those that changed. When the session ends,
-// the Cache stays Stale, and Attach continues with another Client. When there are more bytes than Config.MaxBytes, the
+// reconnect the Cache reads the nodes that have changed, if the server has sent all events that were missed, as Rollcall's
+// does if it still has them. Otherwise it reads the Stats of all nodes again, and the data of those that changed. When the
+// session ends, the Cache stays Stale, and Attach continues with another Client. Content and Restore keep a copy over a
+// restart of the program. When there are more bytes than Config.MaxBytes, the
 // Cache stays Stale as well, and Err returns the reason.
 //
 // A Cache is for trees of which a program needs most nodes. It costs one recursive watch at the servers, for which they
@@ -29,6 +31,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"rollcall/client"
@@ -93,10 +96,12 @@ type Cache struct {
 	tree      tree
 	follower  *follower // nil after Close
 	listeners map[*listener]bool
-	changed   chan struct{} // closed when anything below changes
-	asOf      client.Zxid   // the last transaction at which the copy was complete
-	complete  bool          // it has been complete
-	err       error         // the reason for which it stays Stale
+	changed   chan struct{}   // closed when anything below changes
+	asOf      client.Zxid     // the last transaction at which the copy was complete
+	position  client.Position // the copy has all changes up to it; without an Ensemble if that is not known
+	from      string          // the root as the servers know it; "": no Client was attached yet
+	complete  bool            // it has been complete
+	err       error           // the reason for which it stays Stale
 	closed    bool
 }
 
@@ -107,16 +112,9 @@ type Cache struct {
 // client.ErrNoAuth if the Client may not read root, and client.ErrUnimplemented if the servers are older than ZooKeeper
 // 3.6. Nodes that the Client may not read are missing in the copy, with all nodes below them.
 func Open(ctx context.Context, c *client.Client, root string, cfg Config) (*Cache, error) {
-	cfg.MaxBytes, cfg.MaxInFlight = cmp.Or(cfg.MaxBytes, DefaultMaxBytes), cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
-	if cfg.MaxBytes < 0 || cfg.MaxInFlight < 0 {
-		return nil, fmt.Errorf("cache: MaxBytes %d and MaxInFlight %d must not be negative", cfg.MaxBytes, cfg.MaxInFlight)
-	}
-	if err := client.CheckPath(root); err != nil {
-		return nil, fmt.Errorf("cache: %w", err)
-	}
-	k := &Cache{
-		root: root, maxBytes: cfg.MaxBytes, maxInFlight: cfg.MaxInFlight,
-		listeners: map[*listener]bool{}, changed: make(chan struct{}),
+	k, err := newCache(root, cfg)
+	if err != nil {
+		return nil, err
 	}
 	if err := k.Attach(ctx, c); err != nil {
 		k.Close()
@@ -125,15 +123,40 @@ func Open(ctx context.Context, c *client.Client, root string, cfg Config) (*Cach
 	return k, nil
 }
 
+// newCache returns an empty Cache without a Client.
+func newCache(root string, cfg Config) (*Cache, error) {
+	cfg.MaxBytes, cfg.MaxInFlight = cmp.Or(cfg.MaxBytes, DefaultMaxBytes), cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
+	if cfg.MaxBytes < 0 || cfg.MaxInFlight < 0 {
+		return nil, fmt.Errorf("cache: MaxBytes %d and MaxInFlight %d must not be negative", cfg.MaxBytes, cfg.MaxInFlight)
+	}
+	if err := client.CheckPath(root); err != nil {
+		return nil, fmt.Errorf("cache: %w", err)
+	}
+	return &Cache{
+		root: root, maxBytes: cfg.MaxBytes, maxInFlight: cfg.MaxInFlight,
+		listeners: map[*listener]bool{}, changed: make(chan struct{}),
+	}, nil
+}
+
 // Attach continues with another Client, after the session of the last one has ended, and returns when the copy is
 // complete again. The copy never goes back, so Attach waits until c's server has applied all transactions of the copy.
 // If there is an error, the Cache stays Stale, and Attach can be called again. Close must not be called meanwhile.
-func (k *Cache) Attach(ctx context.Context, c *client.Client) error {
+//
+// If c's server keeps all changes that the copy lacks, as Rollcall's does for a while, Attach reads only the nodes that have
+// changed. Otherwise it reads the Stats of all nodes. If c's ensemble is another one than that of the copy, such as one that
+// was restored from a backup, it begins with an empty copy, and Changes has a Reset.
+func (k *Cache) Attach(ctx context.Context, c *client.Client) error { return k.attach(ctx, c, false) }
+
+// Resume is Attach, but if the server does not keep all changes that the copy lacks, it returns a *client.ResumeError, and
+// the copy stays as it is. Attach then reads all nodes again.
+func (k *Cache) Resume(ctx context.Context, c *client.Client) error { return k.attach(ctx, c, true) }
+
+func (k *Cache) attach(ctx context.Context, c *client.Client, mustResume bool) error {
 	k.stopFollowing()
 	err := k.awaitServer(ctx, c)
 	var f *follower
 	if err == nil {
-		f, err = newFollower(k, c)
+		f, err = newFollower(k, c, mustResume)
 	}
 	k.mu.Lock()
 	if err != nil {
@@ -163,8 +186,12 @@ func (k *Cache) awaitServer(ctx context.Context, c *client.Client) error {
 		return err
 	}
 	k.mu.Lock()
-	newest := k.tree.newest
-	k.mu.Unlock()
+	defer k.mu.Unlock()
+	newest, from := k.tree.newest, cmp.Or(strings.TrimSuffix(c.Chroot()+k.root, "/"), "/")
+	if k.from != "" && k.from != from {
+		return fmt.Errorf("the copy is of %s, and %s of this Client is %s: use the same chroot", k.from, k.root, from)
+	}
+	k.from = from
 	if c.LastZxid() < newest {
 		return fmt.Errorf("the servers have applied transaction %d, and the copy is of %d: it is another ensemble",
 			c.LastZxid(), newest)
@@ -253,6 +280,11 @@ func (k *Cache) asOfNow() (zxid client.Zxid, complete bool) {
 	zxid, complete = k.follower.watcher.AsOf()
 	if complete {
 		k.asOf, k.complete = max(k.asOf, zxid), true
+		if position, ok := k.follower.watcher.Position(); ok {
+			k.position = position
+		} else {
+			k.position = client.Position{}
+		}
 	}
 	return k.asOf, complete
 }

@@ -44,15 +44,28 @@ type follower struct {
 	queued    map[read]bool // those in toRead
 	inFlight  int
 	reloading bool // all nodes are read again
+
+	mustResume bool // it must not read all nodes again at the beginning
 }
 
-func newFollower(k *Cache, c *client.Client) (*follower, error) {
-	w, err := c.NewWatcher(k.root, client.TreeWithoutState)
+// newFollower resumes from the position of the copy, if it has one.
+func newFollower(k *Cache, c *client.Client, mustResume bool) (*follower, error) {
+	k.mu.Lock()
+	position := k.position
+	k.mu.Unlock()
+	w, err := (*client.Watcher)(nil), error(&client.ResumeError{From: position, Since: client.NoZxid, Applied: client.NoZxid, Err: client.ErrNoHistory})
+	if position.Ensemble != "" {
+		w, err = position.NewWatcher(c, k.root)
+	}
+	if err != nil && !mustResume {
+		w, err = c.NewWatcher(k.root, client.TreeWithoutState)
+	}
 	if err != nil {
 		return nil, err
 	}
 	f := &follower{
 		k: k, c: c, watcher: w, done: make(chan struct{}), wake: make(chan struct{}, 1), queued: map[read]bool{},
+		mustResume: mustResume,
 	}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f, nil
@@ -70,7 +83,7 @@ func (f *follower) isBehind() bool {
 // followEnsemble follows the ensemble until stop is called, or until that has become impossible.
 func (f *follower) followEnsemble() {
 	defer close(f.done)
-	defer f.watcher.Close()
+	defer func() { f.watcher.Close() }() // the last one
 	for f.ctx.Err() == nil {
 		if err := f.handleEvents(); err != nil {
 			f.failCache(err)
@@ -115,15 +128,45 @@ func (f *follower) handleEvents() error {
 			return err
 		}
 		event, ok, err := f.watcher.TryNext()
-		if ok {
+		switch {
+		case ok:
 			f.handleEvent(event)
-			f.k.notifyWaiters()
+		case err != nil && !f.mustResume && errors.As(err, new(*client.ResumeError)):
+			ok, err = true, f.watchAgain(err)
+		default:
+			_, _ = f.k.asOfNow() // the position must be recent when the session ends
 		}
+		f.k.notifyWaiters()
 		f.k.mu.Unlock()
-		if !ok {
+		if !ok || err != nil {
 			return err
 		}
 	}
+}
+
+// watchAgain begins another Watch, which does not resume because of a reason. The lock is held.
+func (f *follower) watchAgain(reason error) error {
+	if errors.Is(reason, client.ErrOtherEnsemble) {
+		f.k.forgetCopy()
+	}
+	w, err := f.c.NewWatcher(f.k.root, client.TreeWithoutState)
+	if err == nil {
+		f.watcher.Close()
+		f.watcher = w
+	}
+	return err
+}
+
+// forgetCopy empties a copy of another ensemble. Its transactions say nothing about which nodes are newer. The lock is held.
+func (k *Cache) forgetCopy() {
+	k.tree, k.position, k.asOf = tree{}, client.Position{}, 0
+	k.reportChange(Change{Type: Reset, Path: k.root})
+}
+
+// isOtherEnsemble reports whether the copy is known to be of another ensemble than the events. The lock is held.
+func (f *follower) isOtherEnsemble() bool {
+	now, _ := f.watcher.Position()
+	return now.Ensemble != "" && f.k.position.Ensemble != "" && now.Ensemble != f.k.position.Ensemble
 }
 
 // handleEvent handles an event. The lock is held.
@@ -131,6 +174,9 @@ func (f *follower) handleEvent(e client.Event) {
 	path, ok := f.k.relativePath(e.Path)
 	if !ok {
 		return
+	}
+	if e.Type == client.Gap && f.isOtherEnsemble() {
+		f.k.forgetCopy()
 	}
 	n := f.k.tree.findNode(path)
 	switch {

@@ -22,7 +22,7 @@ import (
 
 // importsOfRecipes are the packages that blocks of Go on the pages below docs/recipes may name.
 var importsOfRecipes = []string{
-	"context", "database/sql", "log", "net/http", "os", "rollcall/client", "rollcall/client/barrier",
+	"context", "database/sql", "errors", "log", "net/http", "os", "rollcall/client", "rollcall/client/barrier",
 	"rollcall/client/cache", "rollcall/client/election", "rollcall/client/fence", "rollcall/client/group", "rollcall/client/lock",
 	"rollcall/client/queue", "rollcall/client/registry", "rollcall/client/shared",
 }
@@ -39,6 +39,7 @@ var data []byte
 	"cache.md": `
 var servers string
 var settings *cache.Cache
+var content cache.Content
 func follow(*cache.Cache) {}
 func readAll(*cache.Cache) {}
 func apply(cache.Change) {}`,
@@ -55,6 +56,8 @@ func work(context.Context, group.Partition) error { return nil }`,
 	"registry.md": `func use([]registry.Instance) {}`,
 	"shared.md":   `func edit([]byte) ([]byte, error) { return nil, nil }`,
 	"watch.md": `
+var watcher *client.Watcher
+var position client.Position
 func readAgain(string, bool) {}
 func apply(client.Event) {}`,
 }

@@ -240,3 +240,11 @@ func (s *Server) ListSubtree(path string) (nodes []string) {
 	})
 	return nodes
 }
+
+// ForgetChange gives a node earlier data, as if a backup had been restored.
+func (s *Server) ForgetChange(path, data string, changed int64) {
+	s.locked(func() {
+		n := s.nodes[path]
+		n.data, n.stat.Mzxid, n.stat.DataLength = []byte(data), changed, int32(len(data))
+	})
+}
