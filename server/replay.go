@@ -117,11 +117,26 @@ func (w *watchReplay) serve() {
 		}
 		began := time.Now()
 		more = w.serveTurn()
-		if more {
-			time.Sleep(min(time.Since(began), maxTurnRest))
-		}
+		w.c.srv.replayRest.restAfter(time.Since(began))
 		turn.End()
 	}
+}
+
+// minReplayRest is the shortest rest of replays. A turn takes less, and a sleep of less takes a millisecond longer than it
+// should, so that replays would take many times as long.
+const minReplayRest = 2 * time.Millisecond
+
+// restDebt is the time for which replays have worked since their last rest. The turn of Server.setWatchesTurn guards it.
+type restDebt struct{ worked time.Duration }
+
+// restAfter rests for as long as replays have worked, at most maxTurnRest, once that is long enough: so others get half of
+// the time.
+func (d *restDebt) restAfter(worked time.Duration) {
+	if d.worked += worked; d.worked < minReplayRest {
+		return
+	}
+	time.Sleep(min(d.worked, maxTurnRest))
+	d.worked = 0
 }
 
 // turnCost estimates the cost of the next turn, in paths.

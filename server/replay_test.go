@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollcall/proto"
@@ -274,6 +275,21 @@ func TestReplayIsOverrun(t *testing.T) {
 	if w.replays(replayTooOld) != 1 {
 		t.Errorf("%d replays were too old", w.replays(replayTooOld))
 	}
+}
+
+// Replays rest for as long as they have worked, and not for less than a sleep takes.
+func TestReplaysRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d restDebt
+		for i, tt := range []struct{ worked, want time.Duration }{
+			{minReplayRest - 1, 0}, {2, minReplayRest + 1}, {minReplayRest - 1, 0}, {time.Second, maxTurnRest}, {1, 0},
+		} {
+			began := time.Now()
+			if d.restAfter(tt.worked); time.Since(began) != tt.want {
+				t.Errorf("%d: it rests for %v, want %v", i, time.Since(began), tt.want)
+			}
+		}
+	})
 }
 
 // Whatever zxid a client names, its watches are set. It gets events only of a zxid that the history reaches.

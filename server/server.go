@@ -137,6 +137,7 @@ type Server struct {
 	longReadTurn   *admission.FairTurn // of a long read
 	estimateTurn   *admission.FairTurn // of the estimate of a multiRead with many operations
 	setWatchesTurn *admission.FairTurn // of a part of a long setWatches
+	replayRest     restDebt
 	missedSweep    missedSweep
 	throttle       *admission.SessionThrottle
 

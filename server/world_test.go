@@ -60,12 +60,15 @@ type fakeMember struct {
 	reconfigured *znode.Result // of every reconfig, instead of what the state makes of it; may be nil
 }
 
-func newFakeMember() *fakeMember {
+func newFakeMember() *fakeMember { return newFakeMemberWithHistory(testHistory) }
+
+// newFakeMemberWithHistory is newFakeMember with another limit of the history of changes, in bytes.
+func newFakeMemberWithHistory(history int64) *fakeMember {
 	m := &fakeMember{
 		seq: map[uint32]uint64{}, waiters: map[uint64]znode.Waiter{}, sessions: self << 56,
 		touches: map[jute.SessionID]int{}, detached: map[uint64]jute.SessionID{},
 	}
-	m.state = znode.New(znode.Config{Self: self, Hooks: m, ChangeHistory: testHistory})
+	m.state = znode.New(znode.Config{Self: self, Hooks: m, ChangeHistory: history})
 	m.apply(&proto.Txn{Op: int32(jute.OpTermStart), Body: encode(&proto.TermStart{Leader: self, Nonce: nonce})})
 	for _, id := range []uint32{self, other} {
 		m.apply(&proto.Txn{Member: id, Incarnation: testBoot, Op: int32(jute.OpAnnounce), Body: encode(&proto.Announce{})})
@@ -363,7 +366,12 @@ type world struct {
 // newWorld starts a server that listens in memory, or on loopback if tcp.
 func newWorld(tb testing.TB, tcp bool, change func(*Config)) *world {
 	tb.Helper()
-	m := newFakeMember()
+	return newWorldOf(tb, newFakeMember(), tcp, change)
+}
+
+// newWorldOf is newWorld with a member.
+func newWorldOf(tb testing.TB, m *fakeMember, tcp bool, change func(*Config)) *world {
+	tb.Helper()
 	cfg := Config{
 		Member: m, State: m.state, Tick: testTick, ConnBase: 1 << 40,
 		SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
