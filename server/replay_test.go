@@ -232,10 +232,10 @@ func TestSlowClientGetsAllMissedEvents(t *testing.T) {
 	c.restore(seen, nil, []string{"/fill/" + strings.Repeat("n", 1000)})
 	waitFor(t, func() bool { return w.srv.stats.replayedEvents.Load() > stream.HighWater/1100 })
 	want += w.fill(stream.HighWater)
-	for range 3 { // the replay works in turns only, so it has had those that it wants
+	for range 20 { // the replay works in turns only, so it has had those that it wants
 		w.takeTurn(w.srv.setWatchesTurn).End()
 	}
-	if held := w.srv.Stats().HeldBytes; held > 3*stream.HighWater {
+	if held := w.srv.Stats().HeldBytes; held > 2*stream.HighWater {
 		t.Errorf("%d bytes are held", held)
 	}
 	got, reply := c.events()

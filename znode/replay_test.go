@@ -365,6 +365,33 @@ func TestReplayWorksInSteps(t *testing.T) {
 	if n, most := before-c.replay.RemainingChanges(), 2+maxLastChanges+1+maxMatchSteps/(len(long)/pathBytesPerStep); n > most {
 		t.Errorf("Match has read %d changes, want at most %d", n, most)
 	}
+	for range maxMatched + 2 {
+		k.must(k.create("/watched", 0))
+		k.must(k.delete("/watched", -1))
+	}
+	if send() {
+		t.Error("the replay has ended")
+	}
+	w.s().RLock()
+	err = c.replay.Extend()
+	w.s().RUnlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.replay.Match(); len(c.replay.matched) != maxMatched {
+		t.Errorf("Match has found %d events, want %d", len(c.replay.matched), maxMatched)
+	}
+	for range 10 {
+		if send() {
+			break
+		}
+		w.s().RLock()
+		err = c.replay.Extend()
+		w.s().RUnlock()
+		if c.replay.Match(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if !send() || c.replay.LiveBytes() != 0 {
 		t.Errorf("the replay has not ended, or holds %d bytes", c.replay.LiveBytes())
 	}
