@@ -372,6 +372,18 @@ func TestWatchJoinsResume(t *testing.T) {
 	}
 }
 
+// A Watch without state that shares the watch of one with state has a position, too.
+func TestPositionOfSharedWatch(t *testing.T) {
+	resumeBubble(t, func(t *testing.T, _ *fakezk.Server, c *Client) {
+		tree := watch(c, "/a", Tree)
+		tree.want(t, "gap /a 0-3 below")
+		if p, ok := newTestWatcher(t, c, "/a").Position(); !ok || p != (Position{"one", 3}) {
+			t.Errorf("the position is %v, %t", p, ok)
+		}
+		tree.stop()
+	})
+}
+
 // A Watch that has resumed is set again after a lost connection, as any other.
 func TestResumedWatchLasts(t *testing.T) {
 	resumeBubble(t, func(t *testing.T, s *fakezk.Server, c *Client) {

@@ -70,6 +70,9 @@ func (w *sharedWatch) addWatcher(l *Watcher) {
 	if !l.stateless && w.nodes == nil && w.phase == known {
 		w.startReading()
 	}
+	if l.stateless {
+		wake(w.wake) // readHistory may be needed now
+	}
 	if l.stateless || w.phase != comparing {
 		l.pushFirst(w.lastSeenZxid())
 	}
@@ -264,6 +267,9 @@ func (w *sharedWatch) keepSet() {
 		}
 		if err == nil {
 			err = w.readNodes()
+		}
+		if err == nil {
+			err = w.readHistory() // a Watch without state may have joined meanwhile
 		}
 		switch {
 		case errors.Is(err, ErrConnectionLost), errors.Is(err, ErrSuspended):
