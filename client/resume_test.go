@@ -401,3 +401,22 @@ func TestResumedWatchLasts(t *testing.T) {
 		wantTaken(t, w, "data changed /a 4", "data changed /a/b 5")
 	})
 }
+
+// Another Watch of the Client gets the events of changes that are made while one resumes.
+func TestOthersGetEventsDuringResume(t *testing.T) {
+	resumeBubble(t, func(t *testing.T, s *fakezk.Server, c *Client) {
+		other := newTestWatcher(t, c, "/x")
+		s.SetBeforeRequest(func(r fakezk.Request) {
+			if r.Op == jute.OpSetWatches2 {
+				s.ApplyChanges("=/x", "=/a")
+			}
+		})
+		w, err := Position{"one", 3}.NewWatcher(c, "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		wantTaken(t, other, "data changed /x 4")
+		wantTaken(t, w, "data changed /a 5")
+	})
+}
