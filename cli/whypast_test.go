@@ -51,7 +51,7 @@ func TestWhySearchesTheKeptLog(t *testing.T) {
 // What is in no log is an error that names the logs that were searched, or why they were not.
 func TestWhyFindsNothing(t *testing.T) {
 	w := newPastWorld(t)
-	denied := func(context.Context, *EnsembleFlags, string, past.Moment, bool) (KeptLog, error) {
+	denied := func(context.Context, *EnsembleFlags, KeptLogPlace, past.Moment, bool) (KeptLog, error) {
 		return KeptLog{}, Denied.Errorf("127.0.0.1:1: this needs credentials")
 	}
 	for _, tt := range []struct {
@@ -104,8 +104,8 @@ func TestWhySearchesFartherBack(t *testing.T) {
 	newest.Connect("10.0.0.1:1")
 	newest.Snapshot()
 	newest.DropBefore()
-	open := func(ctx context.Context, f *EnsembleFlags, dir string, from past.Moment, follow bool) (KeptLog, error) {
-		kept, err := w.open(ctx, f, dir, from, follow)
+	open := func(ctx context.Context, f *EnsembleFlags, place KeptLogPlace, from past.Moment, follow bool) (KeptLog, error) {
+		kept, err := w.open(ctx, f, place, from, follow)
 		if from.IsEnd() {
 			kept.Chain, kept.Origin = newest, "member 1"
 		}
