@@ -68,6 +68,9 @@ func TestCheckVerdicts(t *testing.T) {
 		{"ssl.quorum.clientAuth=none", InForce, ""},
 		{"skipACL=no", InForce, ""},
 		{"skipACL=yes", Dangerous, "every client"},
+		{"letAnySaslUserDoX=shared", Dangerous, "what ACLs let shared do"},
+		{"letAnySaslUserDoX=", Refused, "a name of 1 to 1024 bytes"},
+		{"letAnySaslUserDoX=a@b@c", Refused, "a name of 1 to 1024 bytes"},
 		{"java.security.auth.login.config=DIR/users", InForce, ""},
 		{"java.security.auth.login.config=DIR/open", Dangerous, "the file is open to others"},
 		{"allowSaslFailedClients=false", InForce, ""},
@@ -108,7 +111,7 @@ func TestCheckVerdicts(t *testing.T) {
 
 // Every risk of the table has a value that shows it in the test above.
 func TestEveryRiskIsTested(t *testing.T) {
-	tested := "admin.localReads tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes otlp.endpoint archive.endpoint"
+	tested := "admin.localReads tickTime failover minSessionTimeout maxClientCnxns jute.maxbuffer admin.serverAddress metricsProvider.className portUnification ssl.quorum.hostnameVerification skipACL java.security.auth.login.config allowSaslFailedClients enforce.auth.schemes otlp.endpoint archive.endpoint letAnySaslUserDoX"
 	for i := range keys {
 		if k := &keys[i]; k.riskOf != nil && !strings.Contains(tested, k.name) {
 			t.Errorf("%s: add its dangerous value to TestCheckVerdicts, and its name here", k.name)

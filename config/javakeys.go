@@ -81,9 +81,9 @@ func javaKeys() []key {
 					"came to the wrong ensemble",
 			},
 			{
-				name: "letAnySaslUserDoX", unset: "none", status: noEffect,
-				doc: "an entry of a user of SASL in a list counts for that user alone, so others get -102 (no permission) there: name each user in " +
-					"the lists, or world:anyone together with sessionRequireClientSASLAuth=true",
+				name: "letAnySaslUserDoX", unset: "none", kind: anySASLUser(), riskOf: riskOfAnySASLUser,
+				doc: "name of a user of SASL. Entries of this user in ACLs count for [all users of SASL](security.md#entries-for-all-users-of-sasl), " +
+					"also for those who are made later; the leader's value counts, from the beginning of its term",
 			},
 			{
 				name: "emulate353TTLNodes", def: "false", status: noEffect, harmlessValue: "false", kind: boolean(nil),

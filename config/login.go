@@ -65,11 +65,35 @@ func superUser() kind {
 	}
 }
 
+// anySASLUser takes the user of SASL whose entries in ACLs count for all users of SASL.
+func anySASLUser() kind {
+	return kind{
+		allowed: fmt.Sprintf("a name of 1 to %d bytes that an ACL can name in the scheme sasl", sasl.MaxUserName),
+		parse: func(d *rawConfig, s setting) error {
+			if !sasl.ValidUserName(s.value) {
+				return errAllowed
+			}
+			return storeValue(d, func(d *rawConfig) *string { return &d.config.Rules.AnySASLUser }, s.value)
+		},
+	}
+}
+
+func riskOfAnySASLUser(d *rawConfig) string {
+	if d.config.Rules.AnySASLUser == "" {
+		return ""
+	}
+	return "every user of SASL may do what ACLs let " + ShortText(d.config.Rules.AnySASLUser) + " do"
+}
+
 // finishLogin reads the users of SASL and sets the schemes that clients need. As in ZooKeeper,
 // sessionRequireClientSASLAuth wins over enforce.auth.enabled.
 func (d *rawConfig) finishLogin() error {
 	if err := d.readUsers(); err != nil {
 		return fmt.Errorf("%s: %s=%s: %w", d.whereSet(jaasKey), jaasKey, ShortText(d.loginKeys.jaasFile), err)
+	}
+	if d.config.Rules.AnySASLUser != "" && !d.config.Rules.SASL {
+		d.addWarning(d.whereSet("letAnySaslUserDoX"), "letAnySaslUserDoX has no effect while this member leads, because no client can log in by SASL: "+
+			"set %s to a JAAS file with users or a keytab, too", jaasKey)
 	}
 	from := "enforce.auth.schemes"
 	switch {

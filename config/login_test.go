@@ -40,6 +40,8 @@ func TestUsers(t *testing.T) {
 		{"java.security.auth.login.config=DIR/jaas\n", "", "", bobAndEve},
 		{"java.security.auth.login.config=DIR/jaas\nzookeeper.sasl.serverconfig=Others\n", "", "", ann},
 		{"zookeeper.superUser=bob\njava.security.auth.login.config=DIR/jaas\n", "", "", bobAndEve},
+		{"letAnySaslUserDoX=bob\n", "", "no client can log in by SASL", nil},
+		{"letAnySaslUserDoX=bob\njava.security.auth.login.config=DIR/jaas\n", "", "", bobAndEve},
 		{"superUser=zed\njava.security.auth.login.config=DIR/jaas\n", "", "superUser=zed is none of the users of SASL", bobAndEve},
 		{"sasl.serverconfig=Others\n", "SERVER_JVMFLAGS=-Xmx1g -Djava.security.auth.login.config=DIR/jaas", "", ann},
 	} {

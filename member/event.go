@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 
 type EventKind string
 
-// The leader reports each event once, when it applies it.
+// The leader reports each event once, when it applies it, except for EventRulesDiffer.
 const (
 	EventLeader        EventKind = "leader elected"
 	EventOpened        EventKind = "session opened"
@@ -24,12 +25,14 @@ const (
 	EventQuotaWarning  EventKind = "data quota nearly used up"
 	EventNamesWarning  EventKind = "sequential names nearly used up"
 	EventNamesEnded    EventKind = "sequential names used up"
+	// EventRulesDiffer is reported by the member whose file differs, once in a term.
+	EventRulesDiffer EventKind = "the leader's rules hold in place of this member's"
 )
 
 // Event is an event in the ensemble.
 type Event struct {
 	Kind       EventKind
-	Term       uint64            // EventLeader: raft's term
+	Term       uint64            // EventLeader, EventRulesDiffer: raft's term
 	Cause      znode.LeaderCause // EventLeader: what ended the leader before
 	Member     uint32            // the leader; the member that the session is attached to; 0 if to none
 	FromMember uint32            // EventMoved: the member it was attached to before
@@ -44,6 +47,7 @@ type Event struct {
 	// EventQuotaOverused: writes that left any quota overused since the last EventQuotaOverused
 	Overuses int
 	Names    znode.ChildCount // EventNamesWarning, EventNamesEnded: the parent
+	Keys     []string         // EventRulesDiffer: the keys whose values differ from the leader's
 }
 
 func endEvent(end znode.SessionEnd) Event {
@@ -76,6 +80,9 @@ func (e Event) LogValue() slog.Value {
 		return slog.GroupValue(slog.Int64("bytes", e.Quota.Bytes), slog.Int64("bytesLimit", e.Quota.BytesLimit))
 	case EventNamesWarning, EventNamesEnded:
 		return slog.GroupValue(slog.String("path", e.Names.Path), slog.Int64("created", e.Names.Created), slog.Int64("most", znode.MaxCreated))
+	}
+	if e.Kind == EventRulesDiffer {
+		return slog.GroupValue(slog.Uint64("term", e.Term), slog.Uint64("leader", uint64(e.Member)), slog.String("keys", strings.Join(e.Keys, " ")))
 	}
 	attrs := []slog.Attr{
 		slog.Any("session", e.Session), slog.Uint64("member", uint64(e.Member)),

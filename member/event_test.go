@@ -82,7 +82,7 @@ func TestEventsAreLogged(t *testing.T) {
 			continue // the message of the line
 		}
 		seen := false
-		for _, kind := range []EventKind{EventLeader, EventOpened, EventMoved, EventExpired, EventClosed, EventKilled, EventQuotaOverused, EventQuotaWarning, EventNamesWarning, EventNamesEnded} {
+		for _, kind := range []EventKind{EventLeader, EventOpened, EventMoved, EventExpired, EventClosed, EventKilled, EventQuotaOverused, EventQuotaWarning, EventNamesWarning, EventNamesEnded, EventRulesDiffer} {
 			e.Kind = kind
 			before := e.LogValue().String()
 			undo := f.change()

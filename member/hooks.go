@@ -19,12 +19,14 @@ func (h hooks) TermStarted(t znode.Term, why znode.LeaderCause) {
 	h.m.terms.transferTargets.recordLeader(t)
 	h.m.follower.TermStarted(t, why)
 	h.m.adminHTTP.LeaderChanged(t.Leader, t.Term, why, time.UnixMilli(h.m.state.TimeMs()))
+	h.reportDifferingRules(t)
 	h.m.cfg.Hooks.TermStarted(t, why)
 }
 
 func (h hooks) MemberAnnounced(member uint32, boot, replaced uint64) {
 	if member == h.m.cfg.ID {
 		h.m.applyProgress.announced.Store(boot == h.m.incarnation.number)
+		h.reportDifferingRules(h.m.state.Term())
 	}
 	h.m.applyProgress.minFormat.Store(h.m.state.MinFormat())
 	h.m.follower.MemberAnnounced(member, boot, replaced)

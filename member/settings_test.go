@@ -82,6 +82,7 @@ var reaches = map[string]string{
 	"Rules.DataQuota":       "start.DataQuota",
 	"Rules.Reconfig":        "start.Reconfig",
 	"Rules.LongNames":       "start.LongNames",
+	"Rules.AnySASLUser":     "start.AnySaslUser",
 	"CommandWhitelist":      "words.Whitelist",
 	"SnapCount":             "quorum.SnapshotEvery",
 	"History.Bytes":         "quorum.History.Bytes",

@@ -184,7 +184,7 @@ func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.ServerLi
 		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota,
 		X509: t.m.cfg.Rules.X509,
 		Sasl: t.m.cfg.Rules.SASL, DataQuota: t.m.cfg.Rules.DataQuota, Reconfig: t.m.cfg.Rules.Reconfig,
-		LongNames: t.m.cfg.Rules.LongNames, ServerList: list, Cause: why,
+		LongNames: t.m.cfg.Rules.LongNames, AnySaslUser: t.m.cfg.Rules.AnySASLUser, ServerList: list, Cause: why,
 	})
 	if err != nil {
 		return nil, err

@@ -522,11 +522,12 @@ type TermStart struct {
 	EnforceQuota  bool                   `protobuf:"varint,5,opt,name=enforce_quota,json=enforceQuota,proto3" json:"enforce_quota,omitempty"`
 	X509          bool                   `protobuf:"varint,6,opt,name=x509,proto3" json:"x509,omitempty"`
 	Sasl          bool                   `protobuf:"varint,7,opt,name=sasl,proto3" json:"sasl,omitempty"`
-	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"`   // maximum bytes of all paths and data; further writes that add to them are rejected; 0: no limit
-	ServerList    *ServerList            `protobuf:"bytes,9,opt,name=server_list,json=serverList,proto3" json:"server_list,omitempty"` // if the state has no server list or its data were recovered
-	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                     // clients may change the list
-	Cause         *LeaderCause           `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`                            // for reports only: it is no part of the state; absent: unknown
-	LongNames     bool                   `protobuf:"varint,12,opt,name=long_names,json=longNames,proto3" json:"long_names,omitempty"`  // the numbers of sequential names may pass 2147483647
+	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"`         // maximum bytes of all paths and data; further writes that add to them are rejected; 0: no limit
+	ServerList    *ServerList            `protobuf:"bytes,9,opt,name=server_list,json=serverList,proto3" json:"server_list,omitempty"`       // if the state has no server list or its data were recovered
+	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                           // clients may change the list
+	Cause         *LeaderCause           `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`                                  // for reports only: it is no part of the state; absent: unknown
+	LongNames     bool                   `protobuf:"varint,12,opt,name=long_names,json=longNames,proto3" json:"long_names,omitempty"`        // the numbers of sequential names may pass 2147483647
+	AnySaslUser   string                 `protobuf:"bytes,13,opt,name=any_sasl_user,json=anySaslUser,proto3" json:"any_sasl_user,omitempty"` // ACL entries of this user of SASL count for all users of SASL; "": of no user
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +644,13 @@ func (x *TermStart) GetLongNames() bool {
 		return x.LongNames
 	}
 	return false
+}
+
+func (x *TermStart) GetAnySaslUser() string {
+	if x != nil {
+		return x.AnySaslUser
+	}
+	return ""
 }
 
 // LeaderCause describes what ended the leader before, as far as the new leader knows.
@@ -6024,7 +6032,7 @@ const file_rollcall_proto_rawDesc = "" +
 	" \x01(\rR\baclBytes\"2\n" +
 	"\bIdentity\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\x82\x03\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xa6\x03\n" +
 	"\tTermStart\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\rR\x06leader\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x19\n" +
@@ -6041,7 +6049,8 @@ const file_rollcall_proto_rawDesc = "" +
 	" \x01(\bR\breconfig\x12.\n" +
 	"\x05cause\x18\v \x01(\v2\x18.rollcall.v1.LeaderCauseR\x05cause\x12\x1d\n" +
 	"\n" +
-	"long_names\x18\f \x01(\bR\tlongNames\"\x88\x01\n" +
+	"long_names\x18\f \x01(\bR\tlongNames\x12\"\n" +
+	"\rany_sasl_user\x18\r \x01(\tR\vanySaslUser\"\x88\x01\n" +
 	"\vLeaderCause\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x120\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1c.rollcall.v1.LeaderCauseKindR\x04kind\x12\x16\n" +

@@ -92,6 +92,7 @@ type principal struct {
 	hashes      []uint32   // of each identity except addresses
 	address     netip.Addr // the last valid one
 	isSuper     bool
+	isSASLUser  bool // has the permissions of Rules.AnySASLUser
 	isSASLSuper bool // has the permissions of all users of SASL, if the rule SASL is set
 	hashBuffer  [4]uint32
 }
@@ -114,6 +115,7 @@ func (k *principal) setIdentities(ids []*proto.Identity) *principal {
 				k.address = addr.WithZone("")
 			}
 		default:
+			k.isSASLUser = k.isSASLUser || scheme == "sasl"
 			k.isSASLSuper = k.isSASLSuper || isSASLSuperUser(id)
 			hash = hashName(scheme, id.GetId())
 		}
@@ -122,11 +124,13 @@ func (k *principal) setIdentities(ids []*proto.Identity) *principal {
 	return k
 }
 
-// hasAnyPerm reports whether k has any of the permissions. If sasl is set, saslSuperUser has the permissions of
-// all other users of SASL. The cost is a few steps for each identity, and some twenty more in a list with ip
-// entries, however long the list is.
-func (k *principal) hasAnyPerm(a *acl, perms jute.Perm, sasl bool) bool {
-	if a.worldPerms&perms != 0 || len(a.entries) == 0 || k.isSuper || sasl && k.isSASLSuper && a.saslPerms&perms != 0 {
+// hasAnyPerm reports whether k has any of the permissions under rules, which may skip no check: see Rules.mayAccess. The
+// cost is a few steps for each identity, and some twenty more in a list with ip entries, however long the list is.
+func (k *principal) hasAnyPerm(a *acl, perms jute.Perm, rules *Rules) bool {
+	if a.worldPerms&perms != 0 || len(a.entries) == 0 || k.isSuper {
+		return true
+	}
+	if rules.SASL && a.saslPerms&perms != 0 && (k.isSASLSuper || k.isSASLUser && rules.anySASLUserHas(a, perms)) {
 		return true
 	}
 	for i, id := range k.identities {
@@ -135,6 +139,11 @@ func (k *principal) hasAnyPerm(a *acl, perms jute.Perm, sasl bool) bool {
 		}
 	}
 	return a.permsOfAddress(k.address)&perms != 0
+}
+
+// anySASLUserHas reports whether the list grants any of the permissions to AnySASLUser, and so to every user of SASL.
+func (r *Rules) anySASLUserHas(a *acl, perms jute.Perm) bool {
+	return r.AnySASLUser != "" && a.permsOfName(hashName("sasl", r.AnySASLUser), "sasl", r.AnySASLUser)&perms != 0
 }
 
 // saslSuperUser is the user of SASL with the permissions of all other users of SASL, as in ZooKeeper. It has

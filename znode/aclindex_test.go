@@ -27,7 +27,7 @@ func TestIPWithZoneMatches(t *testing.T) {
 			t.Fatalf("a list of %d entries: %t, index %v", len(list), ok, a.hashIndex)
 		}
 		for id, want := range map[string]bool{"fe80::1%eth0": true, "fe80::1": true, "fe81::1%eth0": false, "1.2.3.4": false, "x": false} {
-			if got := new(principal).setIdentities([]*proto.Identity{{Scheme: "ip", Id: id}}).hasAnyPerm(a, jute.PermRead, false); got != want {
+			if got := new(principal).setIdentities([]*proto.Identity{{Scheme: "ip", Id: id}}).hasAnyPerm(a, jute.PermRead, &Rules{}); got != want {
 				t.Errorf("%d entries: %s matches fe80::/64: %t, want %t", len(list), id, got, want)
 			}
 		}
@@ -40,11 +40,11 @@ func TestLongListsAllowTheSame(t *testing.T) {
 	drawn := func(of []string) string { return of[rng.IntN(len(of))] }
 	schemes := []string{"digest", "sasl", "x509", "ip", "ip", "ip"}
 	names := map[string][]string{
-		"digest": {"a:1", "b:2", "c:3"}, "sasl": {"bob", "super"}, "x509": {"CN=a", "CN=b"},
+		"digest": {"a:1", "b:2", "c:3"}, "sasl": {"bob", "carol", "super"}, "x509": {"CN=a", "CN=b"},
 		"ip": {"1.2.3.4", "1.2.3.0/24", "1.2.3.200/25", "0.0.0.0/0", "9.0.0.0/8", "::1", "2001:db8::/32", "2001:db8::1/33", "::ffff:102:304", "::/0", "::ffff:0:0/96"},
 	}
 	addresses := []string{"1.2.3.4", "1.2.3.200", "9.9.9.9", "::1", "2001:db8::1", "2001:db8:8000::1%eth0", "::ffff:1.2.3.4", "nonsense"}
-	naive := func(list []jute.ACL, id *proto.Identity, perms jute.Perm, sasl bool) bool {
+	naive := func(list []jute.ACL, id *proto.Identity, perms jute.Perm, rules *Rules) bool {
 		for _, e := range list {
 			scheme, entry := string(e.ID.Scheme), string(e.ID.ID)
 			matches := scheme == id.GetScheme() && entry == id.GetId() && scheme != "ip"
@@ -52,7 +52,7 @@ func TestLongListsAllowTheSame(t *testing.T) {
 				prefix, _ := parsePrefix(entry)
 				matches = prefix.Contains(addr.WithZone(""))
 			}
-			if e.Perms&perms != 0 && (matches || sasl && scheme == "sasl" && isSASLSuperUser(id)) {
+			if e.Perms&perms != 0 && (matches || rules.SASL && scheme == "sasl" && (isSASLSuperUser(id) || id.GetScheme() == "sasl" && entry == rules.AnySASLUser)) {
 				return true
 			}
 		}
@@ -73,14 +73,15 @@ func TestLongListsAllowTheSame(t *testing.T) {
 		if scheme == "ip" {
 			id.Id = drawn(addresses)
 		}
-		perms, sasl := jute.Perm(1<<rng.IntN(5)), rng.IntN(2) == 0
+		perms := jute.Perm(1 << rng.IntN(5))
+		rules := &Rules{SASL: rng.IntN(2) == 0, AnySASLUser: drawn([]string{"", "bob", "super"})}
 		a, ok := new(aclTable).internList(list)
 		if !ok {
 			t.Fatalf("%v", list)
 		}
-		want := naive(list, id, perms, sasl)
-		if got := new(principal).setIdentities([]*proto.Identity{{Scheme: "digest", Id: "nobody:x"}, id}).hasAnyPerm(a, perms, sasl); got != want {
-			t.Errorf("%d entries, %v, sasl %t, %v: %t, want %t\n%v", len(list), perms, sasl, id, got, want, list)
+		want := naive(list, id, perms, rules)
+		if got := new(principal).setIdentities([]*proto.Identity{{Scheme: "digest", Id: "nobody:x"}, id}).hasAnyPerm(a, perms, rules); got != want {
+			t.Errorf("%d entries, %v, %+v, %v: %t, want %t\n%v", len(list), perms, *rules, id, got, want, list)
 		}
 		if want {
 			allowed++
@@ -184,7 +185,7 @@ func BenchmarkAllows(b *testing.B) {
 				}
 				var k principal
 				for b.Loop() {
-					if k.setIdentities(who).hasAnyPerm(a, jute.PermRead, true) {
+					if k.setIdentities(who).hasAnyPerm(a, jute.PermRead, &Rules{SASL: true}) {
 						b.Fatal("allowed")
 					}
 				}

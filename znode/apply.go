@@ -97,7 +97,7 @@ func rulesOfTerm(start *proto.TermStart) Rules {
 	return Rules{
 		SkipACL: start.GetSkipAcl(), TTLNodes: start.GetTtlNodes(), EnforceQuota: start.GetEnforceQuota(),
 		X509: start.GetX509(), SASL: start.GetSasl(), DataQuota: start.GetDataQuota(), Reconfig: start.GetReconfig(),
-		LongNames: start.GetLongNames(),
+		LongNames: start.GetLongNames(), AnySASLUser: start.GetAnySaslUser(),
 	}
 }
 

@@ -89,6 +89,9 @@ func (c *replicatedState) digest() uint64 {
 		boolField(c.term.EnforceQuota), boolField(c.term.X509), boolField(c.term.SASL), c.term.DataQuota,
 		uint64(c.term.flags()),
 	)
+	if c.term.AnySASLUser != "" {
+		p = appendFields(p, xxhash.Sum64String(c.term.AnySASLUser))
+	}
 	p = c.serverList.appendTo(p)
 	p = appendFields(p, uint64(c.tree.nodeCount), c.tree.nodeHashSum, uint64(c.sessions.length), c.sessionHashSum)
 	for id := range c.members {

@@ -190,7 +190,7 @@ func (r *nodeReader) mayRead(a *acl) bool {
 		if r.verdicts == nil {
 			r.verdicts = make(map[*acl]bool)
 		}
-		verdict = r.client.setIdentities(r.watcher.Identities()).hasAnyPerm(a, jute.PermRead, r.rules.SASL)
+		verdict = r.client.setIdentities(r.watcher.Identities()).hasAnyPerm(a, jute.PermRead, r.rules)
 		r.verdicts[a] = verdict
 	}
 	return verdict

@@ -89,6 +89,9 @@ func (p *sectionWriter) writeHeadFields() {
 		flags |= flagHistory
 	}
 	p.putBytes([]byte{flags})
+	if h.Term.AnySASLUser != "" {
+		p.putText(h.Term.AnySASLUser)
+	}
 }
 
 // writeMembers writes the members that have announced themselves or opened sessions.

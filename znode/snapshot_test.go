@@ -432,10 +432,18 @@ func TestCreateCountOnDisk(t *testing.T) {
 	}
 	f = write(func(p *sectionWriter) {
 		p.writeHeadFields()
-		p.block[len(p.block)-1] = 4
+		p.block[len(p.block)-1] = 8
 	})
-	if f.readHead(); f.blocks.err == nil || !strings.Contains(f.blocks.err.Error(), "unknown rules 0x4") {
+	if f.readHead(); f.blocks.err == nil || !strings.Contains(f.blocks.err.Error(), "unknown rules 0x8") {
 		t.Errorf("unknown rules: %v", f.blocks.err)
+	}
+	f = write(func(p *sectionWriter) {
+		p.writeHeadFields()
+		p.block[len(p.block)-1] = flagAnySASLUser
+		p.putText("")
+	})
+	if f.readHead(); f.blocks.err == nil || !strings.Contains(f.blocks.err.Error(), "has no name") {
+		t.Errorf("a rule without its name: %v", f.blocks.err)
 	}
 }
 

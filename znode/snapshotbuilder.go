@@ -85,6 +85,11 @@ func (f *snapshotBuilder) readHead() {
 	if h.hasHistory = flags&flagHistory != 0; !h.Term.setFlags(flags &^ flagHistory) {
 		b.failCorrupt("unknown rules %#x", flags)
 	}
+	if flags&flagAnySASLUser != 0 {
+		if h.Term.AnySASLUser = b.getText(); h.Term.AnySASLUser == "" {
+			b.failCorrupt("the rule for all users of SASL has no name")
+		}
+	}
 	for count := b.getUint32(); count > 0 && b.err == nil; count-- {
 		m := MemberProgress{
 			ID: b.getUint32(), Incarnation: b.getUint64(), LastSeq: b.getUint64(), Format: b.getUint32(),

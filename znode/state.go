@@ -110,12 +110,14 @@ type Rules struct {
 	DataQuota    uint64 // limit for the bytes of all paths and data; 0 if there is none
 	Reconfig     bool   // clients may change the list of servers
 	LongNames    bool   // the numbers of sequential names may pass MaxCreated; see nextNumber
+	AnySASLUser  string // ACL entries of this user of SASL count for all users of SASL, if SASL is set; "": of no user
 }
 
 // The bits of Rules.flags.
 const (
-	flagReconfig  = 1
-	flagLongNames = 2
+	flagReconfig    = 1
+	flagLongNames   = 2
+	flagAnySASLUser = 4 // AnySASLUser is set
 )
 
 // flagHistory is the bit of a snapshot with a history of changes, in the byte of Rules.flags.
@@ -130,13 +132,16 @@ func (r *Rules) flags() byte {
 	if r.LongNames {
 		flags |= flagLongNames
 	}
+	if r.AnySASLUser != "" {
+		flags |= flagAnySASLUser
+	}
 	return flags
 }
 
-// setFlags is the reverse of flags. It reports whether all flags are known.
+// setFlags is the reverse of flags, except for flagAnySASLUser. It reports whether all flags are known.
 func (r *Rules) setFlags(flags byte) bool {
 	r.Reconfig, r.LongNames = flags&flagReconfig != 0, flags&flagLongNames != 0
-	return flags&^(flagReconfig|flagLongNames) == 0
+	return flags&^(flagReconfig|flagLongNames|flagAnySASLUser) == 0
 }
 
 // Result is the result of a transaction. It is valid during the call that passes it. Path, Data and Multi may

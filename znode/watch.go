@@ -165,7 +165,7 @@ func (f *watchNotifier) mayRead(r *watcherEntry, a *acl) bool {
 	}
 	r.principal.setIdentities(r.watcher.Identities())
 	f.watches.entrySteps += len(r.principal.identities) + addressSteps
-	return r.principal.hasAnyPerm(a, jute.PermRead, f.rules.SASL)
+	return r.principal.hasAnyPerm(a, jute.PermRead, f.rules)
 }
 
 // The rest of this file needs at least the read lock. The empty path is the root. The null path cannot be

@@ -289,14 +289,14 @@ func (r *Rules) mayAccess(a *acl, perms jute.Perm, who []*proto.Identity) bool {
 		return true
 	}
 	var k principal
-	return k.setIdentities(who).hasAnyPerm(a, perms, r.SASL)
+	return k.setIdentities(who).hasAnyPerm(a, perms, r)
 }
 
 // clientMayAccess is mayAccess for the client of the running transaction. The operations of a multi share its
 // principal.
 func (t *transaction) clientMayAccess(a *acl, perms jute.Perm) bool {
 	return t.state.term.SkipACL || a.worldPerms&perms != 0 ||
-		t.acls.principal.setIdentities(t.acls.client.identities()).hasAnyPerm(a, perms, t.state.term.SASL)
+		t.acls.principal.setIdentities(t.acls.client.identities()).hasAnyPerm(a, perms, &t.state.term.Rules)
 }
 
 // checkSplittable checks as much of the path of a create or delete as splitPath needs.

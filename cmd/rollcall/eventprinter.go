@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,6 +78,8 @@ func (t *eventPrinter) printEvent(e member.Event) {
 			e.Quota.Bytes, e.Quota.BytesLimit)
 	case member.EventQuotaWarning:
 		t.printLine("%s: %d bytes of %d", e.Kind, e.Quota.Bytes, e.Quota.BytesLimit)
+	case member.EventRulesDiffer:
+		t.printLine("%s: leader %d, term %s: %s", e.Kind, e.Member, cli.FormatTerm(e.Term), strings.Join(e.Keys, " "))
 	case member.EventNamesWarning, member.EventNamesEnded:
 		t.printLine("%s: %d numbers of %d below %s", e.Kind, e.Names.Created, znode.MaxCreated, e.Names.Path)
 	}

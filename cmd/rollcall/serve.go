@@ -189,7 +189,7 @@ func eventLevel(kind member.EventKind) slog.Level {
 	switch kind {
 	case member.EventNamesEnded:
 		return slog.LevelError
-	case member.EventQuotaOverused, member.EventQuotaWarning, member.EventNamesWarning:
+	case member.EventQuotaOverused, member.EventQuotaWarning, member.EventNamesWarning, member.EventRulesDiffer:
 		return slog.LevelWarn
 	case member.EventLeader, member.EventExpired, member.EventKilled:
 		return slog.LevelInfo

@@ -155,6 +155,7 @@ var settingCases = []settingCase{
 	{key: "enforceQuota", value: "true", want: "Rules.EnforceQuota true"},
 	{key: "dataQuota", value: "3g", want: "Rules.DataQuota 3221225472"},
 	{key: "longSequentialNames", value: "true", want: "Rules.LongNames true"},
+	{key: "letAnySaslUserDoX", value: "alice", want: "Rules.AnySASLUser alice"},
 	{key: "znode.container.checkIntervalMs", value: "1800", want: "Reaping.Interval 1.8s"},
 	{key: "znode.container.maxPerMinute", value: "19", want: "Reaping.PerMinute 19"},
 	{key: "znode.container.maxNeverUsedIntervalMs", value: "2100", want: "Reaping.NeverUsed 2.1s"},

@@ -35,7 +35,7 @@ func TestUpTellsEveryEvent(t *testing.T) {
 	e := member.Event{
 		Term: 7001, Member: 7002, FromMember: 7003, Session: 0x7004, Timeout: 7005 * time.Second, Address: "a:7006", Ephemerals: 7007, Silent: 7008, By: "carol", Overuses: 7009,
 		Quota: znode.ExceededQuota{Path: "/7010", Count: 7011, CountLimit: 7012, Bytes: 7013, BytesLimit: 7014}, Names: znode.ChildCount{Path: "/7015", Created: 7016},
-		Cause: znode.LeaderCause{Kind: znode.LeaderSilent, Former: 7017, Silent: 7018 * time.Second},
+		Cause: znode.LeaderCause{Kind: znode.LeaderSilent, Former: 7017, Silent: 7018 * time.Second}, Keys: []string{"skipACL"},
 	}
 	var told string
 	for _, e.Kind = range kindsOfEvents(t) {
@@ -70,6 +70,8 @@ func collect(t *testing.T, values map[string]string, of reflect.Value) {
 			values[name] = text.String()
 		case f.Kind() == reflect.Struct:
 			collect(t, values, f)
+		case f.Kind() == reflect.Slice:
+			values[name] = strings.Join(f.Interface().([]string), " ")
 		default:
 			values[name] = fmt.Sprint(f.Interface())
 		}

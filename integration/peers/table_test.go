@@ -104,7 +104,7 @@ var (
 			{"ReconfigTest.testJMX*", "looks for JMX beans"},
 			{"RemoveWatchesTest.testRemoveAll*OnAPath*", "looks for the watches in the server's JVM"},
 			{"QuorumDigestAuthTest.testValidCredentialsWithMultiAddresses", "several addresses for a server, which are not served"},
-			{"SaslAuthDesignatedClientTest.testReadAccessUser", "letAnySaslUserDoX, which is not served"},
+			{"SaslAuthDesignatedClientTest.testReadAccessUser", "sets letAnySaslUserDoX in the server's JVM"},
 			{"SaslSuperUserTest.testOtherSuperIsSuper", "sets superUser.1 when its server runs"},
 			{"SessionTest.testMinMaxSessionTimeout", "changes the limits of the server in its JVM"},
 			{"SessionTest.testMaximumCnxnPerIP", "the same"},
