@@ -248,3 +248,44 @@ func TestWatchKeys(t *testing.T) {
 		})
 	}
 }
+
+// With ssl.ocsp, a client's certificate about which no responder says that it is not revoked is rejected; without, none is asked.
+func TestClientsAreCheckedByOCSP(t *testing.T) {
+	dir := t.TempDir()
+	ca, err := authority.New("clients", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, _, err := ca.PEMFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	location := filepath.Join(dir, "roots.pem")
+	if err := os.WriteFile(location, roots, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cert, _, err := ca.IssueFromTemplate(&x509.Certificate{
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []bool{true, false} {
+		settings := config.ClientTLS{Trust: keystore.Store{Location: location}, OCSP: on}
+		keys, err := keystore.Open(clientKeyOptions(settings))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := serverKeys{clients: keys}.clientTLS(settings).Checks.Revocation
+		if !on {
+			if check != nil {
+				t.Error("responders are asked, and ssl.ocsp is not set")
+			}
+			continue
+		}
+		state := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
+		if err := check(t.Context(), state); err == nil || !strings.Contains(err.Error(), "names no responder") {
+			t.Errorf("a certificate without a responder: %v", err)
+		}
+	}
+}

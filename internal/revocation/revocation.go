@@ -11,11 +11,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -24,8 +26,10 @@ import (
 )
 
 const (
-	// queryTimeout limits a query to all responders of a certificate. A handshake of a client may take 10 s.
+	// queryTimeout limits a query to all responders of a certificate, which share it evenly.
 	queryTimeout = 5 * time.Second
+	// waitTimeout limits the time that a query waits for its turn. A handshake of a client may take 10 s, for both.
+	waitTimeout = 5 * time.Second
 	// maxResponse limits a response in bytes. One with a certificate of its signer has 2 to 4 KiB.
 	maxResponse = 64 << 10
 	// maxResponders limits the responders of a certificate that are tried. One or two are usual.
@@ -34,19 +38,24 @@ const (
 	maxRedirects = 3
 	// maxQueries limits the queries under way. Each has a connection and up to maxResponse bytes.
 	maxQueries = 32
+	// maxWaiting limits the queries that wait for their turn. Each has a goroutine and a certificate, some 10 KiB.
+	maxWaiting = 1024
 	// maxAnswers limits the answers that are kept, of some 100 bytes each.
 	maxAnswers = 16_384
 	// clockSkew is how far the clock of a responder may be off: Java's value. It is also how long a response without a next update counts.
 	clockSkew = 15 * time.Minute
 	// retryAfter is how long a query that failed stands for the next ones: clients of a silent responder retry at once.
 	retryAfter = 5 * time.Second
+	// maxErrorBytes limits the text of an error, which may quote what a responder sent.
+	maxErrorBytes = 512
 )
 
 // Checker asks responders. It is safe for concurrent use.
 type Checker struct {
 	client  *http.Client
 	now     func() time.Time
-	queries chan struct{} // has a place for each query under way
+	queries chan struct{} // has a place for each query under way; the others get theirs in the order in which they came
+	waiting chan struct{} // has a place for each query under way, and for each that waits
 
 	mu      sync.Mutex
 	answers map[certificateKey]*answer
@@ -69,25 +78,27 @@ func New(now func() time.Time, transport http.RoundTripper) *Checker {
 	}
 	return &Checker{
 		client: &http.Client{Transport: transport, CheckRedirect: checkRedirect},
-		now:    now, queries: make(chan struct{}, maxQueries), answers: map[certificateKey]*answer{},
+		now:    now, queries: make(chan struct{}, maxQueries), waiting: make(chan struct{}, maxQueries+maxWaiting), answers: map[certificateKey]*answer{},
 	}
 }
 
+// checkRedirect rejects redirects away from the host and port that the certificate names. An authority chooses those. A redirect comes over
+// plain HTTP, so whoever is on the way could send this member to any address that it reaches.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
 		return fmt.Errorf("more than %d redirects", maxRedirects)
-	case req.URL.Scheme != "http":
-		return fmt.Errorf("a redirect to %q, but responders are asked over http", req.URL.Scheme)
+	case req.URL.Scheme != "http" || req.URL.Host != via[0].URL.Host:
+		return fmt.Errorf("a redirect to %s://%s, but only %s is asked, over http", req.URL.Scheme, req.URL.Host, via[0].URL.Host)
 	}
 	return nil
 }
 
 // Check returns an error unless no certificate of a chain is revoked. The chain leads to a trusted authority, which is not checked.
-// staple is the response that the other end sent for the first one, or empty. It blocks until all are known, for queryTimeout at most, or
-// until ctx ends.
+// staple is the response that the other end sent for the first one, or empty. It blocks until all are known, for waitTimeout and queryTimeout at
+// most, or until ctx ends.
 func (c *Checker) Check(ctx context.Context, chain []*x509.Certificate, staple []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout+time.Second)
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout+queryTimeout)
 	defer cancel()
 	for i, cert := range chain[:max(0, len(chain)-1)] {
 		issuer := chain[i+1]
@@ -113,7 +124,7 @@ func (c *Checker) await(ctx context.Context, cert, issuer *x509.Certificate) err
 	case <-a.known:
 		return a.err
 	case <-ctx.Done():
-		return fmt.Errorf("whether the certificate of %q is revoked was not known in time: %w", cert.Subject, ctx.Err())
+		return unknownError(cert, ctx.Err())
 	}
 }
 
@@ -128,23 +139,41 @@ func (c *Checker) answerOf(cert, issuer *x509.Certificate) *answer {
 	c.makeRoom()
 	a := &answer{known: make(chan struct{})}
 	select {
-	case c.queries <- struct{}{}:
+	case c.waiting <- struct{}{}:
 	default:
-		a.err = fmt.Errorf("whether the certificate of %q is revoked is not known: %d queries to responders are under way; try again",
-			cert.Subject, maxQueries)
+		a.err = unknownError(cert, fmt.Errorf("%d queries wait for responders; try again", maxWaiting))
 		close(a.known)
 		return a
 	}
 	c.answers[key] = a
 	go func() {
-		defer func() { <-c.queries }()
-		until, err := c.query(cert, issuer)
+		defer func() { <-c.waiting }()
+		until, err := c.queryInTurn(cert, issuer)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		a.err, a.until = err, until
 		close(a.known)
 	}()
 	return a
+}
+
+// unknownError returns the error for a certificate whose state is not known. why may quote what a responder sent.
+func unknownError(cert *x509.Certificate, why error) error {
+	text := why.Error()
+	return fmt.Errorf("whether the certificate of %q is revoked is not known: %s", cert.Subject, text[:min(len(text), maxErrorBytes)])
+}
+
+// queryInTurn is query, once fewer than maxQueries are under way. A query that waited for too long may be made again at once.
+func (c *Checker) queryInTurn(cert, issuer *x509.Certificate) (until time.Time, err error) {
+	turn := time.NewTimer(waitTimeout)
+	defer turn.Stop()
+	select {
+	case c.queries <- struct{}{}:
+		defer func() { <-c.queries }()
+		return c.query(cert, issuer)
+	case <-turn.C:
+		return c.now(), unknownError(cert, fmt.Errorf("%d queries to responders are under way, and were for %v; try again", maxQueries, waitTimeout))
+	}
 }
 
 // isOver reports whether an answer is known and counts no more.
@@ -183,31 +212,46 @@ func (c *Checker) makeRoom() {
 
 // query asks the responders of a certificate one after the other, and returns what they say and until when that counts.
 func (c *Checker) query(cert, issuer *x509.Certificate) (until time.Time, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
-	defer cancel()
+	response, err := c.askAll(cert, issuer)
+	if err != nil {
+		return c.now().Add(retryAfter), unknownError(cert, err)
+	}
+	return validUntil(response), stateError(response, cert)
+}
+
+// askAll returns the first response of a responder that counts. A panic, of the parsers of what others sent, is an error.
+func (c *Checker) askAll(cert, issuer *x509.Certificate) (response *ocsp.Response, err error) {
+	defer recoverAsError(&err)
+	responders := cert.OCSPServer[:min(len(cert.OCSPServer), maxResponders)]
 	request, err := ocsp.CreateRequest(cert, issuer, nil)
-	if err == nil && len(cert.OCSPServer) == 0 {
+	if err == nil && len(responders) == 0 {
 		err = errors.New("it names no responder (authorityInfoAccess)")
 	}
-	if err == nil {
-		for _, responder := range cert.OCSPServer[:min(len(cert.OCSPServer), maxResponders)] {
-			var response *ocsp.Response
-			if response, err = c.ask(ctx, responder, request, cert, issuer); err == nil {
-				return validUntil(response), stateError(response, cert)
-			}
+	if err != nil {
+		return nil, err
+	}
+	for _, responder := range responders {
+		share, cancel := context.WithTimeout(context.Background(), queryTimeout/time.Duration(len(responders)))
+		response, err = c.ask(share, responder, request, cert, issuer)
+		cancel()
+		if err == nil {
+			return response, nil
 		}
 	}
-	return c.now().Add(retryAfter), fmt.Errorf("whether the certificate of %q is revoked is not known: %w", cert.Subject, err)
+	return nil, err
+}
+
+func recoverAsError(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("the response cannot be read: %v", r)
+	}
 }
 
 // ask sends a query to a responder.
 func (c *Checker) ask(ctx context.Context, responder string, request []byte, cert, issuer *x509.Certificate) (*ocsp.Response, error) {
-	if at, err := url.Parse(responder); err != nil || at.Scheme != "http" {
-		return nil, fmt.Errorf("responder %q: must be an address of http", responder)
-	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, responder, bytes.NewReader(request))
-	if err != nil {
-		return nil, err
+	if err != nil || req.URL.Scheme != "http" {
+		return nil, fmt.Errorf("responder %q: must be an address of http", responder)
 	}
 	req.Header.Set("Content-Type", "application/ocsp-request")
 	req.Header.Set("Accept", "application/ocsp-response")
@@ -217,14 +261,11 @@ func (c *Checker) ask(ctx context.Context, responder string, request []byte, cer
 	}
 	defer func() { _ = reply.Body.Close() }()
 	if reply.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("responder %s: status %s", responder, reply.Status)
+		return nil, fmt.Errorf("responder %s: status %d", responder, reply.StatusCode)
 	}
 	text, err := io.ReadAll(io.LimitReader(reply.Body, maxResponse+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, fmt.Errorf("responder %s: %w", responder, err)
-	case len(text) > maxResponse:
-		return nil, fmt.Errorf("responder %s: its response has more than %d bytes", responder, maxResponse)
 	}
 	response, err := c.parse(text, cert, issuer)
 	if err != nil {
@@ -234,23 +275,21 @@ func (c *Checker) ask(ctx context.Context, responder string, request []byte, cer
 }
 
 // parse returns a response about cert that counts now: its issuer has signed it, or one whom the issuer allows to.
-func (c *Checker) parse(text []byte, cert, issuer *x509.Certificate) (*ocsp.Response, error) {
+func (c *Checker) parse(text []byte, cert, issuer *x509.Certificate) (response *ocsp.Response, err error) {
+	defer recoverAsError(&err)
 	if len(text) > maxResponse {
 		return nil, fmt.Errorf("a response of more than %d bytes", maxResponse)
 	}
-	response, err := ocsp.ParseResponseForCert(text, cert, issuer)
+	response, err = ocsp.ParseResponseForCert(text, cert, nil) // checkSigner decides who may have signed it
 	if err != nil {
 		return nil, err
 	}
 	now := c.now()
-	if signer := response.Certificate; signer != nil && !signer.Equal(issuer) {
-		// package ocsp does not check these, and every certificate of the issuer could sign otherwise
-		if !slices.Contains(signer.ExtKeyUsage, x509.ExtKeyUsageOCSPSigning) {
-			return nil, fmt.Errorf("the signer %q is not allowed to sign responses", signer.Subject)
-		}
-		if now.Before(signer.NotBefore) || now.After(signer.NotAfter) {
-			return nil, fmt.Errorf("the certificate of the signer %q is not valid now", signer.Subject)
-		}
+	if err := checkSigner(response, issuer, now); err != nil {
+		return nil, err
+	}
+	if err := checkSubject(response, cert, issuer); err != nil {
+		return nil, err
 	}
 	switch {
 	case now.Add(clockSkew).Before(response.ThisUpdate):
@@ -260,6 +299,58 @@ func (c *Checker) parse(text []byte, cert, issuer *x509.Certificate) (*ocsp.Resp
 		return nil, fmt.Errorf("the response is too old: it is from %s", response.ThisUpdate.UTC().Format(time.DateTime))
 	}
 	return response, nil
+}
+
+// checkSigner returns an error unless the issuer has signed a response, or has made a certificate for signing responses whose key has.
+func checkSigner(r *ocsp.Response, issuer *x509.Certificate, now time.Time) error {
+	signer := r.Certificate
+	if signer == nil || bytes.Equal(signer.RawSubjectPublicKeyInfo, issuer.RawSubjectPublicKeyInfo) {
+		return r.CheckSignatureFrom(issuer)
+	}
+	// Package ocsp has checked that the key of signer has signed the response.
+	if err := issuer.CheckSignature(signer.SignatureAlgorithm, signer.RawTBSCertificate, signer.Signature); err != nil {
+		return fmt.Errorf("the signer %q: %w", signer.Subject, err)
+	}
+	if !slices.Contains(signer.ExtKeyUsage, x509.ExtKeyUsageOCSPSigning) {
+		return fmt.Errorf("the signer %q is not allowed to sign responses", signer.Subject)
+	}
+	if now.Before(signer.NotBefore) || now.After(signer.NotAfter) {
+		return fmt.Errorf("the certificate of the signer %q is not valid now", signer.Subject)
+	}
+	return nil
+}
+
+// certID names a certificate in a response.
+type certID struct {
+	Algorithm         pkix.AlgorithmIdentifier
+	NameHash, KeyHash []byte // of its issuer
+	SerialNumber      *big.Int
+}
+
+// checkSubject returns an error unless a response is about cert of issuer. Package ocsp compares serial numbers alone, and those of two
+// issuers may be equal: one key may sign responses for both.
+func checkSubject(r *ocsp.Response, cert, issuer *x509.Certificate) error {
+	var data struct { // RFC 6960, 4.2.1
+		Version    int `asn1:"optional,explicit,default:0,tag:0"`
+		Responder  asn1.RawValue
+		ProducedAt time.Time `asn1:"generalized"`
+		Responses  []struct{ CertID certID }
+	}
+	_, dataErr := asn1.Unmarshal(r.TBSResponseData, &data)
+	text, requestErr := ocsp.CreateRequest(cert, issuer, &ocsp.RequestOptions{Hash: r.IssuerHash})
+	want, err := ocsp.ParseRequest(text) // has the names that the response must have
+	if err := errors.Join(dataErr, requestErr, err); err != nil {
+		return err
+	}
+	for _, one := range data.Responses {
+		if id := one.CertID; id.SerialNumber.Cmp(cert.SerialNumber) == 0 { // the one that package ocsp has taken
+			if bytes.Equal(id.NameHash, want.IssuerNameHash) && bytes.Equal(id.KeyHash, want.IssuerKeyHash) {
+				return nil
+			}
+			break
+		}
+	}
+	return errors.New("the response is about a certificate of another issuer")
 }
 
 // validUntil returns when a response no longer counts.

@@ -279,11 +279,21 @@ func (g *Guard) proveDialed(c *Conn, to Dialed, ticket *offer) error {
 	switch state := c.Conn.(*tls.Conn).ConnectionState(); state.NegotiatedProtocol {
 	case certificateProtocol:
 		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, to.CertificateHost}
-		return g.keys.CheckByOCSP(context.Background(), state.PeerCertificates, x509.ExtKeyUsageServerAuth, state.OCSPResponse)
+		return g.checkRevocation(&state, x509.ExtKeyUsageServerAuth)
 	case kerberosProtocol:
 		return g.proveTicketAsDialer(c, to.Member, ticket)
 	}
 	return g.proveSecretAsDialer(c, to.Member)
+}
+
+// revocationTimeout limits the check whether another member's certificate is revoked: its connection has 5 s for the whole handshake.
+const revocationTimeout = 5 * time.Second
+
+// checkRevocation returns an error if the responders of the other member's certificates do not say that they count.
+func (g *Guard) checkRevocation(state *tls.ConnectionState, usage x509.ExtKeyUsage) error {
+	ctx, cancel := context.WithTimeout(context.Background(), revocationTimeout)
+	defer cancel()
+	return g.keys.CheckByOCSP(ctx, state.PeerCertificates, usage, state.OCSPResponse)
 }
 
 // isClosedByPeer reports whether err means that the other end closed the connection. A system that closes a socket
@@ -337,7 +347,7 @@ func (g *Guard) proveAccepted(c *Conn, state tls.ConnectionState) error {
 	switch state.NegotiatedProtocol {
 	case certificateProtocol: // MaySpeakAs tracks it
 		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageClientAuth, ""}
-		if err := g.keys.CheckByOCSP(context.Background(), state.PeerCertificates, x509.ExtKeyUsageClientAuth, state.OCSPResponse); err != nil {
+		if err := g.checkRevocation(&state, x509.ExtKeyUsageClientAuth); err != nil {
 			return newRejection(BadHandshake, "%w", err)
 		}
 		return nil
