@@ -70,7 +70,7 @@ func (w *WriteLimits) CheckCost(op jute.Op, record []byte, ids []*proto.Identity
 	case op == jute.OpMulti:
 		jute.EachMultiOp(record, func(op *jute.MultiOp) (more bool) {
 			e.addMultiPath(op.Path())
-			if e.multiSteps += znode.MultiOpSteps(op.Op); e.multiSteps > znode.MaxMultiSteps {
+			if e.multiSteps += znode.MultiOpSteps(op.Op, len(ids)); e.multiSteps > znode.MaxMultiSteps {
 				e.rejectCode = jute.BadArguments
 			}
 			e.storedBytes += len(op.SetData.Data)

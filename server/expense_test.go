@@ -13,6 +13,7 @@ import (
 
 	"rollcall/proto"
 	"rollcall/zk/jute"
+	"rollcall/znode"
 )
 
 const (
@@ -61,6 +62,7 @@ type cost struct {
 
 // expenses are a state, the server that decides what enters its log, and clients.
 type expenses struct {
+	last     stepsWaiter // of the last request
 	tb       testing.TB
 	member   *fakeMember
 	srv      *Server
@@ -116,7 +118,15 @@ func (e *expenses) commit(c *spender, txn *proto.Txn) time.Duration {
 	}
 	e.member.seq[self]++
 	txn.Seq = e.member.seq[self]
+	e.member.waiters[txn.Seq] = &e.last
 	return e.apply(txn)
+}
+
+// stepsWaiter notes whether apply has rejected a multi whose operations, with those for quotas, take too many steps.
+type stepsWaiter struct{ exceeded bool }
+
+func (w *stepsWaiter) ReceiveResult(r *znode.Result) {
+	w.exceeded = len(r.Multi) > 0 && r.Multi[0].Op == jute.OpError && r.Multi[0].Code == jute.BadArguments
 }
 
 func (e *expenses) apply(txn *proto.Txn) time.Duration {
@@ -134,7 +144,7 @@ func threadTime(tb testing.TB) time.Duration {
 	return time.Duration(at.Nano())
 }
 
-// request has a request committed if the server lets it into the log, and reports whether it does.
+// request has a request committed if the server lets it into the log, and reports whether it does, and apply runs it.
 func (e *expenses) request(c *spender, op jute.Op, rec record) bool {
 	body := rec.Append(nil)
 	n := 1
@@ -152,7 +162,7 @@ func (e *expenses) request(c *spender, op jute.Op, rec record) bool {
 		what: fmt.Sprintf("%v of %d operations, %d bytes", op, n, len(body)), ops: n, paid: len(body) + identityBytes(c.ids),
 		took: took, grown: e.used() - before, told: e.told() - told,
 	})
-	return true
+	return op != jute.OpMulti || !e.last.exceeded
 }
 
 // end ends a client's session, and removes what it leaves as a leader does.

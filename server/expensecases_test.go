@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,7 +62,7 @@ func childrenOfLongData(e *expenses, c *spender) {
 func fullOf(kind jute.Op) func(e *expenses, c *spender) {
 	return func(e *expenses, c *spender) {
 		e.watch("/", jute.AddWatchPersistentRecursive, c.ids)
-		most := min(e.ops, (e.longest-e.longest/100)/len(jute.AppendMulti(nil, []jute.MultiOp{shortOp(kind, 0)})), znode.MaxMultiSteps/znode.MultiOpSteps(kind)-1)
+		most := min(e.ops, (e.longest-e.longest/100)/len(jute.AppendMulti(nil, []jute.MultiOp{shortOp(kind, 0)})), znode.MaxMultiSteps/znode.MultiOpSteps(kind, len(c.ids))-1)
 		var nodes, ops []jute.MultiOp
 		for i := range most {
 			ops = append(ops, shortOp(kind, i))
@@ -289,10 +290,14 @@ func TestMemoryOfExpenses(t *testing.T) {
 			for range e.ops {
 				filling = append(filling, making("/"+e.name(8)))
 			}
-			_ = e.multi(c, filling) // the index of nodes has its least size by then
+			atOnce := znode.MaxMultiSteps / znode.MultiOpSteps(jute.OpCreate, len(c.ids))
+			for part := range slices.Chunk(filling, atOnce) {
+				_ = e.multi(c, part)
+			}
+			// The index of nodes has its least size by now.
 			var grown, paid int64
 			ops := 0
-			for n := e.ops; n > 0 && paid == 0; n /= 2 { // the largest multi of this kind that is allowed
+			for n := atOnce; n > 0 && paid == 0; n /= 2 { // the largest multi of this kind that is allowed
 				var all []jute.MultiOp
 				for i := range n {
 					all = append(all, make(i))

@@ -98,7 +98,7 @@ func TestMultiLimit(t *testing.T) {
 				c.must(jute.OpMulti, multi(op, most))
 			}
 			c.must(jute.OpMultiRead, multi(jute.OpGetData, 69_000))
-			most := znode.MaxMultiSteps / znode.MultiOpSteps(jute.OpDelete)
+			most := znode.MaxMultiSteps / znode.MultiOpSteps(jute.OpDelete, 1)
 			if h, _ := c.call(jute.OpMulti, multi(jute.OpDelete, most)); h.Err != jute.OK { // the results have the code
 				t.Errorf("%d deletes: %v", most, h.Err)
 			}
@@ -110,6 +110,16 @@ func TestMultiLimit(t *testing.T) {
 				t.Errorf("zxid %#x, was %#x: the multi is in the log", after, before)
 			}
 			c.must(jute.OpMulti, multi(jute.OpCheck, 1))
+			many := w.connect() // compared with lists, each identity takes time
+			for i := range DefaultMaxIdentities - 1 {
+				many.must(jute.OpAuth, auth("digest", fmt.Sprintf("u%d:p", i)))
+			}
+			many.must(jute.OpMulti, multi(jute.OpCreate, 10_001))
+			most = znode.MaxMultiSteps / znode.MultiOpSteps(jute.OpCreate, DefaultMaxIdentities)
+			many.must(jute.OpMulti, multi(jute.OpCreate, most))
+			if h, _ := many.call(jute.OpMulti, multi(jute.OpCreate, most+1)); h.Err != jute.BadArguments {
+				t.Errorf("%d creates of a client with many identities: %v, want %v", most+1, h.Err, jute.BadArguments)
+			}
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 const indexedACLEntries = 4
 
 // aclEntry locates an entry in the list's text and has the hash of its identity. With its text and its place
-// in an index, an entry takes at most four times as many bytes as in a request.
+// in an index, or its two ranges, an entry takes at most four times as many bytes as in a request.
 type aclEntry struct{ textOffset, hash uint32 }
 
 // aclSeed differs in each process, so no client knows which names share a hash.
@@ -32,12 +32,12 @@ func hashName(scheme, id string) uint32 {
 // maxACLBytes has fewer than 1<<17.
 const indexedPermBits = 5
 
-// buildHashIndex makes an open-addressing table from hashes to entries that name an identity. A place has the number of an entry, counted
+// buildHashIndex makes an open-addressing table from hashes to the entries that name an identity, of which there are so many. A place has the number of an entry, counted
 // from 1, and the permissions that all entries grant to its identity; 0 is free. At least half of the places are free. An identity has one
 // place, however many entries name it, so that no place is far from where its hash belongs.
-func (a *acl) buildHashIndex() {
+func (a *acl) buildHashIndex(names int) {
 	size := 4
-	for size < 2*len(a.entries) {
+	for size < 2*names {
 		size *= 2
 	}
 	a.hashIndex = make([]uint32, size)

@@ -86,7 +86,7 @@ func rangesOf(grants []addressGrant) (ranges []addressRange) {
 		ranges = appendRange(ranges, addressRange{from, perms()})
 	}
 	closeUpTo(func(openNetwork) bool { return true })
-	return slices.Clip(ranges)
+	return slices.Clone(ranges) // without the room that was left to append
 }
 
 // appendRange appends a range that does not begin before the last one. It takes the place of one that begins at the same address.

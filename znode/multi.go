@@ -23,16 +23,13 @@ func (t *transaction) runMulti() {
 	var err error
 	t.multiOps, err = jute.DecodeMulti(&d, t.multiOps)
 	defer func() { t.multiOps = jute.ForgetMulti(t.multiOps) }()
-	steps := 0
 	for i := range t.multiOps {
 		op := &t.multiOps[i]
-		steps += MultiOpSteps(op.Op)
 		if op.Op.IsCreate() && op.Op != jute.OpCreateTTL && op.Create.ACL == nil {
 			t.result.Code = jute.MarshallingError
 			return
 		}
 	}
-	t.watches.entrySteps += min(max(0, steps-freeMultiSteps), maxFireSteps-minFireSteps)
 	t.takeZxid()
 	if err != nil || !validMulti(t.multiOps) {
 		t.result.Code = jute.MarshallingError
@@ -45,7 +42,13 @@ func (t *transaction) runMulti() {
 		t.result.Code = code // for a dead session, the first operation carries the code
 		return
 	case code == jute.OK:
-		failed, code = t.runMultiOps()
+		left := multiStepsLeft(t.multiOps, len(t.acls.client.identities()), t.state.tree.quotaRoots.length > 0)
+		if left < 0 {
+			code = jute.BadArguments // the first operation carries it
+		} else {
+			t.watches.entrySteps += max(0, maxFireSteps-minFireSteps-left)
+			failed, code = t.runMultiOps()
+		}
 	}
 	if code == jute.MarshallingError { // a null in an ACL, which no operation's result can report
 		t.result.Code = code

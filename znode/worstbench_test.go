@@ -54,14 +54,30 @@ func BenchmarkWorst(b *testing.B) {
 		{"multi of 10000 checks, lists of 1000 entries, 64 identities", worstChecks},
 		{"multi of 10000 deletes, 10 watchers each", worstDeletes(10_000, 10)},
 		{"multi of 10000 deletes, 30 watchers each", worstDeletes(10_000, 30)},
-		{"multi of as many deletes as may be, 10 watchers each", worstDeletes(MaxMultiSteps/deleteSteps, 10)},
-		{"multi of as many deletes as may be, 30 watchers each", worstDeletes(MaxMultiSteps/deleteSteps, 30)},
-		{"multi of as many deletes as may be, undone", worstUndone(MaxMultiSteps/deleteSteps, MaxMultiSteps/deleteSteps, rm)},
+		{"multi of as many deletes as may be, 10 watchers each", worstDeletes(mostDeletes, 10)},
+		{"multi of as many deletes as may be, 30 watchers each", worstDeletes(mostDeletes, 30)},
+		{"multi of as many deletes as may be, undone", worstUndone(mostDeletes, mostDeletes, rm)},
 		{"multi of 19000 creates, undone", worstUndone(19_000, 0, func(path string, _ int32) jute.MultiOp { return mk(path, 0) })},
-		{"multi of 45000 setData, lists of 1000 entries, 64 identities, undone", worstUndone(45_000, 1000, put)},
-		{"multi of 58000 checks, lists of 1000 entries, 64 identities, undone", worstUndone(58_000, 1000, check)},
-		{"multi of 58000 checks, lists of networks of all lengths, undone", worstNetworks(58_000, check)},
-		{"multi of 45000 setData, lists of networks of all lengths, undone", worstNetworks(45_000, put)},
+		{"multi of as many setData as may be, lists of 1000 entries, 64 identities, undone", worstUndone(45_000, 1000, put)},
+		{"multi of as many checks as may be, lists of 1000 entries, 64 identities, undone", worstUndone(58_000, 1000, check)},
+		{"multi of as many checks as may be, lists of networks of all lengths, undone", worstNetworks(check)},
+		{"multi of as many setData as may be, lists of networks of all lengths, undone", worstNetworks(put)},
+		{"multi of as many checks as may be, lists of 1 entry, 1 identity, undone", worstListed(1, 1, check)},
+		{"multi of as many checks as may be, lists of 4 entries, 64 identities, undone", worstListed(4, 64, check)},
+		{"multi of as many checks as may be, lists of 16 entries, 64 identities, undone", worstListed(16, 64, check)},
+		{"multi of as many checks as may be, lists of 64 entries, 64 identities, undone", worstListed(64, 64, check)},
+		{"multi of as many setData as may be, lists of 1 entry, 1 identity, undone", worstListed(1, 1, put)},
+		{"multi of as many setData as may be, lists of 4 entries, 64 identities, undone", worstListed(4, 64, put)},
+		{"multi of as many setData as may be, lists of 16 entries, 64 identities, undone", worstListed(16, 64, put)},
+		{"multi of as many setData as may be, lists of 64 entries, 64 identities, undone", worstListed(64, 64, put)},
+		{"multi full of setData below a quota, 1 level, undone", worstQuotas(1, put)},
+		{"multi full of setData below a quota, 2 levels, undone", worstQuotas(2, put)},
+		{"multi full of setData below a quota, 5 levels, undone", worstQuotas(5, put)},
+		{"multi full of setData below a quota, 20 levels, undone", worstQuotas(20, put)},
+		{"multi full of creates below a quota, 2 levels, undone", worstQuotas(2, made)},
+		{"multi full of creates below a quota, 5 levels, undone", worstQuotas(5, made)},
+		{"multi full of deletes below a quota, 2 levels, undone", worstQuotas(2, rm)},
+		{"multi full of deletes below a quota, 5 levels, undone", worstQuotas(5, rm)},
 		{"multi of 10000 setData, a million watches of 1000 connections", worstHeld(10_000)},
 		{"multi of 1000 setData, a million watches of 1000 connections", worstHeld(1000)},
 		{"256 identities, each beside 63 others", worstIdentifies},
@@ -272,7 +288,11 @@ func worstDeletes(nodes, watchers int) func(k *bench, b *testing.B) func() []*pr
 // any. A thousand nodes have long lists.
 func worstUndone(most, nodes int, op func(path string, version int32) jute.MultiOp) func(k *bench, b *testing.B) func() []*proto.Txn {
 	return func(k *bench, b *testing.B) func() []*proto.Txn {
-		k.identify(b, manyIDs(worstIdentities))
+		identities := 1
+		if nodes == 1000 {
+			identities = worstIdentities
+			k.identify(b, manyIDs(identities))
+		}
 		name := func(i int) string { return "/" + strconv.FormatInt(int64(i), 36) }
 		list := jute.OpenACL
 		for i := range nodes {
@@ -282,7 +302,7 @@ func worstUndone(most, nodes int, op func(path string, version int32) jute.Multi
 			k.apply(b, k.entry(txn(jute.OpCreate, createOp(name(i), "", 0, list).Append(nil))))
 		}
 		var ops []jute.MultiOp
-		for i := range min(most, worstOps()*most/10_000) {
+		for i := range min(most, mostUndone(op, identities)) {
 			if nodes > 0 {
 				i %= nodes
 			}
@@ -293,9 +313,89 @@ func worstUndone(most, nodes int, op func(path string, version int32) jute.Multi
 	}
 }
 
+// mostDeletes is how many deletes a client without many identities may send.
+const mostDeletes = MaxMultiSteps / deleteSteps
+
+// mostUndone returns how many operations of a kind a client with so many identities may send, and a check that undoes them. A request has
+// no room for more than 58,000 with short paths.
+func mostUndone(op func(path string, version int32) jute.MultiOp, identities int) int {
+	if testing.Short() {
+		return worstOps()
+	}
+	return min(58_000, (MaxMultiSteps-MultiOpSteps(jute.OpCheck, identities))/MultiOpSteps(op("/", 0).Op, identities))
+}
+
+// worstListed runs so many operations, which are undone, each on a node whose list no other node has. The last entry lets the client in,
+// by the last of its identities.
+func worstListed(entries, identities int, op func(path string, version int32) jute.MultiOp) func(k *bench, b *testing.B) func() []*proto.Txn {
+	return func(k *bench, b *testing.B) func() []*proto.Txn {
+		who := manyIDs(worstIdentities)
+		k.identify(b, append(who[:1:1], who[worstIdentities-identities+1:]...))
+		var ops []jute.MultiOp
+		for i := range mostUndone(op, identities) {
+			path := "/" + strconv.FormatInt(int64(i), 36)
+			list := longList(entries, i)
+			if entries == 1 {
+				list = jute.OpenACL
+			}
+			k.apply(b, k.entry(txn(jute.OpCreate, createOp(path, "", 0, list).Append(nil))))
+			ops = append(ops, op(path, anyVersion))
+		}
+		body := jute.AppendMulti(nil, append(ops, check("/none", anyVersion)))
+		return func() []*proto.Txn { return []*proto.Txn{txn(jute.OpMulti, body)} }
+	}
+}
+
+// made creates a node, which has no version.
+func made(path string, _ int32) jute.MultiOp { return mk(path, 0) }
+
+// worstQuotas runs as many operations as may be, which are undone, on nodes at so many levels below a quota. There are a thousand other
+// quotas, and all are enforced. Writes make data longer.
+func worstQuotas(levels int, kind func(path string, version int32) jute.MultiOp) func(k *bench, b *testing.B) func() []*proto.Txn {
+	return func(k *bench, b *testing.B) func() []*proto.Txn {
+		k.rules(b, &proto.TermStart{Nonce: 7, EnforceQuota: true})
+		const limits = "count=5000000,bytes=5000000,countHardLimit=5000000,byteHardLimit=5000000"
+		quotaNode(k, b, quotaPath+"/q", "")
+		for i := range 1001 {
+			path := "/q"
+			if i > 0 {
+				path = fmt.Sprint("/q/", i)
+				quotaNode(k, b, quotaPath+path, "")
+			}
+			quotaNode(k, b, quotaPath+path+limitsSuffix, limits)
+			quotaNode(k, b, quotaPath+path+usageSuffix, "count=1,bytes=0")
+		}
+		above := ""
+		for i := range levels {
+			above += "/q"
+			quotaNode(k, b, above, strings.Repeat("d", i))
+		}
+		var ops []jute.MultiOp
+		size, steps := 100, 0
+		for i := range 100_000 {
+			op := kind(above+"/"+strconv.FormatInt(int64(i), 36), anyVersion)
+			if op.Op == jute.OpSetData {
+				op.SetData.Data = []byte("d")
+			}
+			size += len(jute.AppendMulti(nil, []jute.MultiOp{op}))
+			steps += MultiOpSteps(op.Op, 1) + quotaSteps + levelSteps*(levels+1)
+			if size > requestBytes || steps > MaxMultiSteps-checkSteps || i == 10*worstOps() {
+				break
+			}
+			if op.Op != jute.OpCreate {
+				k.apply(b, k.entry(txn(jute.OpCreate, createOp(string(op.Path()), "", 0, jute.OpenACL).Append(nil))))
+			}
+			ops = append(ops, op)
+		}
+		b.ReportMetric(float64(len(ops)), "ops")
+		body := jute.AppendMulti(nil, append(ops, check("/none", anyVersion)))
+		return func() []*proto.Txn { return []*proto.Txn{txn(jute.OpMulti, body)} }
+	}
+}
+
 // worstNetworks runs so many operations, which are undone, on a thousand nodes whose lists have networks of all lengths. The client's
 // address is in each of IPv6.
-func worstNetworks(most int, op func(path string, version int32) jute.MultiOp) func(k *bench, b *testing.B) func() []*proto.Txn {
+func worstNetworks(op func(path string, version int32) jute.MultiOp) func(k *bench, b *testing.B) func() []*proto.Txn {
 	return func(k *bench, b *testing.B) func() []*proto.Txn {
 		who := manyIDs(worstIdentities)
 		who[0].Id = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"
@@ -312,7 +412,7 @@ func worstNetworks(most int, op func(path string, version int32) jute.MultiOp) f
 			k.apply(b, k.entry(txn(jute.OpCreate, createOp(fmt.Sprint("/", i), "", 0, list).Append(nil))))
 		}
 		var ops []jute.MultiOp
-		for i := range min(most, worstOps()*most/10_000) {
+		for i := range mostUndone(op, worstIdentities) {
 			ops = append(ops, op(fmt.Sprint("/", i%nodes), anyVersion))
 		}
 		body := jute.AppendMulti(nil, append(ops, check("/none", anyVersion)))
