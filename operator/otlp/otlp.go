@@ -31,6 +31,7 @@ import (
 
 	"rollcall/internal/admission"
 	"rollcall/internal/metrics"
+	"rollcall/internal/screentext"
 	"rollcall/internal/stages"
 )
 
@@ -154,7 +155,8 @@ func (e *Exporter) NativeMetrics() []metrics.Native {
 // logFailure logs that a request has failed, unless another line was logged less than linePause ago.
 func (e *Exporter) logFailure(what string, err error) {
 	if skipped, due := e.lines.AllowLine(time.Now()); due {
-		e.cfg.Logger.Warn("a request to the collector of OpenTelemetry failed", "what", what, "err", err,
+		text := err.Error()
+		e.cfg.Logger.Warn("a request to the collector of OpenTelemetry failed", "what", what, "err", screentext.Escape(text[:min(len(text), maxShownError)]),
 			"dropped_spans", e.dropped.spans.Load(), "dropped_points", e.dropped.points.Load(), "skipped", skipped)
 	}
 }

@@ -27,6 +27,8 @@ const (
 	maxReplyHeaders = 64 << 10
 	// maxShownReply limits the part of a reply that a log line shows, in bytes.
 	maxShownReply = 200
+	// maxShownError limits the text of an error, in bytes: that of a reply that is no HTTP quotes all of it.
+	maxShownError = 512
 	// maxRetryAfter limits the time that a collector may ask to be left alone. Meanwhile the queue fills.
 	maxRetryAfter = 5 * time.Minute
 	// idleTimeout ends a connection that is not used. Metrics use it once in a minute by default.
@@ -213,7 +215,7 @@ func shownReply(text []byte) string {
 // retryAfter reads the header Retry-After in seconds, the form that collectors use. It is at most maxRetryAfter.
 func retryAfter(header string) time.Duration {
 	seconds, err := strconv.ParseUint(header, 10, 32)
-	if err != nil {
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // a number that is too great counts as the greatest one
 		return 0
 	}
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter)

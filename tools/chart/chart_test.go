@@ -63,6 +63,11 @@ func TestValuesReachTheirFields(t *testing.T) {
 		pod   = "StatefulSet rollcall /spec/template/spec"
 		claim = "StatefulSet rollcall /spec/volumeClaimTemplates/0/spec"
 		cfg   = "ConfigMap rollcall /data/zoo.cfg"
+
+		mounts = `{"mountPath":"/data","name":"data"},{"mountPath":"/conf","name":"config","readOnly":true},` +
+			`{"mountPath":"/token","name":"token","readOnly":true},{"mountPath":"/secret","name":"secret","readOnly":true}`
+		volumes = `{"configMap":{"name":"rollcall"},"name":"config"},{"name":"token","secret":{"defaultMode":288,"secretName":"rollcall-token"}},` +
+			`{"name":"secret","secret":{"defaultMode":288,"secretName":"rollcall-secret"}}`
 	)
 	for _, tt := range []struct{ set, want string }{
 		{"image.repository=registry.example.com/rollcall image.tag=0.1.0", pod + `/containers/0/image: "rollcall:0.1.0-dev" and "registry.example.com/rollcall:0.1.0"`},
@@ -75,6 +80,12 @@ func TestValuesReachTheirFields(t *testing.T) {
 		{"secrets.ensemble.key=k", pod + `/volumes/2/secret/items: null and [{"key":"k","path":"secret"}]`},
 		{"secrets.token.name=mine", pod + `/volumes/1/secret/secretName: "rollcall-token" and "mine"`},
 		{"secrets.token.key=k", pod + `/volumes/1/secret/items: null and [{"key":"k","path":"token"}]`},
+		{"secrets.otlpHeaders.name=mine secrets.otlpHeaders.key=k", cfg + `/otlp.headersFile: null and "/otlp/headers"` + "\n" +
+			pod + `/containers/0/volumeMounts: [` + mounts + `] and [` + mounts + `,{"mountPath":"/otlp","name":"otlp-headers","readOnly":true}]` + "\n" +
+			pod + `/volumes: [` + volumes + `] and [` + volumes + `,{"name":"otlp-headers","secret":{"defaultMode":288,"items":[{"key":"k","path":"headers"}],"secretName":"mine"}}]`},
+		{`config.otlp\.endpoint=https://collector:4318`, cfg + `/otlp.endpoint: null and "https://collector:4318"`},
+		{`config.otlp\.metricsInterval=15000`, cfg + `/otlp.metricsInterval: null and "15000"`},
+		{`config.otlp\.traces=false`, cfg + `/otlp.traces: null and "false"`},
 		{"config.tickTime=1000", cfg + `/tickTime: "2000" and "1000"`},
 		{"config.snapCount=2000000", cfg + `/snapCount: null and "2000000"`},
 		{"config.logFormat=null", cfg + `/logFormat: "json" and null`},
@@ -174,6 +185,8 @@ func TestChartRejectsValues(t *testing.T) {
 		{"secrets.token.name=", "token"},
 		{"config.dataDir=/elsewhere", "config.dataDir: the chart sets this key itself"},
 		{`config.server\.1=a:1:2`, "config.server.1: the chart sets this key itself"},
+		{`secrets.otlpHeaders.name=mine config.otlp\.headersFile=/elsewhere`, "config.otlp.headersFile: the chart sets this key itself"},
+		{"secrets.otlpHeaders.key=", "otlpHeaders"},
 		{"config.clientPort=2182", "config.clientPort: the chart sets this key itself"},
 	} {
 		if _, err := render("rollcall", tt.set); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -15,6 +15,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* The keys of zoo.cfg without the server lines. */}}
 {{- define "rollcall.keys" -}}
 {{- $own := dict "dataDir" "/data" "serverIdFromHostname" "true" "quorumListenOnAllIPs" "true" "ensembleSecretFile" "/secret/secret" "admin.serverAddress" "0.0.0.0" "admin.tokenFile" "/token/token" -}}
+{{- if .Values.secrets.otlpHeaders.name }}
+{{- $_ := set $own "otlp.headersFile" "/otlp/headers" }}
+{{- end }}
 {{- range $key, $value := .Values.config }}
 {{- if or (hasKey $own $key) (hasPrefix "server." $key) (has $key (list "clientPort" "admin.serverPort" "dynamicConfigFile")) }}
 {{- fail (printf "config.%s: the chart sets this key itself, because the pods, their ports and their volumes depend on it; remove it from the values" $key) }}
