@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,7 @@ type pastWorld struct {
 	first   *pasttest.Client
 	asked   []past.Moment // by the commands
 	dirs    []string
+	follow  []bool
 	closed  int
 	digests map[int64]uint64 // of the states after some zxids
 }
@@ -54,8 +57,8 @@ func newPastWorld(t *testing.T) *pastWorld {
 func (w *pastWorld) note() { w.digests[w.State.Zxid()] = w.State.Digest() }
 
 // open implements KeptLogOpener.
-func (w *pastWorld) open(_ context.Context, _ *EnsembleFlags, place KeptLogPlace, from past.Moment, _ bool) (KeptLog, error) {
-	w.asked, w.dirs = append(w.asked, from), append(w.dirs, place.Directory+place.Archive)
+func (w *pastWorld) open(_ context.Context, _ *EnsembleFlags, place KeptLogPlace, from past.Moment, follow bool) (KeptLog, error) {
+	w.asked, w.dirs, w.follow = append(w.asked, from), append(w.dirs, place.Directory+place.Archive), append(w.follow, follow)
 	return KeptLog{Chain: w.Ensemble, Origin: "member 2", Close: func() error { w.closed++; return nil }}, nil
 }
 
@@ -246,10 +249,16 @@ func TestChangesFollow(t *testing.T) {
 		w.Connect("10.0.0.1:1")
 		return nil
 	}
-	streams, out, _ := testWorld()
+	streams, out, errs := testWorld()
 	streams.Now, streams.OpenKeptLog = func() time.Time { return testNow }, w.open
 	if err := runArgs(ctx, streams, "changes", "--follow", "--from", "0x100000008"); err != nil {
 		t.Error(err)
+	}
+	if len(w.follow) != 1 || !w.follow[0] || w.closed != 1 {
+		t.Errorf("logs were opened to follow them: %v, and %d closed", w.follow, w.closed)
+	}
+	if strings.Contains(errs.String(), "these are the changes up to") || strings.Contains(errs.String(), "canceled") {
+		t.Errorf("stderr %q", errs)
 	}
 	if !strings.Contains(out.String(), "open session    0x100000000000068    10.0.0.1:1") {
 		t.Errorf("%q", out)
@@ -272,6 +281,35 @@ func TestDiff(t *testing.T) {
 	var rows []diffRow
 	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 1 || rows[0].Change != "created" || rows[0].Before != nil {
 		t.Errorf("%v in %s", err, out)
+	}
+}
+
+// A row says what differs of a node: its list, its owner, or that it is another node.
+func TestDiffNamesWhatDiffers(t *testing.T) {
+	w := newPastWorld(t)
+	second := w.Connect("10.0.0.9:1")
+	second.Create("/e", "", jute.Ephemeral)
+	second.Create("/list", "", 0)
+	from := second.Create("/again", "", 0)
+	second.Expire()
+	third := w.Connect("10.0.0.9:2")
+	third.Create("/e", "", jute.Ephemeral)
+	w.Apply(third.SetACLTxn("/list", []jute.ACL{{Perms: jute.PermRead, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}}))
+	third.Delete("/again")
+	third.Create("/again", "", 0)
+	out, _ := w.mustRun(fmt.Sprintf("diff --from 0x%x -o json", from))
+	var rows []diffRow
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range rows {
+		got = append(got, fmt.Sprintf("%s %s data %t acl %t owner %t", r.Path, r.Change, r.Data, r.ACL, r.Owner))
+	}
+	if want := []string{
+		"/again created again data false acl false owner false", "/e created again data false acl false owner true", "/list changed data false acl true owner false",
+	}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -543,6 +543,14 @@ func TestDiff(t *testing.T) {
 			other.RequestedBy = "another"
 			s.replicated.sessionEnds.byNumber.put(s.gen.Add(1), 1, &other)
 		},
+		"Address:other": func(_ *world, s *State) {
+			record, _ := s.replicated.session(1<<56 + 1)
+			record.Address = "other"
+			s.replicated.putSession(s.gen.Add(1), &record)
+		},
+		"session 0x1ffffffffffffff": func(_ *world, s *State) { // after all others
+			s.replicated.putSession(s.gen.Add(1), &Session{ID: 0x1ffffffffffffff})
+		},
 		`"/zz"`: func(_ *world, s *State) {
 			s.replicated.tree.linkNode(s.gen.Add(1), &node{path: "/zz", nodeExtra: &s.acls.worldList(1).sharedExtra})
 		},
