@@ -54,7 +54,9 @@ func TestPrometheus(t *testing.T) {
 	promtool(t, nil, "check", "rules", "../../deploy/alerts.yml")
 	promtool(t, nil, "test", "rules", "../../deploy/alerts_test.yml")
 
-	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 2 * time.Second, Lines: process.AnyHTTP})
+	e := process.StartEnsemble(t, process.Config{
+		Binary: rollcall, Size: 3, Tick: 2 * time.Second, Lines: process.AnyHTTP + "archive.to=" + t.TempDir() + "\narchive.seconds=1\n",
+	})
 	var targets []string
 	for _, m := range e.Members {
 		addr, err := m.HTTP()

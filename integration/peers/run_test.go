@@ -44,7 +44,7 @@ type command func(t *testing.T, only []string) (map[string]outcome, string)
 // newRun prepares a run of a suite, which needs packages.
 func newRun(t *testing.T, s suite, packages ...needs.Need) *run {
 	t.Helper()
-	needs.Check(t, append(packages, needs.Nightly, needs.OwnNetwork)...)
+	needs.Check(t, append([]needs.Need{needs.Nightly, needs.OwnNetwork}, packages...)...) // in another form, what is missing does not matter
 	rollcall, err := process.Build(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -168,13 +168,15 @@ func headerOf(frame []byte) (h jute.RequestHeader) {
 var ownNode = regexp.MustCompile(`^(_c_.*|[0-9a-f-]{36}|queue-.*|a|a[0-9]{30})$`)
 
 // isBackground reports whether a recipe may go on although a request is rejected: it deletes something, ends a watch, or
-// sets the watch of a right's node. The right ends then.
+// sets the watch of a right's node. The right ends then. Or it looks for a history of changes: without one, a cache reads all Stats.
 func (q *rejectedRequest) isBackground() bool {
 	switch q.op {
 	case jute.OpDelete, jute.OpCheckWatches, jute.OpRemoveWatches:
 		return true
 	case jute.OpExists:
 		return q.watches && q.isOfOwnNode()
+	case jute.OpGetData:
+		return q.path == jute.HistoryPath
 	}
 	return false
 }
