@@ -68,10 +68,10 @@ func openArchive(ctx context.Context, w IOStreams, name string, from past.Moment
 			JoinFunc(logs, ", ", func(l archive.Log) string { return strings.TrimSuffix(name, "/") + "/" + l.Name }))
 	}
 	var candidates []KeptLog
-	for _, s := range slices.Backward(logs[0].Spans) {
+	for i, s := range slices.Backward(logs[0].Spans) {
 		candidates = append(candidates, KeptLog{
 			Chain: archive.NewChain(store, &logs[0], s), Origin: name, Close: func() error { return nil },
-		})
+		}.beforeGapUnless(i == len(logs[0].Spans)-1))
 	}
 	return chooseKeptLog(ctx, candidates, from, nil)
 }
@@ -149,7 +149,7 @@ func verifyArchive(ctx context.Context, w IOStreams, out *Output, name string) e
 	err = PrintRows(out, archiveColumns, func(yield func(archiveRow, error) bool) {
 		for i := range logs {
 			l := &logs[i]
-			warnOfNames(w, l)
+			damaged += warnOfNames(w, l)
 			for _, s := range l.Spans {
 				work := NewProgress(w, "reading entries up to "+fmt.Sprint(s.Last), 0)
 				v, err := archive.Verify(ctx, store, l, s)
@@ -165,22 +165,31 @@ func verifyArchive(ctx context.Context, w IOStreams, out *Output, name string) e
 		}
 	})
 	if err == nil && damaged > 0 {
-		err = errors.New("the archive is damaged")
+		err = errors.New("the archive is damaged, or a part of it is missing")
 	}
 	return err
 }
 
-// warnOfNames warns of what a sender has left, and of files that are none of an archive.
-func warnOfNames(w IOStreams, l *archive.Log) {
+// warnOfNames warns of what a sender has left, of files that are none of an archive, and of gaps, and returns the number of gaps.
+func warnOfNames(w IOStreams, l *archive.Log) (gaps int) {
 	for _, dir := range l.Unfinished {
 		warnf(w, "archive verify: %s lacks a part: it is being sent, or its sender ended; it is not needed", dir)
 	}
 	for _, name := range l.Unknown {
 		warnf(w, "archive verify: %s is none of the archive's names, and is not read", name)
 	}
-	for i, s := range l.Spans[1:] {
-		warnf(w, "archive verify: %s has a gap after entry %d, up to entry %d", l.Name, l.Spans[i].Last, s.First)
+	if len(l.Spans) == 0 {
+		warnf(w, "archive verify: %s has neither entries nor a whole snapshot yet", l.Name)
 	}
+	for i := 1; i < len(l.Spans); i++ {
+		begin, ok := l.Spans[i].Begins()
+		if !ok {
+			begin = l.Spans[i].Last
+		}
+		warnf(w, "archive verify: %s has a gap after entry %d: the moments up to index %d cannot be built", l.Name, l.Spans[i-1].Last, begin)
+		gaps++
+	}
+	return gaps
 }
 
 func toArchiveRow(v archive.Verified) archiveRow {

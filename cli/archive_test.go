@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,36 @@ func TestArchiveVerify(t *testing.T) {
 	}
 	if !strings.Contains(out, "NO") || !strings.Contains(errs, name) || !strings.Contains(errs, "cannot be built") {
 		t.Errorf("damaged: %s%s", out, errs)
+	}
+}
+
+// A gap has status 1, and names the moments that cannot be built. A log of which nothing is there yet is none.
+func TestArchiveVerifyFindsGaps(t *testing.T) {
+	w, dir, run := archivedWorld(t)
+	if err := os.Mkdir(filepath.Join(dir, archive.DiskLog(7)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, err := run("archive verify " + dir); err != nil || !strings.Contains(errs, "disk-0000000000000007 has neither entries nor a whole snapshot") {
+		t.Errorf("an empty log: %v, %s", err, errs)
+	}
+	first := archivedEntries(t, dir)
+	missed := ""
+	for _, path := range []string{"/missed", "/later"} {
+		w.Connect("10.0.0.3:1").Create(path, "", 0)
+		archivetest.Fill(t, archive.NewDirectory(dir), w.Ensemble)
+		if all, err := filepath.Glob(filepath.Join(dir, archivetest.LogName, "entries", "*")); err == nil && missed == "" {
+			missed = all[slices.IndexFunc(all, func(name string) bool { return name != first })]
+		}
+	}
+	if err := os.Remove(missed); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, err := run("archive verify " + filepath.Join(dir, archivetest.LogName))
+	if StatusOf(err) != Failed || !strings.Contains(errs, "has a gap after entry") {
+		t.Errorf("a gap: %v, %s%s", err, out, errs)
+	}
+	if out, _, err := run("changes --from 2026-11-20T03:12:00Z --archive " + filepath.Join(dir, archivetest.LogName)); !strings.Contains(fmt.Sprint(err), "entries of the log are missing after entry") {
+		t.Errorf("changes up to the gap: %v, %s", err, out)
 	}
 }
 

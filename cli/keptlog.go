@@ -40,13 +40,11 @@ func OpenKeptLog(ctx context.Context, ensemble *EnsembleFlags, place KeptLogPlac
 			later = laterEntries(c)
 		}
 		for i, s := range slices.Backward(list.Spans) {
-			if i < len(list.Spans)-1 {
-				later = nil // entries are missing after it
-			}
 			candidates = append(candidates, KeptLog{
-				Chain:  past.NewKept(s.Span(), api.HistorySource{Client: c}, later),
+				Chain:  past.Chain(past.NewKept(s.Span(), api.HistorySource{Client: c}, later)),
 				Origin: fmt.Sprintf("member %d", list.MemberID), Close: func() error { return nil },
-			})
+			}.beforeGapUnless(i == len(list.Spans)-1))
+			later = nil // entries are missing after the others
 		}
 	}
 	return chooseKeptLog(ctx, candidates, from, notFound)
@@ -67,6 +65,14 @@ func laterEntries(c *api.Client) past.LaterEntries {
 			}
 		}
 	}
+}
+
+// beforeGapUnless returns the log as one after which entries are missing, unless it is the newest part.
+func (k KeptLog) beforeGapUnless(isNewest bool) KeptLog {
+	if !isNewest {
+		k.Chain = past.BeforeGap(k.Chain)
+	}
+	return k
 }
 
 // chooseKeptLog returns the first candidate that reaches back to a moment, or else the one that reaches back farthest. failed says why
@@ -106,10 +112,10 @@ func openKeptDirectory(ctx context.Context, names string, from past.Moment) (Kep
 		return KeptLog{}, fmt.Errorf("%s: %w", names, err)
 	}
 	var candidates []KeptLog
-	for _, s := range slices.Backward(list.Spans) {
+	for i, s := range slices.Backward(list.Spans) {
 		candidates = append(candidates, KeptLog{
 			Chain: past.NewKept(s, history.DirectorySource{Directories: dirs}, nil), Origin: names, Close: func() error { return nil },
-		})
+		}.beforeGapUnless(i == len(list.Spans)-1))
 	}
 	var damaged error
 	if len(list.Damaged) > 0 {

@@ -126,7 +126,7 @@ func parseMoment(w IOStreams, flag, text string) (past.Moment, error) {
 
 // explainMomentError names the log that an error of package past is about.
 func explainMomentError(origin string, err error) error {
-	for _, missing := range []error{past.ErrTooEarly, past.ErrTooLate, past.ErrNeverGiven} {
+	for _, missing := range []error{past.ErrTooEarly, past.ErrTooLate, past.ErrNeverGiven, past.ErrGap} {
 		if errors.Is(err, missing) {
 			return NotFound.Errorf("%s: %w", origin, err)
 		}

@@ -57,7 +57,9 @@ func (s *pastSearch) searchLog(ctx context.Context, from past.Moment) (first uin
 	s.log, err = past.OpenOldest(ctx, progressChain{kept, progress})
 	if err == nil {
 		s.searched = fmt.Sprintf("the log of %s after %v", kept.Origin, s.log.Point())
-		err = s.log.Advance(past.Moment{}, s.take)
+		if err = s.log.Advance(past.Moment{}, s.take); errors.Is(err, past.ErrGap) {
+			err = nil // the newer part was searched before
+		}
 		s.log.Close()
 	}
 	progress.Done()

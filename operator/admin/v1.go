@@ -71,7 +71,7 @@ func pastFailure(err error, command string) *Failure {
 			Text: text + ": a member builds states for a quarter of a processor's time; use the command rollcall " + command +
 				", which builds the state in its own process",
 		}
-	case errors.Is(err, past.ErrTooEarly), errors.Is(err, past.ErrTooLate), errors.Is(err, past.ErrNeverGiven):
+	case errors.Is(err, past.ErrTooEarly), errors.Is(err, past.ErrTooLate), errors.Is(err, past.ErrNeverGiven), errors.Is(err, past.ErrGap):
 		return &Failure{Status: http.StatusNotFound, Text: text}
 	case errors.Is(err, served.ErrBusy):
 		return &Failure{Status: http.StatusServiceUnavailable, Text: text + "; try again"}

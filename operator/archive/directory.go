@@ -166,9 +166,26 @@ func (operatingSystem) WriteNew(prefix string, content []byte) (string, error) {
 	return f.Name(), errors.Join(err, f.Close())
 }
 
-func (operatingSystem) Link(from, to string) error              { return os.Link(from, to) }
-func (operatingSystem) Remove(path string) error                { return os.Remove(path) }
-func (operatingSystem) SyncDirectory(path string) error         { return durable.SyncDirectory(path) }
-func (operatingSystem) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
+func (operatingSystem) Link(from, to string) error      { return os.Link(from, to) }
+func (operatingSystem) Remove(path string) error        { return os.Remove(path) }
+func (operatingSystem) SyncDirectory(path string) error { return durable.SyncDirectory(path) }
+
+// Open opens a file. To open a pipe would wait for its other end, so whatever is no file is an error.
+func (operatingSystem) Open(path string) (io.ReadCloser, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: path, Err: errNoFile}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+var errNoFile = errors.New("it is no regular file")
 
 func (operatingSystem) ReadDirectory(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }

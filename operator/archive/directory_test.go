@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -359,4 +360,25 @@ func TestFullDirectory(t *testing.T) {
 	disk.room = 1 << 30
 	m.must(sendAll(s))
 	e.checkArchive(t, store, 1)
+}
+
+// A pipe in place of an object is an error, and does not wait for its other end.
+func TestPipeInDirectory(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := NewDirectory(dir).Open(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("%v, %v", f, err)
+	}
+}
+
+// A name that says that an object has more entries than any has is none of an archive, so it does not stop a sender.
+func TestEndlessRun(t *testing.T) {
+	for last, want := range map[uint64]bool{maxRunEntries: true, maxRunEntries + 1: false, math.MaxUint64: false} {
+		r := run{log: DiskLog(1), last: EntryID{Index: last, Term: 1, Sum: 1}, member: 1}
+		if _, ok := parseRun(r.name()); ok != want {
+			t.Errorf("entries 1 to %d: %v, want %v", last, ok, want)
+		}
+	}
 }

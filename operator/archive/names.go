@@ -59,7 +59,7 @@ func parseRun(name string) (r run, ok bool) {
 	n, err := fmt.Sscanf(file, "%020d-%020d.after-%d-%08x.last-%d-%08x.member-%d.zst", &first, &r.last.Index, &r.before.Term, &r.before.Sum,
 		&r.last.Term, &r.last.Sum, &r.member)
 	r.before.Index = first - 1
-	return r, err == nil && n == 7 && first > 0 && r.last.Index >= first && r.name() == name
+	return r, err == nil && n == 7 && first > 0 && r.last.Index >= first && r.last.Index-first < maxRunEntries && r.name() == name
 }
 
 // state is a snapshot.

@@ -285,7 +285,11 @@ func (s *Sender) locate(ctx context.Context) error {
 		s.setPosition(end)
 		return nil
 	}
-	if lost := own.First - 1 - end.Index; lost > 0 {
+	begins := own.First - 1
+	if len(own.Snapshots) > 0 {
+		begins = own.Snapshots[0].Index // see begin
+	}
+	if lost := begins - end.Index; begins > end.Index {
 		s.stats.lostEntries.Add(lost)
 		s.cfg.Logger.Error("archive: entries were removed from this member before they were sent; the archive has a gap, after which it "+
 			"begins with a snapshot", "after", end.Index, "lost", lost, "log", s.logName)
@@ -328,6 +332,9 @@ func (s *Sender) newestSpan() (history.Span, error) {
 	return l.Spans[len(l.Spans)-1], nil
 }
 
+// errSnapshotNeeded ends a round after a snapshot was made for want of one. The next round finds it.
+var errSnapshotNeeded = errors.New("this member had no snapshot from which the archive can begin; one was made")
+
 // begin makes a beginning in the archive: with the first entry, or with the oldest snapshot that the member has.
 func (s *Sender) begin(ctx context.Context, own history.Span) error {
 	if own.First == 1 {
@@ -335,7 +342,10 @@ func (s *Sender) begin(ctx context.Context, own history.Span) error {
 		return nil
 	}
 	if len(own.Snapshots) == 0 {
-		return s.cfg.Member.TakeSnapshot(ctx) // the next round finds it
+		if err := s.cfg.Member.TakeSnapshot(ctx); err != nil {
+			return err
+		}
+		return errSnapshotNeeded
 	}
 	oldest := own.Snapshots[0]
 	if err := s.sendState(ctx, s.logName, oldest); err != nil {

@@ -94,7 +94,23 @@ func (b *Bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, b.explain(name, err)
 	}
-	return object, nil
+	return bucketObject{object, b, name}, nil
+}
+
+// bucketObject is an object that is read. Its errors are those of the bucket, and never look like the end of a damaged object.
+type bucketObject struct {
+	io.ReadCloser
+	bucket *Bucket
+	name   string
+}
+
+// Read implements io.Reader.
+func (o bucketObject) Read(b []byte) (int, error) {
+	n, err := o.ReadCloser.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%s: it was not read to its end: %s", o.bucket.Location(o.name), err.Error()) // not wrapped: it may be io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // List implements archive.Store.

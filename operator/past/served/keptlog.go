@@ -42,8 +42,12 @@ func (k KeptLog) Chains(follow bool) (all []past.Chain, err error) {
 	if follow {
 		later = k.laterEntries
 	}
-	for _, span := range slices.Backward(list.Spans) {
-		all, later = append(all, past.NewKept(span, source, later)), nil
+	for i, span := range slices.Backward(list.Spans) {
+		chain := past.Chain(past.NewKept(span, source, later))
+		if later = nil; i < len(list.Spans)-1 {
+			chain = past.BeforeGap(chain)
+		}
+		all = append(all, chain)
 	}
 	return all, nil
 }
