@@ -12,7 +12,7 @@ import (
 func (c *client) readHistory() jute.History {
 	c.tb.Helper()
 	var r jute.GetDataResponse
-	d := jute.NewDecoder(c.must(jute.OpGetData, getData(jute.HistoryPath, true)))
+	d := jute.NewDecoder(c.must(jute.OpGetData, getData(jute.HistoryPath, false)))
 	r.Decode(&d)
 	h, ok := jute.ParseHistory(string(r.Data))
 	if !ok || d.Err() != nil || r.Stat != (jute.Stat{}) {
@@ -69,6 +69,9 @@ func TestHistoryPathIsNoNode(t *testing.T) {
 	}
 	if h, _ := c.call(jute.OpGetData, getData("/zookeeper/other", false)); h.Err != jute.NoNode {
 		t.Errorf("another path: %v", h.Err)
+	}
+	if h, _ := c.call(jute.OpGetData, getData(jute.HistoryPath, true)); h.Err != jute.NoNode {
+		t.Errorf("with a watch, which would never fire: %v", h.Err)
 	}
 	c.must(jute.OpCreate, create(jute.HistoryPath, "mine", 0))
 	var r jute.GetDataResponse

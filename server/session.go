@@ -41,7 +41,7 @@ func (s *session) getData(out *stream.Buffer, r *request) jute.Code {
 		return jute.MarshallingError
 	}
 	data, stat, code := s.tree.GetData(req.Path, r.ids, s.watcherIf(req.Watch))
-	if code == jute.NoNode && string(req.Path) == jute.HistoryPath {
+	if code == jute.NoNode && !req.Watch && string(req.Path) == jute.HistoryPath { // a watch of it would never fire
 		data, code = s.historyText(r), jute.OK
 	}
 	if len(data) < r.minShared {

@@ -57,6 +57,7 @@ func multiStepsLeft(ops []jute.MultiOp, identities int, quotas bool) int {
 	left := MaxMultiSteps
 	for i := range ops {
 		op := &ops[i]
+		quotas = quotas || bytes.HasPrefix(op.Path(), []byte(quotaPath)) // it may create the first one
 		left -= MultiOpSteps(op.Op, identities)
 		if quotas && op.Op != jute.OpCheck {
 			left -= quotaSteps + levelSteps*bytes.Count(op.Path(), []byte{'/'})

@@ -95,3 +95,14 @@ func TestLongMultisLeaveLessToWatchers(t *testing.T) {
 		}
 	}
 }
+
+// The multi that creates the first quota takes the steps of quotas from there on.
+func TestFirstQuotaTakesSteps(t *testing.T) {
+	ops := append([]jute.MultiOp{put(quotaPath+"/a"+limitsSuffix, anyVersion)}, manyPuts("/a", 9)...)
+	if got, want := multiStepsLeft(ops, 0, false), multiStepsLeft(ops, 0, true); got != want {
+		t.Errorf("%d steps are left, want %d as with quotas before", got, want)
+	}
+	if plain := manyPuts("/a", 9); multiStepsLeft(plain, 0, false) == multiStepsLeft(plain, 0, true) {
+		t.Error("quotas take no steps")
+	}
+}

@@ -255,7 +255,7 @@ func (r *Replay) maySee(client *nodeReader, e *missedEvent) bool {
 		return true
 	case !client.mayRead(e.acl):
 		return false
-	case e.zxid > r.startZxid:
+	case e.zxid > r.startZxid, e.event == jute.EventNodeDeleted: // another node with its name has nothing to do with it
 		return true
 	}
 	n := r.state.replicated.tree.nodeAt(e.path)

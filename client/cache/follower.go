@@ -58,6 +58,11 @@ func newFollower(k *Cache, c *client.Client, mustResume bool) (*follower, error)
 		w, err = position.NewWatcher(c, k.root)
 	}
 	if err != nil && !mustResume {
+		if errors.Is(err, client.ErrShared) { // such a Watch does not learn whether the copy is of another ensemble
+			k.mu.Lock()
+			k.forgetCopy()
+			k.mu.Unlock()
+		}
 		w, err = c.NewWatcher(k.root, client.TreeWithoutState)
 	}
 	if err != nil {
