@@ -61,7 +61,26 @@ type HistorySource struct{ Client *Client }
 
 // Open implements history.Source.
 func (s HistorySource) Open(ctx context.Context, name string) (io.ReadCloser, error) {
-	return s.Client.OpenStream(ctx, "history/file?"+url.Values{"file": {name}}.Encode())
+	body, err := s.Client.OpenStream(ctx, "history/file?"+url.Values{"file": {name}}.Encode())
+	if err != nil {
+		return nil, err
+	}
+	return historyFile{body, s.Location(name)}, nil
+}
+
+// historyFile is a file that a member sends. Its errors never look like the end of a damaged file.
+type historyFile struct {
+	io.ReadCloser
+	where string
+}
+
+// Read implements io.Reader.
+func (f historyFile) Read(b []byte) (int, error) {
+	n, err := f.ReadCloser.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%s was not sent to its end: %s", f.where, err.Error()) // not wrapped: it may be io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 // Location implements history.Source.
