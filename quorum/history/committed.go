@@ -10,6 +10,9 @@ import (
 
 // CommittedSource has the files of a member that runs. Of a segment that is not compressed it gives the records up to the entry of an
 // index, which is committed, and not more.
+//
+// It gives the records before one that is damaged as if they were all. A process that is killed leaves half a record at the end of a
+// segment, and the log goes on in the next one. Whether entries are missing is for Chain, which knows where the next segment begins.
 type CommittedSource struct {
 	DirectorySource
 	Last uint64
@@ -47,6 +50,9 @@ func (c *committedRecords) Read(p []byte) (int, error) {
 			return 0, io.EOF // what follows may be half written
 		}
 		raw, err := c.records.Record()
+		if errors.Is(err, disk.ErrDamaged) {
+			return 0, io.EOF // see CommittedSource
+		}
 		if err != nil {
 			return 0, err
 		}

@@ -413,11 +413,21 @@ func TestRecordHalfWritten(t *testing.T) {
 		end += len(raw)
 	}
 	flip(t, path, end+100) // in the record after entry 5
-	f, err := CommittedSource{DirectorySource{w.keeper.dirs}, 5}.Open(context.Background(), segmentsPrefix+filepath.Base(path))
-	w.must(err)
-	sent, err := io.ReadAll(f)
-	if w.must(f.Close()); err != nil || len(sent) != end {
-		t.Errorf("%d bytes are sent, want %d: %v", len(sent), end, err)
+	for _, last := range []uint64{5, 6, 10} { // with a later one, the log may go on in another segment
+		source := CommittedSource{DirectorySource{w.keeper.dirs}, last}
+		f, err := source.Open(context.Background(), segmentsPrefix+filepath.Base(path))
+		w.must(err)
+		sent, err := io.ReadAll(f)
+		if w.must(f.Close()); err != nil || len(sent) != end {
+			t.Errorf("up to entry %d, %d bytes are sent, want %d: %v", last, len(sent), end, err)
+		}
+		var failed error
+		for _, err := range NewChain(w.list().Spans[0], source).Entries(context.Background(), 0) {
+			failed = err
+		}
+		if !errors.Is(failed, disk.ErrDamaged) || !strings.Contains(failed.Error(), filepath.Base(path)) {
+			t.Errorf("entry 6 is missing, and reading gives %v", failed)
+		}
 	}
 }
 
