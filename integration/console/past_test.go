@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp/kb"
+
+	"rollcall/lab/process"
 )
 
 // signInWithToken signs in as an administrator.
@@ -28,6 +30,14 @@ func (f *fake) pastAsked() (moments []string) {
 		}
 	}
 	return moments
+}
+
+// presentRequests returns the number of the requests for sessions of now.
+func (f *fake) presentRequests() int {
+	past := len(f.pastAsked())
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.asked) - past
 }
 
 // The slider shows the sessions of the moment that the user chooses by keys, with its time and zxid, and further pages of the same state.
@@ -61,7 +71,12 @@ func TestSlider(t *testing.T) {
 	if moments := f.pastAsked(); len(moments) != 2 || moments[1] != pastZxid {
 		t.Errorf("the second page is of %q", moments)
 	}
-	time.Sleep(4 * time.Second) // more than a list of now waits before it is asked for again
+	newTab(t, f.URL, "#/sessions")
+	before := f.presentRequests()
+	err := process.Until(p.ctx, "another page has updated its list of now twice", func() bool { return f.presentRequests() >= before+3 })
+	if err != nil {
+		t.Fatal(err)
+	}
 	if moments := f.pastAsked(); len(moments) != 2 {
 		t.Errorf("the past was asked for again: %q", moments)
 	}

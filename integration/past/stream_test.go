@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -73,18 +74,16 @@ func TestStreamContinuesOverRestarts(t *testing.T) {
 // takeSnapshot has a member write a snapshot, after one that it may be writing already.
 func (w *world) takeSnapshot(m *process.Member) {
 	w.t.Helper()
-	ctx, stop := context.WithTimeout(w.t.Context(), time.Minute)
-	defer stop()
-	for {
-		_, err := api.Post[api.Snapshot](ctx, w.adminClient(m), "snapshot", struct{}{})
+	err := process.Until(w.t.Context(), "a snapshot is written", func() bool {
+		_, err := api.Post[api.Snapshot](w.t.Context(), w.adminClient(m), "snapshot", struct{}{})
 		rejected, is := errors.AsType[*api.Error](err)
-		switch {
-		case err == nil:
-			return
-		case !is || rejected.Status != http.StatusConflict:
+		if err != nil && (!is || rejected.Status != http.StatusConflict) {
 			w.t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond)
+		return err == nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
 	}
 }
 
@@ -147,14 +146,14 @@ func (w *world) writeSome(n int) (zxid string) {
 func (w *world) readStream(ctx context.Context, m *process.Member, query string, more func(api.Change) bool) (rows []api.Change) {
 	w.t.Helper()
 	c := w.adminClient(m)
-	body, err := c.OpenStream(ctx, "changes"+query)
-	for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); {
-		// the member may not have applied the log so far again
-		time.Sleep(100 * time.Millisecond)
-		body, err = c.OpenStream(ctx, "changes"+query)
-	}
+	var body io.ReadCloser
+	var rejected error
+	err := process.Until(ctx, "the member has applied the log so far again, and sends its changes", func() bool {
+		body, rejected = c.OpenStream(ctx, "changes"+query)
+		return rejected == nil
+	})
 	if err != nil {
-		w.t.Fatal(err)
+		w.t.Fatal(err, rejected)
 	}
 	defer func() { _ = body.Close() }()
 	for d := json.NewDecoder(bufio.NewReader(body)); ; {

@@ -412,7 +412,7 @@ func TestRecordHalfWritten(t *testing.T) {
 		w.must(err)
 		end += len(raw)
 	}
-	flip(t, path, end+100) // in the record after entry 5
+	flip(t, path, end+100)                    // in the record after entry 5
 	for _, last := range []uint64{5, 6, 10} { // with a later one, the log may go on in another segment
 		source := CommittedSource{DirectorySource{w.keeper.dirs}, last}
 		f, err := source.Open(context.Background(), segmentsPrefix+filepath.Base(path))
@@ -499,8 +499,10 @@ func TestLimitsWhileCompressing(t *testing.T) {
 		w.snapshot(w.last, 1, w.last-10, true)
 	}
 	var isFull atomic.Bool
+	looked := make(chan struct{}, 1)
 	w.keeper.freeShare = func(string) (int64, int64, error) {
 		if isFull.Load() {
+			signal(looked)
 			return 0, 1 << 50, nil
 		}
 		return 1 << 50, 1 << 50, nil
@@ -521,12 +523,13 @@ func TestLimitsWhileCompressing(t *testing.T) {
 	<-began
 	isFull.Store(true)
 	w.keeper.wake()
-	deadline := time.Now().Add(time.Minute)
+	late := time.After(time.Minute)
 	for len(w.segmentsIn(disk.KeptDirName)) > 0 {
-		if time.Now().After(deadline) {
+		select {
+		case <-looked: // before each part that goes, and once more
+		case <-late:
 			t.Fatalf("on a full disk there are still %v", w.files())
 		}
-		time.Sleep(time.Millisecond)
 	}
 	close(goOn)
 	end()
