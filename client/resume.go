@@ -59,20 +59,7 @@ func (e *ResumeError) Unwrap() error { return e.Err }
 // Servers send an event only if the Client may read the node as it was then, and as it is now if it exists. So the Client
 // must have the identities that it had at the position.
 func (p Position) Watch(ctx context.Context, c *Client, path string) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		w, err := p.NewWatcher(c, path)
-		if err != nil {
-			yield(Event{}, err)
-			return
-		}
-		defer w.Close()
-		for {
-			event, err := w.Next(ctx)
-			if !yield(event, err) || err != nil {
-				return
-			}
-		}
-	}
+	return eventsOf(ctx, func() (*Watcher, error) { return p.NewWatcher(c, path) })
 }
 
 // NewWatcher begins a Watch: see Position.Watch. It does not block. Close must be called. It returns an error if the

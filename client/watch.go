@@ -71,8 +71,13 @@ const errOtherMode = "servers before ZooKeeper 3.9 keep one mode of watch on a p
 //
 // Each iteration over the result is a Watch of its own.
 func (c *Client) Watch(ctx context.Context, path string, mode WatchMode) iter.Seq2[Event, error] {
+	return eventsOf(ctx, func() (*Watcher, error) { return c.NewWatcher(path, mode) })
+}
+
+// eventsOf yields the events of a Watcher until ctx ends or it fails, and closes it.
+func eventsOf(ctx context.Context, open func() (*Watcher, error)) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		w, err := c.NewWatcher(path, mode)
+		w, err := open()
 		if err != nil {
 			yield(Event{}, err)
 			return
