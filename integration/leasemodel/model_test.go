@@ -57,10 +57,10 @@ var mutants = map[string]struct {
 	without func(*Rules)
 	in      Model
 }{
-	"nobody is waited for":         {func(r *Rules) { r.AwaitsNobody = true }, Model{Elections: 1, Log: 3, Requests: 1}},
+	"holders are not awaited":      {func(r *Rules) { r.SkipsHolders = true }, Model{Elections: 1, Log: 3, Requests: 1}},
 	"clocks without a bound":       {func(r *Rules) { r.DropsEarly = true }, Model{Elections: 1, Log: 3, Requests: 1}},
 	"leases are not inherited":     {func(r *Rules) { r.LeadsAtOnce = true }, Model{Elections: 1, Log: 3, Requests: 1}},
-	"those of observers are not":   {func(r *Rules) { r.InheritsVotersOnly = true }, Model{Observer: true, Elections: 1, Log: 3, Requests: 1}},
+	"nor the leases of observers":  {func(r *Rules) { r.InheritsVotersOnly = true }, Model{Observer: true, Elections: 1, Log: 3, Requests: 1}},
 	"a lease is used at once":      {func(r *Rules) { r.UsesAtOnce = true }, Model{Elections: 1, Log: 3, Requests: 1}},
 	"a lease outlives a restart":   {func(r *Rules) { r.KeepsLeases = true }, Model{Log: 3, Requests: 1, Restarts: 1}},
 	"a leader without a majority":  {func(r *Rules) { r.GrantsUnconfirmed = true }, Model{Elections: 1, Log: 3, Requests: 1}},
@@ -68,7 +68,7 @@ var mutants = map[string]struct {
 	"a grant after the return":     {func(r *Rules) { r.TakesLateGrants = true }, Model{Log: 3, Requests: 2, Returns: 1}},
 	"a member that may not be one": {func(r *Rules) { r.GrantsEarly = true }, Model{Elections: 1, Log: 4, Requests: 1, Changes: 1, Requesters: 1 << observer}},
 	"removed while it has a lease": {func(r *Rules) { r.RemovesWithLease = true }, Model{Observer: true, Elections: 1, Log: 4, Requests: 1, Changes: 1, Requesters: 1 << observer}},
-	"a read without what it holds": {func(r *Rules) { r.ReadsHalf = true }, Model{Elections: 1, Log: 3, Requests: 1}},
+	"a read before held entries":   {func(r *Rules) { r.ReadsHalf = true }, Model{Elections: 1, Log: 3, Requests: 1}},
 	"a lease that is younger":      {func(r *Rules) { r.ChecksAfter = true }, Model{Log: 3, Requests: 1, Reads: true}},
 }
 

@@ -2,7 +2,7 @@ package leasemodel
 
 // Rules turns rules of the protocol off. The zero value is the protocol.
 type Rules struct {
-	AwaitsNobody       bool // a write is acknowledged although a holder of a lease does not hold it
+	SkipsHolders       bool // a write is acknowledged although a holder of a lease does not hold it
 	DropsEarly         bool // a leader goes without a holder before its lease has ended by every clock that is fast or slow enough
 	LeadsAtOnce        bool // a new leader does not wait for the leases of earlier terms
 	InheritsVotersOnly bool // a new leader waits for the leases of voters, not of observers

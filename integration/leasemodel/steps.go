@@ -39,8 +39,8 @@ func (m *Model) servers() int {
 	return voters
 }
 
-// settle makes what a leader does by itself: it hears from the voters of its term what they have on their disks, notes what is
-// committed, and lets it be acknowledged. To do so late hides no stale read: none of these steps prevents another one, a later
+// settle takes the steps of a leader that nothing delays: the voters of its term report their durable entries, the leader counts
+// the copies, and entries are acknowledged. To do so late hides no stale read: none of these steps prevents another one, a later
 // acknowledgement makes fewer reads stale, and a server that has applied less reads later.
 func (m *Model) settle(w *world) {
 	for i := range m.servers() {
@@ -66,7 +66,7 @@ func (m *Model) settle(w *world) {
 			}
 		}
 		l.commit = max(l.commit, l.countCopies())
-		for w.acked < l.commit && (l.lacking[w.acked] == 0 || m.AwaitsNobody) {
+		for w.acked < l.commit && (l.lacking[w.acked] == 0 || m.SkipsHolders) {
 			w.acked++
 		}
 	}
@@ -211,7 +211,8 @@ func (m *Model) eachStepOfLeader(w *world, i, j int, try func(world, step)) {
 	m.eachStepOfLease(w, i, j, try)
 }
 
-// replicate sends the next entry that a server lacks, or what is committed, and the server says what it holds.
+// replicate sends the next entry that a server lacks, or the index of the last committed one. The server reports the entries that it
+// holds.
 func (w *world) replicate(i, j int) {
 	l, s := &w.servers[i], &w.servers[j]
 	s.enterTerm(l.term)
@@ -360,7 +361,7 @@ func (m *Model) eachStepOfRead(w *world, i int, try func(world, step)) {
 		n := *w
 		r := &n.servers[i]
 		r.readIndex, r.readTook = s.length, true
-		try(n, step{what: "%[1]d takes the end of what it holds", a: i})
+		try(n, step{what: "%[1]d takes the index of the last entry that it holds", a: i})
 	case s.readTook && m.ChecksAfter && s.mayRead(&m.Rules):
 		n := *w
 		n.servers[i].endRead()

@@ -9,7 +9,7 @@ const (
 	maxLog     = 5
 )
 
-// entry is an entry of a log: the term of its leader, and what it changes.
+// entry is an entry of a log: the term of its leader, and the change of the members, if it is one.
 type entry uint8
 
 const (
@@ -48,7 +48,7 @@ type leadership struct {
 	won     span                // as of the election, which counts itself
 	waits   bool                // it has not yet waited for the leases of earlier terms
 	roster  servers             // those that may have a lease
-	granted servers             // those of the roster that have one of this leader
+	granted servers             // members of the roster whose lease this leader has granted
 	lacking [maxLog]servers     // by entry: those that were in the roster when it was appended, and are not known to hold it
 	copies  [voters]uint8       // how many entries each voter has on its disk, as it has said in this term
 	seen    servers             // whose request it has, not granted yet
@@ -121,7 +121,7 @@ func (s *server) mayRead(r *Rules) bool {
 	return s.lease.began != 0 && (s.commit >= s.lease.need || r.UsesAtOnce)
 }
 
-// endLease ends what the server has of a lease, also what is on its way to it.
+// endLease ends the server's lease, and a grant that is on its way to it.
 func (s *server) endLease() { s.lease, s.offer = lease{}, lease{} }
 
 // stepDown ends the server's leadership.
