@@ -3,8 +3,10 @@ package power
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -285,7 +287,11 @@ func (d *recorded) changeFile(c *process.Call) {
 	}
 	switch c.Number {
 	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
-		d.note(change{kind: sync, on: id, name: d.nameOf(c.Thread, fd)})
+		if name, err := d.openName(c.Thread, fd); err != nil {
+			d.problem(c, "%w", err)
+		} else {
+			d.note(change{kind: sync, on: id, name: name})
+		}
 		c.ReturnValue(0, 0)
 		return
 	case unix.SYS_COPY_FILE_RANGE, unix.SYS_SENDFILE, unix.SYS_SPLICE: // Go's library then writes the bytes
@@ -319,24 +325,36 @@ func (d *recorded) noteWrite(c *process.Call, id int) {
 	d.note(change{kind: write, on: id, at: at, data: data})
 }
 
-// hasEnded reports whether a thread has been killed. Its descriptors go before it does.
+// hasEnded reports whether a thread has been killed. Its descriptors go while it ends: it is no zombie yet, but has the kernel's flag
+// PF_EXITING in the seventh field after its name.
 func hasEnded(thread int) bool {
+	const exiting = 0x4
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", thread))
 	if err != nil {
 		return true
 	}
-	_, state, _ := strings.Cut(string(stat), ") ") // the name before it may have any characters but this end
-	return strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X")
+	_, text, _ := strings.Cut(string(stat), ") ") // the name before it may have any characters but this end
+	fields := strings.Fields(text)
+	if len(fields) < 7 {
+		return true
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	return err == nil && flags&exiting != 0
+}
+
+// unlessEnded returns the error of reading what a thread has open, or ESRCH if it has been killed meanwhile.
+func unlessEnded(thread int, err error) error {
+	if errors.Is(err, os.ErrNotExist) && hasEnded(thread) {
+		return unix.ESRCH
+	}
+	return err
 }
 
 // position returns where the next write of an open file goes.
 func position(thread int, fd uint64) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", thread, int32(fd)))
-	if errors.Is(err, os.ErrNotExist) && hasEnded(thread) {
-		return 0, unix.ESRCH
-	}
 	if err != nil {
-		return 0, err
+		return 0, unlessEnded(thread, err)
 	}
 	var at, flags int64
 	for line := range strings.Lines(string(text)) {
@@ -354,7 +372,7 @@ func position(thread int, fd uint64) (int64, error) {
 	if flags&unix.O_APPEND != 0 {
 		info, err := os.Stat(descriptor(thread, fd))
 		if err != nil {
-			return 0, err
+			return 0, unlessEnded(thread, err)
 		}
 		at = info.Size()
 	}
@@ -376,16 +394,21 @@ func (d *recorded) opened(thread int, fd uint64) (int, bool) {
 	return id, ok
 }
 
-// nameOf returns the path of what a process has open, relative to the root.
+// nameOf returns the path of what a process has open, relative to the root, or why it has none.
 func (d *recorded) nameOf(thread int, fd uint64) string {
-	path, err := os.Readlink(descriptor(thread, fd))
-	if err == nil {
-		path, err = filepath.Rel(d.root, path)
-	}
+	name, err := d.openName(thread, fd)
 	if err != nil {
 		return err.Error()
 	}
-	return path
+	return name
+}
+
+func (d *recorded) openName(thread int, fd uint64) (string, error) {
+	path, err := os.Readlink(descriptor(thread, fd))
+	if err != nil {
+		return "", unlessEnded(thread, err)
+	}
+	return filepath.Rel(d.root, path)
 }
 
 // known returns the number of the file at a path.
@@ -424,7 +447,7 @@ func (d *recorded) pathAt(c *process.Call, directory int, name uint64) (string, 
 			base = descriptor(c.Thread, uint64(directory))
 		}
 		if base, err = os.Readlink(base); err != nil {
-			d.problem(c, "%w", err)
+			d.problem(c, "%w", unlessEnded(c.Thread, err))
 		}
 		path = filepath.Join(base, path)
 	}
@@ -440,4 +463,24 @@ func errnoOf(err error) syscall.Errno {
 		return errno
 	}
 	return unix.EIO
+}
+
+// A process counts as ended as soon as what it has open is closed.
+func TestHasEnded(t *testing.T) {
+	if hasEnded(os.Getpid()) {
+		t.Error("the test itself has ended")
+	}
+	c := exec.CommandContext(t.Context(), "true")
+	in, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, in) // ends when the process closes what it has open
+	if !hasEnded(c.Process.Pid) {
+		t.Error("a process that has closed what it has open has not ended")
+	}
+	_ = c.Wait()
 }
