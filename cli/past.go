@@ -107,6 +107,7 @@ func (p *pastFlags) open(ctx context.Context, ensemble *EnsembleFlags, whole boo
 	if err = errors.Join(err, kept.Close()); err != nil {
 		return nil, at, explainMomentError(kept.Origin, err)
 	}
+	warnOfSkipped(ensemble.streams, kept.Origin, l)
 	point := l.Point()
 	warnf(ensemble.streams, "the state after %v, from %s", point, kept.Origin)
 	return l, cmp.Or(m.Time(), point.Time), nil
@@ -132,6 +133,13 @@ func explainMomentError(origin string, err error) error {
 		}
 	}
 	return fmt.Errorf("%s: %w", origin, err)
+}
+
+// warnOfSkipped names the snapshots that were left out.
+func warnOfSkipped(w IOStreams, origin string, l *past.Log) {
+	for _, err := range l.NewlySkipped() {
+		warnf(w, "%s: a snapshot was left out, and the state was built from an older one: %v", origin, err)
+	}
 }
 
 // progressChain counts the entries that are read.

@@ -343,3 +343,29 @@ func TestRangesFail(t *testing.T) {
 		}
 	}
 }
+
+// Every command that builds a state warns once of a snapshot that is damaged or gone, and shows what it shows with it.
+func TestDamagedSnapshotIsLeftOut(t *testing.T) {
+	for _, line := range []string{
+		"get /locks/backup --at 0x100000008", "changes --from 0x100000003", "diff --from 0x100000003 /locks", "why /locks/backup/lock-0000000000 --dir d",
+	} {
+		w := newPastWorld(t)
+		w.Snapshot()
+		w.first = w.Connect("10.0.0.10:41237")
+		w.first.Set("/locks/backup", "noon")
+		sound, _ := w.mustRun(line)
+		b := w.Images[w.Kept[0].Name]
+		b[len(b)-1] ^= 1
+		out, errs := w.mustRun(line)
+		if out != sound || strings.Count(errs, "member 2: a snapshot was left out") != 1 || strings.Count(errs, w.Kept[0].Name) != 1 {
+			t.Errorf("%s: stderr %q, and\n%s\nwant\n%s", line, errs, out, sound)
+		}
+	}
+	w := newPastWorld(t)
+	w.Snapshot()
+	delete(w.Images, w.Kept[0].Name)
+	_, errs, err := w.runWhy(w.open, "why /locks/backup/lock-0000000000")
+	if err != nil || !strings.Contains(errs, "member 2: a snapshot was left out, and the state was built from an older one: "+w.Kept[0].Name) {
+		t.Errorf("a search of the log: %v, stderr %q", err, errs)
+	}
+}

@@ -412,7 +412,7 @@ func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
 	cfg := admin.HTTPConfig{
 		HTTPSettings: m.cfg.HTTP, SuperDigest: m.cfg.SuperDigest, DigestAlg: m.cfg.Digest,
 		FourLetter: words, Source: source{m}, Operations: operations{m.viewer.collector, m},
-		Past:       served.New(served.KeptLog{Files: pastFiles{m}}, m.state),
+		Past:       served.New(served.KeptLog{Files: pastFiles{m}}, m.state, m.log),
 		ConfigKeys: settingRows(m.cfg.ConfigKeys), AuditLog: m.auditLog, AnonymousAccess: m.cfg.anonymousAccess(),
 		CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject,
 		Logger: m.log,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -57,7 +58,7 @@ func withPast(t *testing.T) (*HTTP, *pasttest.Ensemble) {
 		t.Fatal(err)
 	}
 	l.Close()
-	h, _ := newTestHTTP(t, "leader", func(cfg *HTTPConfig) { cfg.Past = served.New(fakeLog{e}, l.State()) })
+	h, _ := newTestHTTP(t, "leader", func(cfg *HTTPConfig) { cfg.Past = served.New(fakeLog{e}, l.State(), slog.New(slog.DiscardHandler)) })
 	return h, e
 }
 

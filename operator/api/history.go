@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
+	"net/http"
 	"net/url"
 
 	"github.com/hashicorp/raft"
@@ -59,14 +61,23 @@ func FollowLog(ctx context.Context, c *Client, after uint64) iter.Seq2[*raft.Log
 // HistorySource has the files of the past of the member of a client.
 type HistorySource struct{ Client *Client }
 
-// Open implements history.Source.
+// Open implements history.Source. The error wraps fs.ErrNotExist if the member does not have the file any more.
 func (s HistorySource) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	body, err := s.Client.OpenStream(ctx, "history/file?"+url.Values{"file": {name}}.Encode())
+	if rejected, ok := errors.AsType[*Error](err); ok && rejected.Status == http.StatusNotFound {
+		return nil, missingFile{err}
+	}
 	if err != nil {
 		return nil, err
 	}
 	return historyFile{body, s.Location(name)}, nil
 }
+
+// missingFile is the error for a file that a member does not have any more.
+type missingFile struct{ error }
+
+// Unwrap returns the member's own error, and the one that stands for all missing files.
+func (m missingFile) Unwrap() []error { return []error{m.error, fs.ErrNotExist} }
 
 // historyFile is a file that a member sends. Its errors never look like the end of a damaged file.
 type historyFile struct {

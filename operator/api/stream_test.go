@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -40,5 +41,22 @@ func TestStream(t *testing.T) {
 	var refused *Error
 	if err := c.GetStream(t.Context(), "other", nil, read); !errors.As(err, &refused) || refused.Status != 503 || refused.Text != "the member /v1/other is joining" || text != nil {
 		t.Errorf("a refusal: %v, %q", err, text)
+	}
+}
+
+// A file that the member does not have any more is one that does not exist. After another failure it may exist.
+func TestHistorySourceNamesMissingFiles(t *testing.T) {
+	status := 0
+	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"error":"segments/1.log: file does not exist; it may have been removed"}`, status)
+	}))
+	defer member.Close()
+	for _, status = range []int{http.StatusNotFound, http.StatusServiceUnavailable} {
+		_, err := HistorySource{&Client{BaseURL: member.URL}}.Open(t.Context(), "segments/1.log")
+		rejected, ok := errors.AsType[*Error](err)
+		if !ok || rejected.Status != status || !strings.Contains(err.Error(), "may have been removed") ||
+			errors.Is(err, fs.ErrNotExist) != (status == http.StatusNotFound) {
+			t.Errorf("status %d: %v", status, err)
+		}
 	}
 }

@@ -161,6 +161,9 @@ func (v *verifier) buildFrom(ctx context.Context, begin uint64) (reached uint64,
 	}
 	l.CompareAll()
 	err = l.Advance(past.Moment{}, nil)
+	for _, skipped := range l.NewlySkipped() { // it was sound when it was read, and was removed or changed meanwhile
+		v.report("%v", skipped)
+	}
 	v.result.To = l.Point()
 	return l.Point().Index, err
 }

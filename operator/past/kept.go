@@ -78,19 +78,3 @@ func EntryOf(e *raft.Log) Entry {
 	}
 	return made
 }
-
-// Reaches reports whether a chain reaches back to a moment: whether a state that is not after it can be built. Only the heads of
-// snapshots are read.
-func Reaches(ctx context.Context, c Chain, m Moment) (bool, error) {
-	snapshots := c.Snapshots()
-	switch {
-	case c.FirstIndex() <= 1:
-		return true, nil
-	case len(snapshots) == 0:
-		return false, nil
-	case m.IsEnd():
-		return true, nil
-	}
-	h, err := newLog(ctx, c, Budget{Rest: ctx.Err}).readHead(snapshots[0])
-	return err == nil && m.mayFollow(h), err
-}

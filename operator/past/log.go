@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"math"
 	"slices"
@@ -51,6 +52,7 @@ type Log struct {
 	oldest     Point            // where the chain can begin
 	latestMs   int64            // the greatest stamp of all entries so far
 	unpassed   []Snapshot       // of the chain, after the state
+	skipped    []*snapshotError // of the chain; see NewlySkipped
 	nextHead   *znode.ImageHead // of the first of them; nil: not read yet
 	nextEntry  func() (Entry, error, bool)
 	stop       func()
@@ -101,7 +103,7 @@ func Open(ctx context.Context, c Chain, m Moment) (*Log, error) {
 // entry and has no such snapshot. Advance moves it on to the moment. The errors are those of Open, or wrap ErrTooLarge.
 func OpenBefore(ctx context.Context, c Chain, m Moment, b Budget) (*Log, error) {
 	l := newLog(ctx, c, b)
-	if err := l.restoreBefore(m); err != nil {
+	if err := l.restoreUsable(func() error { return l.restoreBefore(m) }); err != nil {
 		return nil, err
 	}
 	l.readEntries()
@@ -127,21 +129,19 @@ func (l *Log) readEntries() {
 func (l *Log) Extend(c Chain) {
 	l.stop()
 	l.chain, l.nextHead = c, nil
-	l.unpassed = slices.DeleteFunc(slices.Clone(c.Snapshots()), func(s Snapshot) bool { return s.Index <= l.state.Index() })
+	l.skipped = slices.DeleteFunc(l.skipped, func(e *snapshotError) bool { return !slices.Contains(c.Snapshots(), e.Snapshot) })
+	l.unpassed = slices.DeleteFunc(l.snapshots(), func(s Snapshot) bool { return s.Index <= l.state.Index() })
 	l.readEntries()
 }
 
 // PassesSnapshot reports whether the chain has a snapshot between the state and a moment after it, from which the state at the moment
 // can be built with fewer entries.
 func (l *Log) PassesSnapshot(m Moment) (bool, error) {
-	switch {
-	case len(l.unpassed) == 0:
-		return false, nil
-	case m.IsEnd():
-		return true, nil
+	if m.IsEnd() {
+		return len(l.unpassed) > 0, nil
 	}
-	h, err := l.readHead(l.unpassed[0])
-	return err == nil && m.mayFollow(h), err
+	h, found, err := l.firstHead(&l.unpassed)
+	return found && m.mayFollow(h), err
 }
 
 // OpenOldest builds the oldest state that a chain has: that of its oldest snapshot, or an empty one before the first entry.
@@ -152,17 +152,22 @@ func OpenOldest(ctx context.Context, c Chain) (*Log, error) {
 // OpenOldestWithin is OpenOldest with a budget. Its error may also wrap ErrTooLarge.
 func OpenOldestWithin(ctx context.Context, c Chain, b Budget) (*Log, error) {
 	l := newLog(ctx, c, b)
-	switch l.unpassed = c.Snapshots(); {
-	case c.FirstIndex() <= 1:
-	case len(l.unpassed) == 0:
-		return nil, errNoBeginning(c)
-	default:
-		if err := l.restore(0); err != nil {
-			return nil, err
-		}
+	if err := l.restoreUsable(l.restoreOldest); err != nil {
+		return nil, err
 	}
 	l.readEntries()
 	return l, nil
+}
+
+// restoreOldest restores the oldest snapshot, unless the chain reaches back to the beginning of the ensemble.
+func (l *Log) restoreOldest() error {
+	switch l.unpassed = l.snapshots(); {
+	case l.chain.FirstIndex() <= 1:
+		return nil
+	case len(l.unpassed) == 0:
+		return l.errNoBeginning()
+	}
+	return l.restore(0)
 }
 
 // CompareAll makes Advance compare the state with every snapshot that it passes, however large.
@@ -180,14 +185,16 @@ func (l *Log) Point() Point { return pointOf(l.state.Zxid(), l.state.Index(), l.
 // restoreBefore restores the newest snapshot before a moment, or leaves the state empty if the chain reaches back to the
 // beginning of the ensemble and no snapshot is before the moment.
 func (l *Log) restoreBefore(m Moment) error {
-	snapshots := l.chain.Snapshots()
+	snapshots := l.snapshots()
 	if m.IsEnd() && len(snapshots) > 0 {
 		return l.restore(len(snapshots) - 1)
 	}
 	var failed error
 	isAfter := func(i int) bool {
-		h, err := l.readHead(snapshots[i])
-		failed = errors.Join(failed, err)
+		h := znode.ImageHead{}
+		if failed == nil {
+			h, failed = l.readHead(snapshots[i])
+		}
 		return !m.mayFollow(h)
 	}
 	after := sort.Search(len(snapshots), isAfter) // the latest stamp and the zxid grow from snapshot to snapshot
@@ -200,7 +207,7 @@ func (l *Log) restoreBefore(m Moment) error {
 		l.unpassed = snapshots
 		return nil
 	case len(snapshots) == 0:
-		return errNoBeginning(l.chain)
+		return l.errNoBeginning()
 	}
 	h, err := l.readHead(snapshots[0])
 	if err != nil {
@@ -212,8 +219,11 @@ func (l *Log) restoreBefore(m Moment) error {
 	return fmt.Errorf("%w: %v; the oldest moment that can be built is %v", ErrTooEarly, m, pointOfHead(h))
 }
 
-func errNoBeginning(c Chain) error {
-	return fmt.Errorf("%w: it begins with entry %d, and has no snapshot before that", ErrDamaged, c.FirstIndex())
+func (l *Log) errNoBeginning() error {
+	if len(l.skipped) > 0 {
+		return fmt.Errorf("the log begins with entry %d, and no snapshot before that can be read: %w", l.chain.FirstIndex(), l.skipped[0].err)
+	}
+	return fmt.Errorf("%w: it begins with entry %d, and has no snapshot before that", ErrDamaged, l.chain.FirstIndex())
 }
 
 // mayFollow reports whether the state at m can be built from a snapshot.
@@ -224,14 +234,25 @@ func (m Moment) mayFollow(h znode.ImageHead) bool {
 	return h.Zxid < m.zxid
 }
 
-func (l *Log) readHead(s Snapshot) (znode.ImageHead, error) {
+func (l *Log) readHead(s Snapshot) (h znode.ImageHead, err error) {
+	err = l.readSnapshot(s, func(r io.Reader) error {
+		h, err = znode.ReadImageHead(r)
+		return err
+	})
+	return h, err
+}
+
+// readSnapshot calls read with the bytes of a snapshot. All its errors are of the type *snapshotError.
+func (l *Log) readSnapshot(s Snapshot, read func(io.Reader) error) error {
 	r, err := l.chain.OpenSnapshot(l.ctx, s)
-	if err != nil {
-		return znode.ImageHead{}, err
+	if err == nil {
+		err = errOfSnapshot(s, read(restingReader{r, l.budget.Rest}))
+		_ = r.Close() // it was only read
 	}
-	defer func() { _ = r.Close() }() // it was only read
-	h, err := znode.ReadImageHead(restingReader{r, l.budget.Rest})
-	return h, errOfSnapshot(s, err)
+	if err != nil {
+		return &snapshotError{Snapshot: s, err: err}
+	}
+	return nil
 }
 
 // errOfSnapshot names the snapshot that an error of package znode is about.
@@ -247,23 +268,18 @@ func errOfSnapshot(s Snapshot, err error) error {
 	return fmt.Errorf("snapshot %s: %w", s.Name, err)
 }
 
-// restore makes the state that of the snapshot with this number.
+// restore makes the state that of the snapshot with this number. After an error the state is as it was.
 func (l *Log) restore(number int) error {
-	snapshots := l.chain.Snapshots()
+	snapshots := l.snapshots()
 	s := snapshots[number]
 	if err := l.budget.check(s.Bytes); err != nil {
 		return err
 	}
 	head, err := l.readHead(s)
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.readSnapshot(s, l.state.RestoreSnapshot)
 	}
-	r, err := l.chain.OpenSnapshot(l.ctx, s)
 	if err != nil {
-		return err
-	}
-	defer func() { _ = r.Close() }() // it was only read
-	if err := errOfSnapshot(s, l.state.RestoreSnapshot(restingReader{r, l.budget.Rest})); err != nil {
 		return err
 	}
 	l.unpassed, l.oldest, l.latestMs = snapshots[number+1:], l.Point(), head.LatestMs
@@ -370,35 +386,44 @@ func (l *Log) applyNext(m Moment) error {
 // snapshot is not compared.
 func (l *Log) comparePassed() error {
 	for len(l.unpassed) > 0 && l.rest == nil {
-		s := l.unpassed[0]
-		if l.nextHead == nil {
-			h, err := l.readHead(s)
-			if err != nil {
-				return err
-			}
-			l.nextHead = &h
-		}
-		if l.nextHead.Index > l.state.Index() {
+		switch isPassed, err := l.compareNext(); {
+		case l.skip(err):
+		case err != nil:
+			return err
+		case !isPassed:
 			return nil
-		}
-		if l.nextHead.Index == l.state.Index() && (l.compareAll || !l.budget.SkipComparisons && s.Bytes > 0 && s.Bytes <= maxComparedBytes) {
-			if err := l.compare(s); err != nil {
-				return err
-			}
 		}
 		l.unpassed, l.nextHead = l.unpassed[1:], nil
 	}
 	return nil
 }
 
-func (l *Log) compare(s Snapshot) error {
-	r, err := l.chain.OpenSnapshot(l.ctx, s)
-	if err != nil {
-		return err
+// compareNext compares the state with that of the next snapshot, and reports whether the state has reached it.
+func (l *Log) compareNext() (isPassed bool, err error) {
+	s := l.unpassed[0]
+	if l.nextHead == nil {
+		h, err := l.readHead(s)
+		if err != nil {
+			return false, err
+		}
+		l.nextHead = &h
 	}
-	defer func() { _ = r.Close() }() // it was only read
-	_, digest, err := znode.ReadImage(restingReader{r, l.budget.Rest}, znode.ImageVisitor{})
-	if err := errOfSnapshot(s, err); err != nil {
+	if l.nextHead.Index > l.state.Index() {
+		return false, nil
+	}
+	if l.nextHead.Index == l.state.Index() && (l.compareAll || !l.budget.SkipComparisons && s.Bytes > 0 && s.Bytes <= maxComparedBytes) {
+		err = l.compare(s)
+	}
+	return true, err
+}
+
+func (l *Log) compare(s Snapshot) error {
+	var digest uint64
+	err := l.readSnapshot(s, func(r io.Reader) (err error) {
+		_, digest, err = znode.ReadImage(r, znode.ImageVisitor{})
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if own := l.state.Digest(); own != digest {

@@ -16,6 +16,9 @@
 //
 // Snapshots and files have checksums of their own. Besides, a Log checks that the indexes of the entries have no gap, and
 // where it passes a later snapshot of the chain, that it has the digest of its own state.
+//
+// A snapshot that is damaged, or that was removed after the chain was listed, is left out: an older one and the entries after it give
+// the same states. Log.NewlySkipped names it. An entry that is damaged or gone is an error.
 package past
 
 import (

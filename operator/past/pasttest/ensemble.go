@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"slices"
 	"testing"
@@ -33,6 +34,7 @@ type Ensemble struct {
 	Kept      []past.Snapshot // see Snapshots; a test may change it
 	First     uint64          // see FirstIndex; a test that keeps fewer entries raises it
 	Images    map[string][]byte
+	OpenError func(past.Snapshot) error       // its error is that of OpenSnapshot; nil: a snapshot without an image does not exist
 	Follow    func(ctx context.Context) error // awaits more entries at the end; nil: the chain ends
 	changed   int                             // by the last entry
 	nextSeq   uint64
@@ -222,7 +224,16 @@ func (e *Ensemble) FirstIndex() uint64 { return e.First }
 
 // OpenSnapshot implements past.Chain.
 func (e *Ensemble) OpenSnapshot(_ context.Context, s past.Snapshot) (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(e.Images[s.Name])), nil
+	if e.OpenError != nil {
+		if err := e.OpenError(s); err != nil {
+			return nil, err
+		}
+	}
+	image, found := e.Images[s.Name]
+	if !found {
+		return nil, fmt.Errorf("%s: %w", s.Name, fs.ErrNotExist)
+	}
+	return io.NopCloser(bytes.NewReader(image)), nil
 }
 
 // Entries implements past.Chain. The entries' data are copies.

@@ -108,6 +108,7 @@ func (l *list) sendOld(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	defer log.Close()
+	defer l.server.warnOfSkipped(log)
 	if !l.Follow {
 		if err := log.Advance(l.To, l.send); err != nil {
 			return false, err

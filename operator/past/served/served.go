@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"rollcall/operator/past"
@@ -61,6 +62,7 @@ type Log interface {
 // Server answers queries about the past of a member. Make one with New. It is safe for concurrent use.
 type Server struct {
 	log     Log
+	logger  *slog.Logger
 	feed    *feed
 	streams chan struct{} // capacity MaxStreams
 	turn    chan struct{} // capacity 1: the right to build a state, and to use kept
@@ -77,9 +79,9 @@ type keptState struct {
 }
 
 // New returns the Server for a log, and for the state of the member that applies it.
-func New(l Log, state *znode.State) *Server {
+func New(l Log, state *znode.State, logger *slog.Logger) *Server {
 	return &Server{
-		log: l, feed: &feed{state: state}, streams: make(chan struct{}, MaxStreams), turn: make(chan struct{}, 1),
+		log: l, logger: logger, feed: &feed{state: state}, streams: make(chan struct{}, MaxStreams), turn: make(chan struct{}, 1),
 	}
 }
 
@@ -116,6 +118,13 @@ func (s *Server) chainTo(ctx context.Context, m past.Moment, follow bool) (past.
 	return all[len(all)-1], nil
 }
 
+// warnOfSkipped logs the snapshots that were left out.
+func (s *Server) warnOfSkipped(l *past.Log) {
+	for _, err := range l.NewlySkipped() {
+		s.logger.Warn("history: a snapshot was left out, and a state of the past was built from an older one", "err", err)
+	}
+}
+
 // At builds the state at a moment, or moves on to it the one that the last caller has left, and calls use with it and the place of
 // the state. While use works, no other state is built, and the state does not change. Its errors are those of package past, of the
 // Log and of use, ErrBusy, ErrTooSlow, or that of ctx.
@@ -129,6 +138,7 @@ func (s *Server) At(ctx context.Context, m past.Moment, use func(*znode.State, p
 	k.ctx, k.pace = ctx, pacer{ctx: ctx}
 	err = s.moveTo(ctx, m)
 	if k.log != nil {
+		s.warnOfSkipped(k.log)
 		k.log.Close() // it keeps no file open; the next caller extends it
 		k.keep(s)
 	}

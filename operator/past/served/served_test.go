@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/operator/logs/logtest"
 	"rollcall/operator/past"
 	"rollcall/operator/past/pasttest"
 	"rollcall/proto"
@@ -47,7 +49,7 @@ func newFakeMember(t *testing.T) *fakeMember {
 // restart begins a process of the member, with what is in the log.
 func (m *fakeMember) restart() {
 	m.state = znode.New(znode.Config{})
-	m.server = New(m, m.state)
+	m.server = New(m, m.state, slog.New(slog.DiscardHandler))
 	m.apply()
 }
 
@@ -667,4 +669,36 @@ func TestPacer(t *testing.T) {
 			t.Errorf("%.0f %% of the time is work", 100*share)
 		}
 	})
+}
+
+// A member whose snapshot is damaged builds the state from an older one, and logs that.
+func TestDamagedSnapshotIsLogged(t *testing.T) {
+	m := newFakeMember(t)
+	c := m.Connect("10.0.0.7:1")
+	m.Snapshot()
+	wanted := c.Create("/a", "", 0)
+	digest := m.State.Digest()
+	c.Create("/b", "", 0)
+	m.apply()
+	image := m.Images[m.Kept[0].Name]
+	image[len(image)-1] ^= 1
+	lines := new(logtest.Buffer)
+	m.server.logger = slog.New(slog.NewTextHandler(lines, nil))
+	for range 2 {
+		err := m.server.At(t.Context(), past.AtZxid(wanted), func(s *znode.State, _ past.Point) error {
+			if s.Digest() != digest {
+				t.Error("the state is another one")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.server.Changes(t.Context(), Query{From: past.AtZxid(wanted)}, &collector{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(lines.String(), m.Kept[0].Name); n != 2 { // for each state that was built
+		t.Errorf("%d lines, want 2:\n%s", n, lines)
+	}
 }
