@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -81,14 +80,17 @@ type Sender struct {
 	cfg SenderConfig
 
 	// Only for the goroutine of Run.
-	logName    string
-	position   *EntryID // the last entry in the archive; nil: not known
-	newest     string   // the last object with entries that was stored, or ""
-	backoff    time.Duration
-	notBefore  time.Time // of the next round
-	warnAt     time.Time // of the next line about a failure
-	unlogged   int       // failures since the last line
-	nextStates time.Time // of the next check whether a snapshot is due
+	logName     string
+	position    *EntryID    // the last entry in the archive; nil: not known
+	checkedFrom uint64      // runs whose first entries are after this index are compared in the next round
+	begun       EntryID     // of the snapshot with which this Sender made a beginning; zero: it made none
+	lost        lostEntries // so that none is counted twice
+	newest      string      // the last object with entries that was stored, or ""
+	backoff     time.Duration
+	notBefore   time.Time // of the next round
+	warnAt      time.Time // of the next line about a failure
+	unlogged    int       // failures since the last line
+	nextStates  time.Time // of the next check whether a snapshot is due
 
 	batchBytes int // see batchBytes; tests have a smaller one
 
@@ -155,7 +157,7 @@ func (s *Sender) Run(ctx context.Context) {
 		}
 		if name != s.logName {
 			s.forget()
-			s.logName = name
+			s.logName, s.begun, s.lost = name, EntryID{}, lostEntries{}
 		}
 		if s.stats.completeAsOf.CompareAndSwap(0, time.Now().UnixNano()) {
 			s.notBefore = time.Time{}
@@ -169,7 +171,7 @@ func (s *Sender) Run(ctx context.Context) {
 
 // forget makes the next round begin with a list of the archive.
 func (s *Sender) forget() {
-	s.logName, s.position, s.newest = "", nil, ""
+	s.position, s.newest = nil, ""
 	s.lastState.Store(nil)
 	s.stats.completeAsOf.Store(0)
 }
@@ -205,8 +207,13 @@ func (s *Sender) round(ctx context.Context) error {
 	if err := s.checkNewest(ctx); err != nil {
 		return err
 	}
-	if s.position == nil {
+	switch {
+	case s.position == nil:
 		if err := s.locate(ctx); err != nil {
+			return err
+		}
+	case s.position.Index < s.cfg.Member.AppliedIndex():
+		if err := s.checkOthers(ctx); err != nil {
 			return err
 		}
 	}
@@ -244,77 +251,6 @@ func (s *Sender) checkNewest(ctx context.Context) error {
 	return f.Close()
 }
 
-// ErrOtherPast means that the archive has another log under the same name: the directories of all members are copies of an earlier day.
-var ErrOtherPast = errors.New("the archive has other entries under the name of this log, as if all members had been put back from copies " +
-	"of an earlier day; nothing was sent: name another directory or prefix in archive.to")
-
-// locate finds the last entry in the archive. If the member does not have the entries after it any more, or the archive has none, a
-// snapshot is sent, and the entries after it are next.
-func (s *Sender) locate(ctx context.Context) error {
-	own, err := s.newestSpan()
-	if err != nil {
-		return err
-	}
-	within, stop := context.WithTimeout(ctx, putTimeout)
-	defer stop()
-	l, err := listLog(within, s.cfg.Store, s.logName, own.First-min(own.First, maxRunEntries))
-	if err == nil && l.end().Index == 0 {
-		l, err = listLog(within, s.cfg.Store, s.logName, 0)
-	}
-	if err != nil {
-		return err
-	}
-	if len(l.states) > 0 {
-		s.lastState.Store(&l.states[len(l.states)-1])
-	}
-	end := l.end()
-	if end.Index == 0 {
-		return s.begin(ctx, own)
-	}
-	if end.Index > own.Last {
-		return fmt.Errorf("%w: it ends with entry %d, and this member has applied up to entry %d", errBehind, end.Index, own.Last)
-	}
-	e, err := s.readEntry(ctx, own, end.Index)
-	if err != nil {
-		return err
-	}
-	switch {
-	case e != nil && !IDOf(e).matches(end):
-		return ErrOtherPast
-	case e != nil:
-		s.setPosition(end)
-		return nil
-	}
-	begins := own.First - 1
-	if len(own.Snapshots) > 0 {
-		begins = own.Snapshots[0].Index // see begin
-	}
-	if lost := begins - end.Index; begins > end.Index {
-		s.stats.lostEntries.Add(lost)
-		s.cfg.Logger.Error("archive: entries were removed from this member before they were sent; the archive has a gap, after which it "+
-			"begins with a snapshot", "after", end.Index, "lost", lost, "log", s.logName)
-	}
-	return s.begin(ctx, own)
-}
-
-// errBehind is the error of a member that has applied less than is in the archive: it has just been elected, or lost entries.
-var errBehind = errors.New("this member is behind the archive")
-
-// end returns the last entry that the log has in the archive.
-func (l *Log) end() (end EntryID) {
-	for _, r := range l.runs {
-		if r.last.Index > end.Index {
-			end = r.last
-		}
-	}
-	for _, n := range l.states {
-		if n.index > end.Index {
-			end = EntryID{Index: n.index, Term: n.term}
-		}
-	}
-	return end
-}
-
 func (s *Sender) setPosition(at EntryID) {
 	s.position = &at
 	s.stats.archived.Store(at.Index)
@@ -330,41 +266,6 @@ func (s *Sender) newestSpan() (history.Span, error) {
 		return history.Span{}, errors.New("the member has no entry yet")
 	}
 	return l.Spans[len(l.Spans)-1], nil
-}
-
-// errSnapshotNeeded ends a round after a snapshot was made for want of one. The next round finds it.
-var errSnapshotNeeded = errors.New("this member had no snapshot from which the archive can begin; one was made")
-
-// begin makes a beginning in the archive: with the first entry, or with the oldest snapshot that the member has.
-func (s *Sender) begin(ctx context.Context, own history.Span) error {
-	if own.First == 1 {
-		s.setPosition(EntryID{})
-		return nil
-	}
-	if len(own.Snapshots) == 0 {
-		if err := s.cfg.Member.TakeSnapshot(ctx); err != nil {
-			return err
-		}
-		return errSnapshotNeeded
-	}
-	oldest := own.Snapshots[0]
-	if err := s.sendState(ctx, s.logName, oldest); err != nil {
-		return err
-	}
-	s.setPosition(EntryID{Index: oldest.Index, Term: oldest.Term})
-	return nil
-}
-
-// readEntry returns an entry of the member, or nil if it does not have it.
-func (s *Sender) readEntry(ctx context.Context, own history.Span, index uint64) (*raft.Log, error) {
-	if index < own.First {
-		return nil, nil
-	}
-	entries, err := s.readAfter(ctx, index-1, 1)
-	if err != nil || len(entries) == 0 {
-		return nil, err
-	}
-	return entries[0], nil
 }
 
 // readAfter returns committed entries after an index, of mostBytes bytes or a little more, from the log or from what is kept.

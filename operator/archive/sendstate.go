@@ -53,7 +53,11 @@ func (s *Sender) sendDueState(ctx context.Context, log string, archived uint64) 
 		}
 		isFar := own.BytesBetween(last.index, n.Index) >= max(history.SnapshotDistance, 2*n.Bytes)
 		if n.Index > last.index && (isFar || isOld && time.Since(n.At) < stateInterval) {
-			return s.sendState(ctx, log, n)
+			err := s.sendState(ctx, log, n)
+			if errors.Is(err, errUnreadable) && ctx.Err() == nil { // the next check finds a new one
+				return errors.Join(err, s.cfg.Member.TakeSnapshot(ctx))
+			}
+			return err
 		}
 		break // the others are older
 	}
@@ -63,7 +67,10 @@ func (s *Sender) sendDueState(ctx context.Context, log string, archived uint64) 
 	return nil
 }
 
-// sendState sends a snapshot of the member, after it has checked all of it.
+// errUnreadable means that a snapshot of the member is damaged, or was removed. Nothing of it was sent.
+var errUnreadable = errors.New("it cannot be read")
+
+// sendState sends a snapshot of the member, after it has checked all of it. The error wraps errUnreadable if the check fails.
 func (s *Sender) sendState(ctx context.Context, log string, n history.Snapshot) error {
 	source, err := s.cfg.Log.Source()
 	if err != nil {
@@ -85,7 +92,7 @@ func (s *Sender) sendState(ctx context.Context, log string, n history.Snapshot) 
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("snapshot %s: %w", n.Name, err)
+		return fmt.Errorf("%w: snapshot %s: %w", errUnreadable, n.Name, err)
 	}
 	w := &partWriter{put: func(number int, last bool, content []byte) error {
 		sent.parts, sent.bytes = number, sent.bytes+int64(len(content))

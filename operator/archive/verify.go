@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 
 	"rollcall/operator/past"
@@ -25,7 +26,7 @@ type Verified struct {
 }
 
 // Verify reads every object of a span, builds its oldest state and all that follow, and compares each of its snapshots with the state
-// that the entries give. Damage is in the result. The error is one of the store, or of ctx, and then the check is not complete.
+// that the entries give, and the entries that several objects have. Damage is in the result. The error is one of the store, or of ctx, and then the check is not complete.
 func Verify(ctx context.Context, store Store, l *Log, s Span) (Verified, error) {
 	v := verifier{store: store, log: l, span: s, whole: map[string]bool{}, damaged: map[string]bool{}}
 	v.result = Verified{Log: l.Name, LastIndexed: s.Last, Snapshots: len(s.states)}
@@ -38,7 +39,10 @@ func Verify(ctx context.Context, store Store, l *Log, s Span) (Verified, error) 
 	if err := v.build(ctx); err != nil {
 		return v.result, err
 	}
-	return v.result, v.readOtherRuns(ctx)
+	if err := v.readOtherRuns(ctx); err != nil {
+		return v.result, err
+	}
+	return v.result, v.compareRuns(ctx)
 }
 
 type verifier struct {
@@ -188,6 +192,50 @@ func (v *verifier) readOtherRuns(ctx context.Context) error {
 		}
 		v.result.Objects++
 		v.result.Bytes += r.bytes
+	}
+	return nil
+}
+
+// entryOrigin is an entry, and the object in which it was read.
+type entryOrigin struct {
+	id     EntryID
+	object string
+}
+
+// compareRuns compares the entries that several objects have. Members of one ensemble send the same ones.
+func (v *verifier) compareRuns(ctx context.Context) error {
+	seen := map[uint64]entryOrigin{} // of the objects that may overlap with the next one: at most maxRunEntries before its first entry
+	reach := uint64(0)
+	for i, r := range v.log.runs {
+		isLast := i == len(v.log.runs)-1
+		overlaps := r.first() <= reach || !isLast && v.log.runs[i+1].first() <= r.last.Index
+		reach = max(reach, r.last.Index)
+		if r.last.Index < v.span.First || r.first() > v.span.Last || v.damaged[r.name()] || !overlaps {
+			continue
+		}
+		maps.DeleteFunc(seen, func(index uint64, _ entryOrigin) bool { return index < r.first() })
+		if err := v.compareRun(ctx, r, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareRun compares the entries of a run with those seen, and adds them. It reports the first that differs.
+func (v *verifier) compareRun(ctx context.Context, r run, seen map[uint64]entryOrigin) error {
+	for e, err := range readRun(ctx, v.store, r) {
+		if err != nil {
+			return v.note(r.name(), err)
+		}
+		was, found := seen[e.Index]
+		switch id := IDOf(e); {
+		case !found:
+			seen[e.Index] = entryOrigin{id, r.name()}
+		case was.id != id:
+			v.report("%s and %s have different entries %d: two ensembles with one identity have written here, and later moments may be "+
+				"those of either of them", v.store.Location(was.object), v.store.Location(r.name()), e.Index)
+			return nil
+		}
 	}
 	return nil
 }
