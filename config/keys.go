@@ -57,7 +57,7 @@ const (
 	maxPort          = 65535
 	minHistory       = 1 << 20 // bytes: a smaller one is more likely a number without its unit
 	maxHistoryHours  = 10 * 366 * 24
-	maxArchiveEvery  = 24 * 60 * 60 // s: what is lost with the ensemble's machines
+	maxArchiveEvery  = 24 * 60 * 60 // s: if all machines are destroyed, the writes of up to this time are lost
 
 	minAuditFile  = 64 << 10 // a few chunks of lines
 	maxAuditFile  = 1 << 40

@@ -37,7 +37,10 @@ type Bucket struct {
 	bucket, prefix string
 }
 
-func openBucket(s Settings) (*Bucket, error) {
+func openBucket(s Settings) (*Bucket, error) { return openBucketWithin(s, silenceLimit) }
+
+// openBucketWithin is openBucket with another limit of silence.
+func openBucketWithin(s Settings, silence time.Duration) (*Bucket, error) {
 	bucket, prefix, err := parseBucket(s.To)
 	if err != nil {
 		return nil, err
@@ -53,9 +56,9 @@ func openBucket(s Settings) (*Bucket, error) {
 	client, err := minio.New(host, &minio.Options{
 		Creds: newCredentials(s.CredentialsFile), Secure: secure, Region: s.Region, MaxRetries: requestTries,
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: connectTimeout}).DialContext,
+			Proxy: http.ProxyFromEnvironment, DialContext: noSilence(silence, (&net.Dialer{Timeout: connectTimeout}).DialContext),
 			TLSHandshakeTimeout: connectTimeout, ResponseHeaderTimeout: headerTimeout, MaxConnsPerHost: maxConnections,
-			MaxIdleConnsPerHost: maxConnections, IdleConnTimeout: time.Minute,
+			MaxIdleConnsPerHost: maxConnections, IdleConnTimeout: silence / 2,
 			DisableCompression: true, // the client of S3 would read other bytes than are stored
 		},
 	})

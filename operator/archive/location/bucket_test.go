@@ -23,15 +23,20 @@ const credentialsText = "[default]\naws_access_key_id = test-key\naws_secret_acc
 // openFake opens the bucket of a fake service, with credentials from a file.
 func openFake(t *testing.T, f *fakeS3) archive.Store {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "credentials")
-	if err := os.WriteFile(file, []byte(credentialsText), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	store, err := Open(Settings{To: "s3://bucket/a/b/", Endpoint: f.URL, Region: "eu-test-1", CredentialsFile: file})
+	store, err := Open(settingsOf(t, f))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return store
+}
+
+func settingsOf(t *testing.T, f *fakeS3) Settings {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "credentials")
+	if err := os.WriteFile(file, []byte(credentialsText), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Settings{To: "s3://bucket/a/b/", Endpoint: f.URL, Region: "eu-test-1", CredentialsFile: file}
 }
 
 func read(t *testing.T, store archive.Store, name string) string {
