@@ -82,7 +82,7 @@ func (b *backups) archiveMetrics() []metrics.Native {
 	}
 	return []metrics.Native{
 		metrics.Gauge("rollcall_archive_age_seconds",
-			"for how long, at most, entries of the log have waited to be in the archive; on the leader, which sends them",
+			"age of the oldest entry of the log that is not in the archive, 0 if all are; on the leader, which sends them",
 			func() float64 { return b.archive.Stats().Age.Seconds() }),
 		metrics.Gauge("rollcall_archive_index",
 			"index of the last entry of the log in the archive; on the leader", func() uint64 { return b.archive.Stats().ArchivedIndex }),

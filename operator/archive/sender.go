@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,16 +104,18 @@ type Sender struct {
 type senderStats struct {
 	failures, objects, bytes, lostEntries atomic.Uint64
 	archived                              atomic.Uint64 // index
-	completeAsOf                          atomic.Int64  // when all that was applied was in the archive, ns since 1970; 0: this member does not send
+	completeAsOf                          atomic.Int64  // all entries of that time or before it are in the archive, ns since 1970; 0: this member does not send
 }
 
 // Stats are figures of a Sender since the start of the process, except Age.
 type Stats struct {
-	Age            time.Duration // for which the oldest entry that is not in the archive has been applied, at most; 0: all are, or another member sends
-	Failures       uint64        // attempts to reach, list or write the archive
-	Objects, Bytes uint64        // stored
-	LostEntries    uint64        // that were removed from the member before they were sent
-	ArchivedIndex  uint64        // of the last entry that this member has sent or found in the archive
+	// Age is at least the age of the oldest entry that is not in the archive, by the clock of the leader that wrote it. It is 0 if all are
+	// there, or if another member sends. A new leader that has not read the archive yet counts from its election.
+	Age            time.Duration
+	Failures       uint64 // attempts to reach, list or write the archive
+	Objects, Bytes uint64 // stored
+	LostEntries    uint64 // that were removed from the member before they were sent
+	ArchivedIndex  uint64 // of the last entry that this member has sent or found in the archive
 	IsSending      bool
 }
 
@@ -210,6 +213,9 @@ func (s *Sender) round(ctx context.Context) error {
 	switch {
 	case s.position == nil:
 		if err := s.locate(ctx); err != nil {
+			return err
+		}
+		if err := s.noteOldestWaiting(ctx); err != nil {
 			return err
 		}
 	case s.position.Index < s.cfg.Member.AppliedIndex():
@@ -311,6 +317,9 @@ func (s *Sender) sendNext(ctx context.Context) (more bool, err error) {
 	}
 	s.newest = r.name()
 	s.setPosition(r.last)
+	if at := firstStamp(slices.Backward(entries)); at > s.stats.completeAsOf.Load() {
+		s.stats.completeAsOf.Store(min(at, time.Now().UnixNano()))
+	}
 	size := 0
 	for _, e := range entries {
 		size += len(e.Data)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rollcall/operator/logs/logtest"
+	"rollcall/proto"
 )
 
 // Every moment of a log, from its first entry on, can be built from the archive, in a directory, with and without snapshots.
@@ -265,6 +266,58 @@ func TestFailures(t *testing.T) {
 		if l := theLog(t, store); len(l.runs)+l.states[0].parts != len(names) {
 			t.Errorf("objects that are not needed: %q", names)
 		}
+	})
+}
+
+// The age is that of the first entry that is not in the archive: it does not begin anew with a new leader, and falls with each object.
+func TestAgeOutlivesLeader(t *testing.T) {
+	e := newEnsemble(t)
+	store := newMemory()
+	first, second := newMember(t, e, 1), newMember(t, e, 2)
+	first.follow(0)
+	first.must(sendAll(first.sender(store)))
+	waiting := time.UnixMilli(e.NowMs + 1000) // the stamp of the next entry
+	e.StartTerm()
+	e.write(30, 1)
+	second.follow(0)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(waiting.Add(time.Hour).Sub(time.Now()))
+		s := second.sender(store)
+		storable := 0 // objects, before the store fails
+		failAfter := func(string) error {
+			if storable--; storable < 0 {
+				return errors.New("503 SlowDown")
+			}
+			return nil
+		}
+		store.setFaults(failAfter, nil)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx) }()
+		time.Sleep(pollInterval + time.Millisecond)
+		synctest.Wait()
+		if age, want := s.Stats().Age, time.Since(waiting); age < want || age > want+2*time.Second {
+			t.Errorf("after the election the age is %v, want %v", age, want)
+		}
+		storable = 3
+		time.Sleep(maxBackoff + pollInterval)
+		synctest.Wait()
+		archived := s.Stats().ArchivedIndex
+		content, err := proto.UnmarshalEntry(slices.Clone(e.Log[archived-1].Data))
+		if err != nil || archived == second.has {
+			t.Fatalf("%d entries are in the archive, %v", archived, err)
+		}
+		if age, want := s.Stats().Age, time.Since(time.UnixMilli(content.GetTimeMs())); age != want {
+			t.Errorf("after some objects the age is %v, want %v", age, want)
+		}
+		store.setFaults(nil, nil)
+		time.Sleep(maxBackoff + pollInterval)
+		synctest.Wait()
+		if age := s.Stats().Age; age != 0 {
+			t.Errorf("with all entries in the archive the age is %v", age)
+		}
+		stop()
+		<-done
 	})
 }
 
