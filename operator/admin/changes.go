@@ -93,12 +93,7 @@ func (p *pastAPI) serveChanges(w http.ResponseWriter, r *http.Request) {
 	e := p.routes()[0]
 	q := newQuery(&e, r, p.authorizer.administratorOf(r))
 	selected := q.changesQuery()
-	switch {
-	case q.fault != nil:
-		q.fault.write(w, r)
-		return
-	case p.server == nil:
-		errNoPast.write(w, r)
+	if p.reject(q, w, r) {
 		return
 	}
 	lines := &changeLines{reply: w, memberRemoved: p.memberRemoved, isHead: r.Method == http.MethodHead}
@@ -115,6 +110,18 @@ func (p *pastAPI) serveChanges(w http.ResponseWriter, r *http.Request) {
 		recordFailure(w, &Failure{Status: http.StatusInternalServerError, Text: err.Error()})
 		panic(http.ErrAbortHandler) // the caller must not take it for the whole list
 	}
+}
+
+// reject replies to a request whose query has a fault, and to all requests if the member has no past. It reports whether it did.
+func (p *pastAPI) reject(q *query, w http.ResponseWriter, r *http.Request) bool {
+	failed := q.fault
+	if failed == nil && p.server == nil {
+		failed = errNoPast
+	}
+	if failed != nil {
+		failed.write(w, r)
+	}
+	return failed != nil
 }
 
 // errNoPast is the failure of a member that has no directories.
@@ -203,16 +210,11 @@ func (e *endpoint) addMoment() {
 func (p *pastAPI) serveMoment(e *endpoint, w http.ResponseWriter, r *http.Request) {
 	q := newQuery(e, r, p.authorizer.administratorOf(r))
 	q.paths = &pathFilter{visibility: allPaths}
-	switch {
-	case q.fault != nil:
-		q.fault.write(w, r)
-		return
-	case p.server == nil:
-		errNoPast.write(w, r)
+	m := q.momentParameter("at")
+	if p.reject(q, w, r) {
 		return
 	}
 	var reply any
-	m := q.momentParameter("at")
 	err := p.server.At(r.Context(), m, func(state *znode.State, at past.Point) (err error) {
 		w.Header().Set(zxidHeader, view.ZxidText(at.Zxid))
 		w.Header().Set(timeHeader, at.Time.Format(time.RFC3339Nano))
