@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"rollcall/operator/backup"
 	"rollcall/quorum"
 	"rollcall/quorum/history"
 )
@@ -223,8 +224,9 @@ func (s *Sender) round(ctx context.Context) error {
 			return err
 		}
 	}
+	pace := newPace(ctx)
 	for s.cfg.Member.IsLeader() {
-		more, err := s.sendNext(ctx)
+		more, err := s.sendNext(ctx, pace)
 		if err != nil {
 			return err
 		}
@@ -236,6 +238,9 @@ func (s *Sender) round(ctx context.Context) error {
 	}
 	return nil // the next leader sends the rest
 }
+
+// newPace returns a writer that takes sendRate bytes in a second, and fails when ctx ends.
+func newPace(ctx context.Context) io.Writer { return backup.NewPacedWriter(ctx, io.Discard, sendRate) }
 
 // checkNewest checks that the last object is still where it was stored. If it is not, another file system or bucket is there now.
 func (s *Sender) checkNewest(ctx context.Context) error {
@@ -301,9 +306,8 @@ func (s *Sender) readAfter(ctx context.Context, after uint64, mostBytes int) ([]
 	return entries, nil
 }
 
-// sendNext sends the next entries as one object. more is false if there are none.
-func (s *Sender) sendNext(ctx context.Context) (more bool, err error) {
-	begun := time.Now()
+// sendNext sends the next entries as one object, and then writes them to pace. more is false if there are none.
+func (s *Sender) sendNext(ctx context.Context, pace io.Writer) (more bool, err error) {
 	entries, err := s.readAfter(ctx, s.position.Index, s.batchBytes)
 	if err != nil || len(entries) == 0 {
 		return false, err
@@ -320,11 +324,12 @@ func (s *Sender) sendNext(ctx context.Context) (more bool, err error) {
 	if at := firstStamp(slices.Backward(entries)); at > s.stats.completeAsOf.Load() {
 		s.stats.completeAsOf.Store(min(at, time.Now().UnixNano()))
 	}
-	size := 0
 	for _, e := range entries {
-		size += len(e.Data)
+		if _, err := pace.Write(e.Data); err != nil {
+			return false, err
+		}
 	}
-	return true, pause(ctx, begun, size)
+	return true, nil
 }
 
 func (s *Sender) put(ctx context.Context, name string, content []byte) error {
@@ -336,36 +341,4 @@ func (s *Sender) put(ctx context.Context, name string, content []byte) error {
 	s.stats.objects.Add(1)
 	s.stats.bytes.Add(uint64(len(content)))
 	return nil
-}
-
-// pause waits as long as size bytes that were sent since begun are ahead of sendRate.
-func pause(ctx context.Context, begun time.Time, size int) error {
-	wait := time.Duration(size)*time.Second/sendRate - time.Since(begun)
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	select {
-	case <-over.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// pacedReader reads at most sendRate bytes in a second.
-type pacedReader struct {
-	ctx context.Context
-	io.Reader
-}
-
-// Read implements io.Reader.
-func (p pacedReader) Read(b []byte) (int, error) {
-	begun := time.Now()
-	n, err := p.Reader.Read(b)
-	if err == nil {
-		err = pause(p.ctx, begun, n)
-	}
-	return n, err
 }

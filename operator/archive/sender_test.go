@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -367,25 +367,39 @@ func TestArchiveGone(t *testing.T) {
 	e.checkArchive(t, store, 1)
 }
 
-// What is sent is paced, and a pause ends with its context.
+// Entries and snapshots are sent at sendRate at most, and a pause ends with its context.
 func TestPace(t *testing.T) {
+	e := newEnsemble(t)
+	const count, size = 40, 100 << 10
+	for i := range count {
+		e.client.Create(fmt.Sprintf("/n-%d", i), strings.Repeat("x", size), 0)
+	}
+	m := newMember(t, e, 1)
+	m.snapshot(0)
 	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		if err := pause(t.Context(), begun, sendRate/2); err != nil || time.Since(begun) != time.Second/2 {
-			t.Errorf("half of what is sent in a second: %v, %v", time.Since(begun), err)
+		const once = count * size * time.Second / sendRate
+		const early = 10 * time.Millisecond // see backup.NewPacedWriter
+		checkTime := func(what string, least time.Duration, send func() error) {
+			t.Helper()
+			begun := time.Now()
+			err := send()
+			if took := time.Since(begun); err != nil || took < least-early || took > least+least/10 {
+				t.Errorf("%s took %v, want %v; %v", what, took, least, err)
+			}
 		}
-		if err := pause(t.Context(), begun, sendRate/4); err != nil || time.Since(begun) != time.Second/2 {
-			t.Errorf("what took longer: %v, %v", time.Since(begun), err)
+		s := m.sender(newMemory())
+		s.nextStates = time.Now().Add(time.Hour)
+		s.batchBytes = 3 * size
+		checkTime("entries", once, func() error { return s.round(t.Context()) })
+		own, err := s.newestSpan()
+		if err != nil {
+			t.Fatal(err)
 		}
-		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		checkTime("a snapshot", 2*once, func() error { return s.sendState(t.Context(), testLog, own.Snapshots[0]) }) // it is read twice
+		ctx, stop := context.WithTimeout(t.Context(), once/2)
 		defer stop()
-		if err := pause(ctx, time.Now(), 100*sendRate); !errors.Is(err, context.DeadlineExceeded) {
+		if err := m.sender(newMemory()).round(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a context that ends: %v", err)
-		}
-		begun = time.Now()
-		in := strings.NewReader(strings.Repeat("x", 1<<20))
-		if n, err := io.Copy(io.Discard, pacedReader{t.Context(), in}); n != 1<<20 || err != nil || time.Since(begun) < 31*time.Millisecond {
-			t.Errorf("%d bytes in %v, %v", n, time.Since(begun), err)
 		}
 	})
 }

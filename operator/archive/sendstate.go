@@ -83,7 +83,7 @@ func (s *Sender) sendState(ctx context.Context, log string, n history.Snapshot) 
 			return err
 		}
 		defer func() { _ = image.Close() }() // it was read
-		return use(pacedReader{ctx, image})
+		return use(io.TeeReader(image, newPace(ctx)))
 	}
 	var head backup.Head
 	sent := state{log: log, index: n.Index, term: n.Term, at: n.At, member: s.cfg.MemberID, attempt: randomAttempt()}
