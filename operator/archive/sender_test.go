@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -283,9 +284,9 @@ func TestAgeOutlivesLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(waiting.Add(time.Hour).Sub(time.Now()))
 		s := second.sender(store)
-		storable := 0 // objects, before the store fails
+		var storable atomic.Int64 // objects, before the store fails
 		failAfter := func(string) error {
-			if storable--; storable < 0 {
+			if storable.Add(-1) < 0 {
 				return errors.New("503 SlowDown")
 			}
 			return nil
@@ -299,7 +300,7 @@ func TestAgeOutlivesLeader(t *testing.T) {
 		if age, want := s.Stats().Age, time.Since(waiting); age < want || age > want+2*time.Second {
 			t.Errorf("after the election the age is %v, want %v", age, want)
 		}
-		storable = 3
+		storable.Store(3)
 		time.Sleep(maxBackoff + pollInterval)
 		synctest.Wait()
 		archived := s.Stats().ArchivedIndex
