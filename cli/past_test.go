@@ -369,3 +369,14 @@ func TestDamagedSnapshotIsLeftOut(t *testing.T) {
 		t.Errorf("a search of the log: %v, stderr %q", err, errs)
 	}
 }
+
+// Without an argument, why shows the removals that the members remember. It says so unless the list is full, or is one of the past.
+func TestWhyNamesItsBound(t *testing.T) {
+	w := newPastWorld(t)
+	for line, want := range map[string]bool{"why": true, "why -o json": true, "why --limit 1": false, "why --at 0x100000008": false} {
+		_, errs, err := w.runWhy(w.open, line)
+		if err != nil || strings.Contains(errs, "the removals that the members remember since they started") != want {
+			t.Errorf("%s: %v, stderr %q", line, err, errs)
+		}
+	}
+}

@@ -30,9 +30,9 @@ func newWhy(w IOStreams) *cobra.Command {
 		Long: "Says how a session ended, how the sessions of a client's address ended, or what removed the node at a " +
 			"path. If the node exists, it names the owner. Without an argument it lists the " +
 			"sessions that ended last, and the nodes that were removed last, the newest first. The ensemble stores its last " +
-			"10,000 ended sessions, and each member remembers the last 10,000 removals in memory. What they do not remember, such as " +
-			"a removal before their restart, the command searches in the log that a member keeps, which takes longer and needs the " +
-			"credentials of an administrator.",
+			"10,000 ended sessions, and each member remembers the last 10,000 removals in memory. What they do not remember of a session, " +
+			"an address or a path, such as a removal before their restart, the command searches in the log that a member keeps, which " +
+			"takes longer and needs the credentials of an administrator. The list without an argument has only what they remember.",
 		Example: "  rollcall why --since 10m\n  rollcall why 0x1000012f99a0001\n  rollcall why /locks/backup\n  rollcall " +
 			"why 10.0.0.7",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -124,6 +124,10 @@ func (a *whyCommand) printLatest(ctx context.Context) (err error) {
 	}
 	if reply.Removals, err = a.listRemovals(ctx, url.Values{}); err != nil {
 		return err
+	}
+	if len(reply.Removals) < a.limit && a.ensemble.pastClient == nil {
+		warnf(a.streams, "these are the removals that the members remember since they started; older ones are in the log that they "+
+			"keep: see rollcall why PATH and rollcall changes")
 	}
 	if !a.output.IsText() {
 		return printRow(a.output, nil, reply)
