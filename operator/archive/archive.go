@@ -7,7 +7,7 @@
 //
 // # The rule
 //
-// An object never changes: it is committed entries or a snapshot, its name says of which log and from which entry to which, and a
+// An object never changes: it is committed entries or a snapshot, its name has the log and the range of the entries, and a
 // store rejects a name that it has. So any number of senders may write at once, and a reader takes any objects whose ends meet.
 //
 // # Objects

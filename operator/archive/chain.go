@@ -51,7 +51,7 @@ func (c *Chain) Entries(ctx context.Context, after uint64) iter.Seq2[past.Entry,
 	return func(yield func(past.Entry, error) bool) {
 		place, unusable, failed := c.placeOf(after), map[string]bool{}, error(nil)
 		for place.Index < c.span.Last {
-			r, found := c.log.next(place, unusable)
+			r, found := c.log.nextRun(place, unusable)
 			if !found && failed == nil {
 				failed = fmt.Errorf("archive: %w: no object has entry %d", past.ErrDamaged, place.Index+1)
 			}

@@ -48,7 +48,7 @@ type fileSystem interface {
 // an error, and nothing is made in its place.
 func NewDirectory(dir string) *Directory { return &Directory{dir: dir, files: operatingSystem{}} }
 
-func (d *Directory) check() error {
+func (d *Directory) checkExists() error {
 	switch err := d.files.CheckDirectory(d.dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("archive: the directory %s does not exist; make it, or mount what has it", d.dir)
@@ -58,20 +58,22 @@ func (d *Directory) check() error {
 	return nil
 }
 
-func (d *Directory) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
+func (d *Directory) filePath(name string) string {
+	return filepath.Join(d.dir, filepath.FromSlash(name))
+}
 
 // Location implements Store.
-func (d *Directory) Location(name string) string { return d.path(name) }
+func (d *Directory) Location(name string) string { return d.filePath(name) }
 
 // Put implements Store.
 func (d *Directory) Put(ctx context.Context, name string, content []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := d.check(); err != nil {
+	if err := d.checkExists(); err != nil {
 		return err
 	}
-	path := d.path(name)
+	path := d.filePath(name)
 	dir := filepath.Dir(path)
 	if err := d.files.MakeDirectory(dir); err != nil {
 		return fmt.Errorf("archive: %w", err)
@@ -97,10 +99,10 @@ func (d *Directory) Put(ctx context.Context, name string, content []byte) error 
 
 // Open implements Store.
 func (d *Directory) Open(_ context.Context, name string) (io.ReadCloser, error) {
-	if err := d.check(); err != nil {
+	if err := d.checkExists(); err != nil {
 		return nil, err
 	}
-	f, err := d.files.Open(d.path(name))
+	f, err := d.files.Open(d.filePath(name))
 	if err != nil {
 		return nil, fmt.Errorf("archive: %w", err)
 	}
@@ -110,11 +112,11 @@ func (d *Directory) Open(_ context.Context, name string) (io.ReadCloser, error) 
 // List implements Store.
 func (d *Directory) List(ctx context.Context, dir, after string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
-		if err := d.check(); err != nil {
+		if err := d.checkExists(); err != nil {
 			yield(Item{}, err)
 			return
 		}
-		entries, err := d.files.ReadDirectory(d.path(dir)) // sorted
+		entries, err := d.files.ReadDirectory(d.filePath(dir)) // sorted
 		if errors.Is(err, fs.ErrNotExist) {
 			return
 		}

@@ -278,7 +278,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 		disk.steps = crash
 		ctx, stop := context.WithCancel(t.Context())
 		store.files = &stopsAtCrash{disk, stop}
-		err := s.round(ctx)
+		err := s.sendRound(ctx)
 		s.stateWork.Wait()
 		stop()
 		done = disk.steps >= 0
@@ -294,7 +294,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 		if disk.replacing != "" {
 			t.Fatalf("%s was to be replaced", disk.replacing)
 		}
-		l := theLog(t, store)
+		l := onlyLog(t, store)
 		if len(l.Spans) != 1 || len(l.states) == 0 {
 			t.Fatalf("after a crash at step %d: %+v", crash, l)
 		}
@@ -341,10 +341,7 @@ func (s *stopsAtCrash) stopIf(err error) error {
 
 // A directory whose disk is full gets nothing that is half made, and the rest when there is room again.
 func TestFullDirectory(t *testing.T) {
-	e := newEnsemble(t)
-	e.write(40, 1)
-	m := newMember(t, e, 1)
-	m.follow(0)
+	e, m := newMemberWith(t, 40)
 	disk := newVirtualDisk()
 	store := &Directory{dir: "/archive", files: disk}
 	s := m.sender(store)
@@ -373,7 +370,7 @@ func TestPipeInDirectory(t *testing.T) {
 	}
 }
 
-// A name that says that an object has more entries than any has is none of an archive, so it does not stop a sender.
+// A name with more entries than an object can have is not a name of an archive, so it does not stop a sender.
 func TestEndlessRun(t *testing.T) {
 	for last, want := range map[uint64]bool{maxRunEntries: true, maxRunEntries + 1: false, math.MaxUint64: false} {
 		r := run{log: DiskLog(1), last: EntryID{Index: last, Term: 1, Sum: 1}, member: 1}

@@ -151,7 +151,7 @@ func (l *Log) findSpans() {
 	}
 	for i := 0; i < len(l.runs); {
 		span, place := Span{First: l.runs[i].first()}, l.runs[i].last
-		for next, ok := l.next(place, nil); ok; next, ok = l.next(place, nil) {
+		for next, ok := l.nextRun(place, nil); ok; next, ok = l.nextRun(place, nil) {
 			place = next.last
 		}
 		span.Last = place.Index
@@ -177,9 +177,9 @@ func (l *Log) addState(s state) {
 	l.Spans = append(l.Spans, Span{First: s.index + 1, Last: s.index, states: []state{s}})
 }
 
-// next returns the run that leads farthest from a place: it begins with the entry after the place, or before that. Of two that lead
+// nextRun returns the run that leads farthest from a place: it begins with the entry after the place, or before that. Of two that lead
 // equally far it returns one that begins at the place, because its name shows that the ends meet. It leaves out the damaged runs.
-func (l *Log) next(place EntryID, damaged map[string]bool) (best run, found bool) {
+func (l *Log) nextRun(place EntryID, damaged map[string]bool) (best run, found bool) {
 	end, _ := slices.BinarySearchFunc(l.runs, place.Index+2, func(r run, first uint64) int { return cmp.Compare(r.first(), first) })
 	for i := end - 1; i >= 0 && l.reach[i] > place.Index; i-- {
 		r := l.runs[i]

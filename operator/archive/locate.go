@@ -19,12 +19,12 @@ var ErrOtherPast = errors.New("the archive has other entries under the name of t
 	"directories of all members, or all members had been put back from copies of an earlier day; nothing more is sent: name another " +
 	"directory or prefix in archive.to")
 
-// locate finds the last entry in the archive. If the member does not have the entries after it any more, or the archive has none, a
+// locateEnd finds the last entry in the archive. If the member does not have the entries after it any more, or the archive has none, a
 // snapshot is sent, and the entries after it are next.
 //
 // The names of objects are input from strangers. So the place is the end of a run whose last entry is the member's own, as its checksum
 // shows, or a snapshot that this Sender has sent: no other object can make it skip an entry.
-func (s *Sender) locate(ctx context.Context) error {
+func (s *Sender) locateEnd(ctx context.Context) error {
 	own, err := s.newestSpan()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *Sender) locate(ctx context.Context) error {
 		s.setPosition(s.begun)
 		return nil
 	case end.Index < own.First:
-		return s.begin(ctx, own, end.Index)
+		return s.beginArchive(ctx, own, end.Index)
 	}
 	s.setPosition(end)
 	return nil
@@ -162,8 +162,8 @@ func (s *Sender) checkOthers(ctx context.Context) error {
 	return nil
 }
 
-// noteNewestState notes the newest snapshot in the archive that has entries up to the index last at most. A name without the content that
-// it says does not count.
+// noteNewestState notes the newest snapshot in the archive that has entries up to the index last at most. A name without the content
+// of such a snapshot does not count.
 func (s *Sender) noteNewestState(ctx context.Context, states []state, last uint64) error {
 	s.lastState.Store(nil)
 	for _, n := range slices.Backward(states) {
@@ -186,9 +186,9 @@ func (s *Sender) noteNewestState(ctx context.Context, states []state, last uint6
 // errSnapshotNeeded ends a round after a snapshot was made for want of one. The next round finds it.
 var errSnapshotNeeded = errors.New("this member had no snapshot from which the archive can begin; one was made")
 
-// begin makes a beginning in the archive, which ends with the entry of index end: with the first entry of the log, or with the oldest
+// beginArchive makes a beginning in the archive, which ends with the entry of index end: with the first entry of the log, or with the oldest
 // snapshot of the member that can be read.
-func (s *Sender) begin(ctx context.Context, own history.Span, end uint64) error {
+func (s *Sender) beginArchive(ctx context.Context, own history.Span, end uint64) error {
 	if own.First == 1 {
 		s.setPosition(EntryID{})
 		return nil

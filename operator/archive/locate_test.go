@@ -28,8 +28,7 @@ func newLateMember(t *testing.T, e *ensemble, id uint32) *member {
 // writeAndSnapshot makes some changes and stores a snapshot of the state after them. It returns its index.
 func (m *member) writeAndSnapshot(seed uint64) uint64 {
 	m.t.Helper()
-	m.e.write(15, seed)
-	m.follow(0)
+	m.writeAndFollow(15, seed)
 	m.snapshot(0)
 	return m.has
 }
@@ -61,22 +60,21 @@ func TestBeginsWithUndamagedSnapshot(t *testing.T) {
 	m := newLateMember(t, e, 1)
 	first := m.has
 	second := m.writeAndSnapshot(2)
-	e.write(5, 3)
-	m.follow(0)
+	m.writeAndFollow(5, 3)
 	m.damageSnapshot(first)
 	store := newMemory()
 	s, lines := m.loggingSender(store)
 	m.must(sendAll(s))
 	e.checkArchive(t, store, 1)
-	if l := theLog(t, store); l.Spans[0].First != second+1 || s.Stats().ArchivedIndex != m.has {
+	if l := onlyLog(t, store); l.Spans[0].First != second+1 || s.Stats().ArchivedIndex != m.has {
 		t.Errorf("the archive has %+v, want it to begin after %d", l.Spans, second)
 	}
 	if text := lines.String(); !strings.Contains(text, "a snapshot of this member cannot be read; the archive begins with a later one") {
 		t.Errorf("no line of it: %s", text)
 	}
 	m.damageSnapshot(second)
-	if err := sendAll(m.sender(newMemory())); !errors.Is(err, errSnapshotNeeded) || m.asked != 1 {
-		t.Errorf("without a snapshot that can be read: %v, asked %d times", err, m.asked)
+	if err := sendAll(m.sender(newMemory())); !errors.Is(err, errSnapshotNeeded) || m.snapshotRequests != 1 {
+		t.Errorf("without a snapshot that can be read: %v, %d snapshots were requested", err, m.snapshotRequests)
 	}
 }
 
@@ -87,8 +85,8 @@ func TestDueSnapshotIsDamaged(t *testing.T) {
 	m.damageSnapshot(m.writeAndSnapshot(1))
 	s := m.sender(newMemory())
 	m.must(sendAll(s))
-	if m.asked != 1 || s.Stats().Failures != 1 {
-		t.Errorf("asked %d times for a snapshot, %d failures", m.asked, s.Stats().Failures)
+	if m.snapshotRequests != 1 || s.Stats().Failures != 1 {
+		t.Errorf("%d snapshots were requested, %d failures", m.snapshotRequests, s.Stats().Failures)
 	}
 }
 
@@ -140,8 +138,7 @@ func TestBeginningIsSentOnce(t *testing.T) {
 	e := newEnsemble(t)
 	e.write(20, 1)
 	m := newLateMember(t, e, 1)
-	e.write(20, 2)
-	m.follow(0)
+	m.writeAndFollow(20, 2)
 	store := newMemory()
 	s := m.sender(store)
 	store.put = func(name string) error {
@@ -157,7 +154,7 @@ func TestBeginningIsSentOnce(t *testing.T) {
 	}
 	store.put = nil
 	m.must(sendAll(s))
-	if l := theLog(t, store); len(l.states) != 1 {
+	if l := onlyLog(t, store); len(l.states) != 1 {
 		t.Errorf("%d snapshots", len(l.states))
 	}
 	e.checkArchive(t, store, 1)
@@ -215,8 +212,7 @@ func TestClonedEnsembles(t *testing.T) {
 			t.Errorf("verify: %q", damage)
 		}
 		for i, m := range members {
-			m.e.write(1, 7)
-			m.follow(0)
+			m.writeAndFollow(1, 7)
 			for _, s := range []*Sender{senders[i], m.sender(store)} {
 				if err := sendAll(s); !errors.Is(err, ErrOtherPast) {
 					t.Errorf("ensemble %d after both have sent: %v", i, err)
@@ -228,10 +224,7 @@ func TestClonedEnsembles(t *testing.T) {
 
 // Names of objects that no member has stored neither stop the archive nor make it skip an entry.
 func TestForeignNames(t *testing.T) {
-	e := newEnsemble(t)
-	e.write(40, 1)
-	m := newMember(t, e, 1)
-	m.follow(0)
+	e, m := newMemberWith(t, 40)
 	last := m.has
 	m.has = 20
 	store := newMemory()
@@ -257,7 +250,7 @@ func TestForeignNames(t *testing.T) {
 	m.has = last
 	m.must(sendAll(m.sender(store))) // a new leader
 	sent := uint64(0)
-	for _, r := range theLog(t, store).runs {
+	for _, r := range onlyLog(t, store).runs {
 		if slices.Contains(foreign, r.name()) {
 			continue
 		}
@@ -269,12 +262,12 @@ func TestForeignNames(t *testing.T) {
 	if sent != last {
 		t.Errorf("%d entries were sent, want %d", sent, last)
 	}
-	if m.asked == 0 {
+	if m.snapshotRequests == 0 {
 		t.Error("a foreign snapshot counts as one of the log")
 	}
 	maps.DeleteFunc(store.objects, func(name string, _ []byte) bool { return slices.Contains(foreign, name) })
 	e.checkArchive(t, store, 1)
-	if built, err := past.Open(t.Context(), NewChain(store, theLog(t, store), theLog(t, store).Spans[0]), past.Moment{}); err != nil ||
+	if built, err := past.Open(t.Context(), NewChain(store, onlyLog(t, store), onlyLog(t, store).Spans[0]), past.Moment{}); err != nil ||
 		built.State().Digest() != e.State.Digest() {
 		t.Error(err)
 	}

@@ -22,10 +22,10 @@ import (
 const (
 	// DefaultInterval is the time between two rounds of a Sender: so long are the newest entries not in the archive.
 	DefaultInterval = time.Minute
-	// pollInterval is the time between two looks at whether there is something to do.
+	// pollInterval is the time between two checks whether there is something to do.
 	pollInterval = time.Second
-	// stateInterval is the longest time between two snapshots of a log that grows. So whoever removes old objects from a bucket
-	// after some days keeps a snapshot at most a day older than the rest, and every moment after it can be built.
+	// stateInterval is the longest time between two snapshots of a log that grows. So if old objects are removed from a bucket
+	// after some days, it keeps a snapshot at most a day older than the rest, and every moment after it can be built.
 	stateInterval = 24 * time.Hour
 	// stateCheckInterval is the time between two checks whether a snapshot is due. A check reads the heads of the log's files.
 	stateCheckInterval = 5 * time.Minute
@@ -156,11 +156,11 @@ func (s *Sender) Run(ctx context.Context) {
 		}
 		name := s.cfg.Member.LogName()
 		if name == "" || !s.cfg.Member.IsLeader() || s.cfg.Member.AppliedIndex() == 0 {
-			s.forget()
+			s.forgetArchive()
 			continue
 		}
 		if name != s.logName {
-			s.forget()
+			s.forgetArchive()
 			s.logName, s.begun, s.lost = name, EntryID{}, lostEntries{}
 		}
 		if s.stats.completeAsOf.CompareAndSwap(0, time.Now().UnixNano()) {
@@ -169,12 +169,12 @@ func (s *Sender) Run(ctx context.Context) {
 		if time.Now().Before(s.notBefore) {
 			continue
 		}
-		s.finishRound(ctx, s.round(ctx))
+		s.finishRound(ctx, s.sendRound(ctx))
 	}
 }
 
-// forget makes the next round begin with a list of the archive.
-func (s *Sender) forget() {
+// forgetArchive makes the next round begin with a list of the archive.
+func (s *Sender) forgetArchive() {
 	s.position, s.newest = nil, ""
 	s.lastState.Store(nil)
 	s.stats.completeAsOf.Store(0)
@@ -205,15 +205,15 @@ func (s *Sender) finishRound(ctx context.Context, err error) {
 	s.warnAt, s.unlogged = time.Now().Add(warnInterval), 0
 }
 
-// round sends everything that was applied when it began, and starts to send a snapshot if one is due.
-func (s *Sender) round(ctx context.Context) error {
+// sendRound sends everything that was applied when it began, and starts to send a snapshot if one is due.
+func (s *Sender) sendRound(ctx context.Context) error {
 	begun := time.Now()
 	if err := s.checkNewest(ctx); err != nil {
 		return err
 	}
 	switch {
 	case s.position == nil:
-		if err := s.locate(ctx); err != nil {
+		if err := s.locateEnd(ctx); err != nil {
 			return err
 		}
 		if err := s.noteOldestWaiting(ctx); err != nil {
@@ -251,7 +251,7 @@ func (s *Sender) checkNewest(ctx context.Context) error {
 	defer stop()
 	f, err := s.cfg.Store.Open(ctx, s.newest)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.cfg.Logger.Warn("archive: the object that was stored last is gone; this member looks for the end of the archive again",
+		s.cfg.Logger.Warn("archive: the object that was stored last is gone; this member finds the end of the archive again",
 			"object", s.cfg.Store.Location(s.newest))
 		s.position, s.newest = nil, ""
 		return nil
@@ -316,7 +316,7 @@ func (s *Sender) sendNext(ctx context.Context, pace io.Writer) (more bool, err e
 	if err != nil {
 		return false, err
 	}
-	if err := s.put(ctx, r.name(), content); err != nil {
+	if err := s.putObject(ctx, r.name(), content); err != nil {
 		return false, err
 	}
 	s.newest = r.name()
@@ -332,7 +332,7 @@ func (s *Sender) sendNext(ctx context.Context, pace io.Writer) (more bool, err e
 	return true, nil
 }
 
-func (s *Sender) put(ctx context.Context, name string, content []byte) error {
+func (s *Sender) putObject(ctx context.Context, name string, content []byte) error {
 	ctx, stop := context.WithTimeout(ctx, putTimeout)
 	defer stop()
 	if err := s.cfg.Store.Put(ctx, name, content); err != nil {

@@ -28,15 +28,13 @@ func TestEveryMoment(t *testing.T) {
 	store := NewDirectory(t.TempDir())
 	s := m.sender(store)
 	m.must(sendAll(s))
-	e.write(20, 2)
-	m.follow(0)
+	m.writeAndFollow(20, 2)
 	m.must(sendAll(s))
 	m.snapshot(uint64(len(e.Log)) - 5)
-	e.write(20, 3)
-	m.follow(0)
+	m.writeAndFollow(20, 3)
 	m.must(sendAll(s))
 	e.checkArchive(t, store, 1)
-	l := theLog(t, store)
+	l := onlyLog(t, store)
 	if len(l.states) != 1 || len(l.runs) < 10 {
 		t.Errorf("%d snapshots and %d objects with entries", len(l.states), len(l.runs))
 	}
@@ -47,20 +45,15 @@ func TestEveryMoment(t *testing.T) {
 
 // A member sends what its log does not have any more from its history, and begins with its oldest snapshot.
 func TestFromHistory(t *testing.T) {
-	e := newEnsemble(t)
-	e.write(60, 1)
-	m := newMember(t, e, 1)
-	m.follow(0)
+	e, m := newMemberWith(t, 60)
 	m.snapshot(uint64(len(e.Log)) - 10)
-	e.write(60, 2)
-	m.follow(0)
+	m.writeAndFollow(60, 2)
 	m.snapshot(uint64(len(e.Log)) - 10)
-	e.write(5, 3)
-	m.follow(0)
+	m.writeAndFollow(5, 3)
 	store := newMemory()
 	m.must(sendAll(m.sender(store)))
 	e.checkArchive(t, store, 1)
-	if l := theLog(t, store); l.Spans[0].First != 1 {
+	if l := onlyLog(t, store); l.Spans[0].First != 1 {
 		t.Errorf("the archive begins with entry %d", l.Spans[0].First)
 	}
 }
@@ -82,7 +75,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	}
 	e.checkArchive(t, store, 1)
-	for _, r := range theLog(t, store).runs {
+	for _, r := range onlyLog(t, store).runs {
 		if sent+1 != r.first() {
 			t.Fatalf("entry %d is in two objects, or in none", r.first())
 		}
@@ -180,24 +173,15 @@ func TestOtherPast(t *testing.T) {
 
 // Entries that the member removed before they were sent are counted and logged. The archive continues with a snapshot after them.
 func TestGap(t *testing.T) {
-	e := newEnsemble(t)
-	e.write(20, 1)
-	m := newMember(t, e, 1)
-	m.follow(0)
+	e, m := newMemberWith(t, 20)
 	store := newMemory()
 	m.must(sendAll(m.sender(store)))
 	archived := m.has
 	e.write(20, 2)
-	late := newMember(t, e, 2) // it has received a snapshot
-	e.Ensemble.Snapshot()
-	late.has, late.dropped = uint64(len(e.Log)), uint64(len(e.Log))
-	late.snapshot(0)
+	late := newLateMember(t, e, 2)
 	begins := late.has
-	e.write(20, 3)
-	late.follow(0)
-	s := late.sender(store)
-	lines := new(logtest.Buffer)
-	s.cfg.Logger = slog.New(slog.NewTextHandler(lines, nil))
+	late.writeAndFollow(20, 3)
+	s, lines := late.loggingSender(store)
 	late.must(sendAll(s))
 	if n := s.Stats().LostEntries; n != begins-archived {
 		t.Errorf("%d entries are lost, want %d", n, begins-archived)
@@ -264,7 +248,7 @@ func TestFailures(t *testing.T) {
 		<-done
 		e.checkArchive(t, store, 1)
 		names := slices.Collect(maps.Keys(store.objects))
-		if l := theLog(t, store); len(l.runs)+l.states[0].parts != len(names) {
+		if l := onlyLog(t, store); len(l.runs)+l.states[0].parts != len(names) {
 			t.Errorf("objects that are not needed: %q", names)
 		}
 	})
@@ -324,46 +308,39 @@ func TestAgeOutlivesLeader(t *testing.T) {
 
 // A member whose snapshots are old stores one for the archive, and sends a newer one only when it is far or a day old.
 func TestStatesAreDue(t *testing.T) {
-	e := newEnsemble(t)
-	e.write(5, 1)
-	m := newMember(t, e, 1)
-	m.follow(0)
+	e, m := newMemberWith(t, 5)
 	store := newMemory()
 	s := m.sender(store)
 	m.must(sendAll(s))
-	if m.asked != 1 || len(theLog(t, store).states) != 0 {
-		t.Fatalf("asked %d times for a snapshot; %d sent", m.asked, len(theLog(t, store).states))
+	if m.snapshotRequests != 1 || len(onlyLog(t, store).states) != 0 {
+		t.Fatalf("%d snapshots were requested; %d sent", m.snapshotRequests, len(onlyLog(t, store).states))
 	}
 	m.snapshot(0)
 	m.must(sendAll(s))
 	e.write(5, 2)
 	m.snapshot(0)
 	m.must(sendAll(s))
-	if l := theLog(t, store); m.asked != 1 || len(l.states) != 1 || l.states[0].index != m.e.Kept[0].Index {
-		t.Fatalf("asked %d times; snapshots %+v", m.asked, l.states)
+	if l := onlyLog(t, store); m.snapshotRequests != 1 || len(l.states) != 1 || l.states[0].index != m.e.Kept[0].Index {
+		t.Fatalf("%d snapshots were requested; snapshots %+v", m.snapshotRequests, l.states)
 	}
 	next := *s.lastState.Load()
 	next.at = next.at.Add(-stateInterval)
 	s.lastState.Store(&next)
 	m.must(sendAll(s))
-	if l := theLog(t, store); len(l.states) != 2 || l.states[1].index != m.e.Kept[1].Index {
+	if l := onlyLog(t, store); len(l.states) != 2 || l.states[1].index != m.e.Kept[1].Index {
 		t.Errorf("a day later: %+v", l.states)
 	}
 	e.checkArchive(t, store, 1)
 }
 
-// If the last object is gone, because another file system is mounted there, the member looks for the end of the archive again.
+// If the last object is gone, because another file system is mounted there, the member finds the end of the archive again.
 func TestArchiveGone(t *testing.T) {
-	e := newEnsemble(t)
-	e.write(20, 1)
-	m := newMember(t, e, 1)
-	m.follow(0)
+	e, m := newMemberWith(t, 20)
 	store := newMemory()
 	s := m.sender(store)
 	m.must(sendAll(s))
 	store.objects = map[string][]byte{}
-	e.write(5, 2)
-	m.follow(0)
+	m.writeAndFollow(5, 2)
 	m.must(sendAll(s))
 	e.checkArchive(t, store, 1)
 }
@@ -391,7 +368,7 @@ func TestPace(t *testing.T) {
 		s := m.sender(newMemory())
 		s.nextStates = time.Now().Add(time.Hour)
 		s.batchBytes = 3 * size
-		checkTime("entries", once, func() error { return s.round(t.Context()) })
+		checkTime("entries", once, func() error { return s.sendRound(t.Context()) })
 		own, err := s.newestSpan()
 		if err != nil {
 			t.Fatal(err)
@@ -399,7 +376,7 @@ func TestPace(t *testing.T) {
 		checkTime("a snapshot", 2*once, func() error { return s.sendState(t.Context(), testLog, own.Snapshots[0]) }) // it is read twice
 		ctx, stop := context.WithTimeout(t.Context(), once/2)
 		defer stop()
-		if err := m.sender(newMemory()).round(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := m.sender(newMemory()).sendRound(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a context that ends: %v", err)
 		}
 	})

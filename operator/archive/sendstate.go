@@ -88,7 +88,7 @@ func (s *Sender) sendState(ctx context.Context, log string, n history.Snapshot) 
 	var head backup.Head
 	sent := state{log: log, index: n.Index, term: n.Term, at: n.At, member: s.cfg.MemberID, attempt: randomAttempt()}
 	err = withImage(func(r io.Reader) (err error) {
-		head, sent.digest, err = s.describe(r, n)
+		head, sent.digest, err = s.describeSnapshot(r, n)
 		return err
 	})
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Sender) sendState(ctx context.Context, log string, n history.Snapshot) 
 // parts behind. No other attempt has the name, so a part that exists was stored by a request whose reply was lost.
 func (s *Sender) putPart(ctx context.Context, name string, content []byte) error {
 	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
-		err := s.put(ctx, name, content)
+		err := s.putObject(ctx, name, content)
 		if err == nil || errors.Is(err, ErrExists) {
 			return nil
 		}
@@ -139,8 +139,8 @@ func (s *Sender) putPart(ctx context.Context, name string, content []byte) error
 	}
 }
 
-// describe reads the image of a snapshot, and returns the head of a backup of it.
-func (s *Sender) describe(image io.Reader, n history.Snapshot) (head backup.Head, digest uint64, err error) {
+// describeSnapshot reads the image of a snapshot, and returns the head of a backup of it.
+func (s *Sender) describeSnapshot(image io.Reader, n history.Snapshot) (head backup.Head, digest uint64, err error) {
 	head, digest, err = describeImage(image)
 	if err == nil && head.Index != n.Index {
 		err = fmt.Errorf("it is of index %d, and not of %d: %w", head.Index, n.Index, disk.ErrDamaged)
@@ -149,7 +149,7 @@ func (s *Sender) describe(image io.Reader, n history.Snapshot) (head backup.Head
 	return head, digest, err
 }
 
-// describeImage reads an image of package znode to its end, and returns what the head of a backup says of its state.
+// describeImage reads an image of package znode to its end, and returns the head of a backup of its state.
 func describeImage(image io.Reader) (head backup.Head, digest uint64, err error) {
 	var size int64
 	h, digest, err := znode.ReadImage(image, znode.ImageVisitor{Node: func(n znode.ImageNode) error {

@@ -36,7 +36,7 @@ func Verify(ctx context.Context, store Store, l *Log, s Span) (Verified, error) 
 	if err := v.readStates(ctx); err != nil {
 		return v.result, err
 	}
-	if err := v.build(ctx); err != nil {
+	if err := v.buildStates(ctx); err != nil {
 		return v.result, err
 	}
 	if err := v.readOtherRuns(ctx); err != nil {
@@ -58,18 +58,18 @@ func isDamage(err error) bool {
 	return errors.Is(err, disk.ErrDamaged) || errors.Is(err, past.ErrDamaged) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, znode.ErrCorrupt)
 }
 
-// note notes a damaged object. It returns an error that is none of an object.
-func (v *verifier) note(name string, err error) error {
+// noteDamage notes a damaged object. Another error, such as one of the network, is returned.
+func (v *verifier) noteDamage(name string, err error) error {
 	if !isDamage(err) {
 		return err
 	}
 	v.damaged[name] = true
-	v.report("%v", err)
+	v.addDamage("%v", err)
 	return nil
 }
 
-// report adds a line to the result. The building of states and the reading of objects may find the same damage.
-func (v *verifier) report(format string, args ...any) {
+// addDamage adds a line to the result. The building of states and the reading of objects may find the same damage.
+func (v *verifier) addDamage(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(v.result.Damage, text) {
 		v.result.Damage = append(v.result.Damage, text)
 	}
@@ -86,7 +86,7 @@ func (v *verifier) readStates(ctx context.Context) error {
 			v.result.Bytes += s.bytes
 			continue
 		}
-		if err := v.note(s.dir(), err); err != nil {
+		if err := v.noteDamage(s.dir(), err); err != nil {
 			return err
 		}
 	}
@@ -107,11 +107,11 @@ func readState(ctx context.Context, store Store, s state) error {
 	return nil
 }
 
-// build builds all states that it can: from the oldest snapshot on, and after damage from the next one on.
-func (v *verifier) build(ctx context.Context) error {
+// buildStates builds all states that it can: from the oldest snapshot on, and after damage from the next one on.
+func (v *verifier) buildStates(ctx context.Context) error {
 	begin, ok := v.span.Begins()
 	if !ok {
-		v.report("%s: no moment of the entries %d to %d can be built: there is no snapshot before them",
+		v.addDamage("%s: no moment of the entries %d to %d can be built: there is no snapshot before them",
 			v.log.Name, v.span.First, v.span.Last)
 	}
 	for ok {
@@ -122,12 +122,12 @@ func (v *verifier) build(ctx context.Context) error {
 		if !isDamage(err) {
 			return err
 		}
-		v.report("%v", err)
+		v.addDamage("%v", err)
 		if begin, ok = v.snapshotAfter(reached); ok {
-			v.report("%s: the moments after index %d and before index %d cannot be built",
+			v.addDamage("%s: the moments after index %d and before index %d cannot be built",
 				v.log.Name, reached, begin)
 		} else {
-			v.report("%s: the moments after index %d, up to %d, cannot be built", v.log.Name,
+			v.addDamage("%s: the moments after index %d, up to %d, cannot be built", v.log.Name,
 				reached, v.span.Last)
 		}
 	}
@@ -166,7 +166,7 @@ func (v *verifier) buildFrom(ctx context.Context, begin uint64) (reached uint64,
 	l.CompareAll()
 	err = l.Advance(past.Moment{}, nil)
 	for _, skipped := range l.NewlySkipped() { // it was sound when it was read, and was removed or changed meanwhile
-		v.report("%v", skipped)
+		v.addDamage("%v", skipped)
 	}
 	v.result.To = l.Point()
 	return l.Point().Index, err
@@ -184,7 +184,7 @@ func (v *verifier) readOtherRuns(ctx context.Context) error {
 				failed = err
 			}
 			if failed != nil {
-				if err := v.note(r.name(), failed); err != nil {
+				if err := v.noteDamage(r.name(), failed); err != nil {
 					return err
 				}
 				continue
@@ -225,14 +225,14 @@ func (v *verifier) compareRuns(ctx context.Context) error {
 func (v *verifier) compareRun(ctx context.Context, r run, seen map[uint64]entryOrigin) error {
 	for e, err := range readRun(ctx, v.store, r) {
 		if err != nil {
-			return v.note(r.name(), err)
+			return v.noteDamage(r.name(), err)
 		}
 		was, found := seen[e.Index]
 		switch id := IDOf(e); {
 		case !found:
 			seen[e.Index] = entryOrigin{id, r.name()}
 		case was.id != id:
-			v.report("%s and %s have different entries %d: two ensembles with one identity have written here, and later moments may be "+
+			v.addDamage("%s and %s have different entries %d: two ensembles with one identity have written here, and later moments may be "+
 				"those of either of them", v.store.Location(was.object), v.store.Location(r.name()), e.Index)
 			return nil
 		}

@@ -30,7 +30,7 @@ func damagedWorld(t *testing.T) (*ensemble, *memory) {
 	e.write(12, 2)
 	m.snapshot(0)
 	m.must(sendAll(s))
-	if l := theLog(t, store); len(l.states) != 2 || len(l.runs) < 3 {
+	if l := onlyLog(t, store); len(l.states) != 2 || len(l.runs) < 3 {
 		t.Fatalf("%d snapshots, %d objects", len(l.states), len(l.runs))
 	}
 	return e, store
@@ -39,7 +39,7 @@ func damagedWorld(t *testing.T) (*ensemble, *memory) {
 // verifyAll verifies all spans, and returns the damage.
 func verifyAll(t *testing.T, store Store) (damage []string) {
 	t.Helper()
-	l := theLog(t, store)
+	l := onlyLog(t, store)
 	for _, s := range l.Spans {
 		v, err := Verify(t.Context(), store, l, s)
 		if err != nil {
@@ -93,7 +93,7 @@ func TestChangedBytes(t *testing.T) {
 // An object that is gone, cut short, longer, or another one's content is damage that names it, and the moments that cannot be built.
 func TestOtherDamage(t *testing.T) {
 	_, store := damagedWorld(t)
-	l := theLog(t, store)
+	l := onlyLog(t, store)
 	run := l.runs[1].name()
 	stateName := l.states[0].partName(1, true)
 	for _, tt := range []struct {
@@ -128,13 +128,13 @@ func TestOtherDamage(t *testing.T) {
 	}
 	sound := store.objects[run]
 	delete(store.objects, run)
-	found := theLog(t, store)
+	found := onlyLog(t, store)
 	if len(found.Spans) != 2 {
 		t.Errorf("an object is gone: %+v", found.Spans)
 	}
 	store.objects[run] = sound
 	delete(store.objects, l.states[0].partName(1, true))
-	if found := theLog(t, store); len(found.Unfinished) != 0 || len(found.states) != 1 {
+	if found := onlyLog(t, store); len(found.Unfinished) != 0 || len(found.states) != 1 {
 		t.Errorf("a snapshot without its parts: %+v", found)
 	}
 }
@@ -149,7 +149,7 @@ func TestWrongSnapshot(t *testing.T) {
 	s := m.sender(newMemory())
 	m.must(sendAll(s))
 	other := s.cfg.Store.(*memory)
-	l, wrong := theLog(t, store), theLog(t, other).states[0]
+	l, wrong := onlyLog(t, store), onlyLog(t, other).states[0]
 	if l.states[0].index != wrong.index {
 		t.Fatalf("snapshots of %d and %d", l.states[0].index, wrong.index)
 	}
@@ -158,7 +158,7 @@ func TestWrongSnapshot(t *testing.T) {
 	if damage := strings.Join(verifyAll(t, store), "\n"); !strings.Contains(damage, "is not what the members had") {
 		t.Errorf("%q", damage)
 	}
-	l = theLog(t, store)
+	l = onlyLog(t, store)
 	for i := range l.Spans[0].states {
 		l.Spans[0].states[i].bytes = 1 << 40
 	}
@@ -167,12 +167,9 @@ func TestWrongSnapshot(t *testing.T) {
 	}
 }
 
-// An object whose entries are not those that its name says is damage, also if its name and its checksums are right.
+// An object whose entries are not those of its name is damaged, also if its name and its checksums are right.
 func TestWrongName(t *testing.T) {
-	e := newEnsemble(t)
-	e.write(5, 1)
-	m := newMember(t, e, 1)
-	m.follow(0)
+	_, m := newMemberWith(t, 5)
 	entries, err := m.ReadEntries(0, 1<<20)
 	m.must(err)
 	sound, _, err := encodeRun(testLog, 1, EntryID{}, entries)
@@ -222,7 +219,7 @@ func TestTwoPasts(t *testing.T) {
 				both.objects[name] = b
 			}
 		}
-		l := theLog(t, both)
+		l := onlyLog(t, both)
 		built, err := past.OpenOldest(t.Context(), NewChain(both, l, l.Spans[0]))
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +240,7 @@ func TestDamageIsCovered(t *testing.T) {
 	s := m.sender(store)
 	s.setPosition(EntryID{}) // it has an old list
 	m.must(sendAll(s))
-	l := theLog(t, store)
+	l := onlyLog(t, store)
 	for _, r := range l.runs {
 		sound := store.objects[r.name()]
 		changed := bytes.Clone(sound)
@@ -267,7 +264,7 @@ func TestDamageIsCovered(t *testing.T) {
 // An error of the store is no damage: the check is not complete.
 func TestVerifyIsNotComplete(t *testing.T) {
 	_, store := damagedWorld(t)
-	l := theLog(t, store)
+	l := onlyLog(t, store)
 	broken := errors.New("500 InternalError")
 	for n := range 8 {
 		if _, err := Verify(t.Context(), &failingStore{store, n, broken}, l, l.Spans[0]); !errors.Is(err, broken) {

@@ -70,16 +70,16 @@ func (e *ensemble) write(count int, seed uint64) {
 
 // member is a member's directories with the log of an ensemble. It implements MemberLog and Member.
 type member struct {
-	t       *testing.T
-	e       *ensemble
-	id      uint32
-	dir     string
-	data    *disk.Data
-	logName string
-	has     uint64 // the last entry
-	dropped uint64 // entries up to this one are not in the log any more
-	leads   atomic.Bool
-	asked   int // for snapshots
+	t                *testing.T
+	e                *ensemble
+	id               uint32
+	dir              string
+	data             *disk.Data
+	logName          string
+	has              uint64 // the last entry
+	dropped          uint64 // entries up to this one are not in the log any more
+	leads            atomic.Bool
+	snapshotRequests int
 }
 
 func newMember(t *testing.T, e *ensemble, id uint32) *member {
@@ -94,6 +94,21 @@ func newMember(t *testing.T, e *ensemble, id uint32) *member {
 	m.must(err)
 	t.Cleanup(func() { _ = m.data.Close() })
 	return m
+}
+
+// newMemberWith returns an ensemble that has made so many changes, and a member that has all its entries.
+func newMemberWith(t *testing.T, changes int) (*ensemble, *member) {
+	e := newEnsemble(t)
+	m := newMember(t, e, 1)
+	m.writeAndFollow(changes, 1)
+	return e, m
+}
+
+// writeAndFollow makes so many changes, and copies all entries.
+func (m *member) writeAndFollow(changes int, seed uint64) {
+	m.t.Helper()
+	m.e.write(changes, seed)
+	m.follow(0)
 }
 
 func (m *member) must(err error) {
@@ -173,7 +188,7 @@ func (m *member) ReadEntries(after uint64, mostBytes int) (entries []*raft.Log, 
 func (m *member) LogName() string                    { return m.logName }
 func (m *member) IsLeader() bool                     { return m.leads.Load() }
 func (m *member) AppliedIndex() uint64               { return m.has }
-func (m *member) TakeSnapshot(context.Context) error { m.asked++; return nil }
+func (m *member) TakeSnapshot(context.Context) error { m.snapshotRequests++; return nil }
 
 // sender returns a Sender of the member, whose objects have a few entries.
 func (m *member) sender(store Store) *Sender {
@@ -184,7 +199,7 @@ func (m *member) sender(store Store) *Sender {
 
 // sendAll makes a round, and waits for the snapshot that it may send.
 func sendAll(s *Sender) error {
-	err := s.round(context.Background())
+	err := s.sendRound(context.Background())
 	s.stateWork.Wait()
 	s.nextStates = time.Time{}
 	if err != nil {
@@ -196,7 +211,7 @@ func sendAll(s *Sender) error {
 // checkArchive builds the state at every zxid from the archive, and checks all of it. It returns the verified spans.
 func (e *ensemble) checkArchive(t *testing.T, store Store, spans int) {
 	t.Helper()
-	l := theLog(t, store)
+	l := onlyLog(t, store)
 	if len(l.Spans) != spans || len(l.Unknown) > 0 {
 		t.Fatalf("%d spans %+v, want %d; unknown names %q", len(l.Spans), l.Spans, spans, l.Unknown)
 	}
@@ -231,7 +246,7 @@ func (e *ensemble) checkArchive(t *testing.T, store Store, spans int) {
 	}
 }
 
-func theLog(t *testing.T, store Store) *Log {
+func onlyLog(t *testing.T, store Store) *Log {
 	t.Helper()
 	logs, err := List(t.Context(), store)
 	if err != nil || len(logs) != 1 {
