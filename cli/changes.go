@@ -104,7 +104,7 @@ func (c *changesCommand) run(ctx context.Context) error {
 	warnf(c.streams, "changes after %v, from %s", l.Point(), kept.Origin)
 	rows := relativeRows(c.adminCommand, changeRows(l, kept.Origin, to, filter), func(r *api.Change) *string { return &r.Path })
 	err = ignoreCanceled(ctx, printLines(c.output, rows, formatChange))
-	warnOfSkipped(c.streams, kept.Origin, l)
+	warnOfSkipped(c.streams, kept, l)
 	if err == nil && !c.follow {
 		warnf(c.streams, "these are the changes up to %v", l.Point())
 	}

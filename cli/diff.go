@@ -98,7 +98,7 @@ func (d *diffCommand) buildTrees(ctx context.Context, kept KeptLog, from, to pas
 		return before, after, err
 	}
 	progress.Done()
-	warnOfSkipped(d.streams, kept.Origin, l)
+	warnOfSkipped(d.streams, kept, l)
 	warnf(d.streams, "the difference between the states after %v and after %v, from %s", begins, l.Point(), kept.Origin)
 	return before, l.State().TreeView(), nil
 }

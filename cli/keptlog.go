@@ -42,7 +42,7 @@ func OpenKeptLog(ctx context.Context, ensemble *EnsembleFlags, place KeptLogPlac
 		for i, s := range slices.Backward(list.Spans) {
 			candidates = append(candidates, KeptLog{
 				Chain:  past.Chain(past.NewKept(s.Span(), api.HistorySource{Client: c}, later)),
-				Origin: fmt.Sprintf("member %d", list.MemberID), Close: func() error { return nil },
+				Origin: fmt.Sprintf("member %d", list.MemberID), Damaged: list.Damaged, Close: func() error { return nil },
 			}.beforeGapUnless(i == len(list.Spans)-1))
 			later = nil // entries are missing after the others
 		}
@@ -114,7 +114,8 @@ func openKeptDirectory(ctx context.Context, names string, from past.Moment) (Kep
 	var candidates []KeptLog
 	for i, s := range slices.Backward(list.Spans) {
 		candidates = append(candidates, KeptLog{
-			Chain: past.NewKept(s, history.DirectorySource{Directories: dirs}, nil), Origin: names, Close: func() error { return nil },
+			Chain: past.NewKept(s, history.DirectorySource{Directories: dirs}, nil), Origin: names, Damaged: list.Damaged,
+			Close: func() error { return nil },
 		}.beforeGapUnless(i == len(list.Spans)-1))
 	}
 	var damaged error

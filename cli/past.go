@@ -23,8 +23,9 @@ import (
 // KeptLog is a kept log that commands read, of a member or of a directory.
 type KeptLog struct {
 	past.Chain
-	Origin string // the member or the directory, for users
-	Close  func() error
+	Origin  string   // the member or the directory, for users
+	Damaged []string // files that cannot be used, with the reason
+	Close   func() error
 }
 
 // KeptLogPlace says where a kept log is. The zero value is a member of the ensemble.
@@ -107,7 +108,7 @@ func (p *pastFlags) open(ctx context.Context, ensemble *EnsembleFlags, whole boo
 	if err = errors.Join(err, kept.Close()); err != nil {
 		return nil, at, explainMomentError(kept.Origin, err)
 	}
-	warnOfSkipped(ensemble.streams, kept.Origin, l)
+	warnOfSkipped(ensemble.streams, kept, l)
 	point := l.Point()
 	warnf(ensemble.streams, "the state after %v, from %s", point, kept.Origin)
 	return l, cmp.Or(m.Time(), point.Time), nil
@@ -135,10 +136,13 @@ func explainMomentError(origin string, err error) error {
 	return fmt.Errorf("%s: %w", origin, err)
 }
 
-// warnOfSkipped names the snapshots that were left out.
-func warnOfSkipped(w IOStreams, origin string, l *past.Log) {
+// warnOfSkipped names the snapshots that were left out, and the files of the log that cannot be used.
+func warnOfSkipped(w IOStreams, kept KeptLog, l *past.Log) {
+	for _, text := range kept.Damaged {
+		warnf(w, "%s: a damaged file was left out: %s", kept.Origin, text)
+	}
 	for _, err := range l.NewlySkipped() {
-		warnf(w, "%s: a snapshot was left out, and the state was built from an older one: %v", origin, err)
+		warnf(w, "%s: a snapshot was left out, and the state was built from an older one: %v", kept.Origin, err)
 	}
 }
 

@@ -368,6 +368,15 @@ func TestDamagedSnapshotIsLeftOut(t *testing.T) {
 	if err != nil || !strings.Contains(errs, "member 2: a snapshot was left out, and the state was built from an older one: "+w.Kept[0].Name) {
 		t.Errorf("a search of the log: %v, stderr %q", err, errs)
 	}
+	damaged := func(ctx context.Context, e *EnsembleFlags, place KeptLogPlace, from past.Moment, follow bool) (KeptLog, error) {
+		kept, err := w.open(ctx, e, place, from, follow)
+		kept.Damaged = []string{"history/2-151-17/meta.json: wrong checksum"}
+		return kept, err
+	}
+	_, errs, err = w.runWhy(damaged, "get /locks/backup --at 0x100000008")
+	if err != nil || !strings.Contains(errs, "member 2: a damaged file was left out: history/2-151-17/meta.json: wrong checksum\n") {
+		t.Errorf("a file that the log cannot use: %v, stderr %q", err, errs)
+	}
 }
 
 // Without an argument, why shows the removals that the members remember. It says so unless the list is full, or is one of the past.

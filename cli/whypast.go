@@ -61,7 +61,7 @@ func (s *pastSearch) searchLog(ctx context.Context, from past.Moment) (first uin
 			err = nil // the newer part was searched before
 		}
 		s.log.Close()
-		warnOfSkipped(s.streams, kept.Origin, s.log)
+		warnOfSkipped(s.streams, kept, s.log)
 	}
 	progress.Done()
 	if err = errors.Join(err, kept.Close()); err != nil {
