@@ -266,7 +266,7 @@ func TestAgeOutlivesLeader(t *testing.T) {
 	e.write(30, 1)
 	second.follow(0)
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(waiting.Add(time.Hour).Sub(time.Now()))
+		time.Sleep(time.Until(waiting.Add(time.Hour)))
 		s := second.sender(store)
 		var storable atomic.Int64 // objects, before the store fails
 		failAfter := func(string) error {

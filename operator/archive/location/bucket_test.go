@@ -135,10 +135,10 @@ func TestBucketFails(t *testing.T) {
 		{503, "SlowDown", "503"},
 		{500, "InternalError", "500"},
 	} {
-		f.fault = func(w http.ResponseWriter, _ *http.Request) bool {
+		f.setFault(func(w http.ResponseWriter, _ *http.Request) bool {
 			f.reject(w, tt.status, tt.code)
 			return true
-		}
+		})
 		_, opened := store.Open(t.Context(), "x/1")
 		_, listed := list(t, store, "x/", "")
 		for what, err := range map[string]error{"put": store.Put(t.Context(), "x/2", []byte("y")), "open": opened, "list": listed} {
@@ -148,7 +148,7 @@ func TestBucketFails(t *testing.T) {
 			}
 		}
 	}
-	f.fault = func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }
+	f.setFault(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) })
 	if err := store.Put(t.Context(), "x/2", []byte("y")); err == nil || !strings.Contains(err.Error(), "s3://bucket/a/b/x/2") {
 		t.Errorf("a connection that ends: %v", err)
 	}
@@ -160,13 +160,13 @@ func TestBucketFails(t *testing.T) {
 	}
 	hang := make(chan struct{})
 	defer close(hang)
-	f.fault = func(_ http.ResponseWriter, r *http.Request) bool {
+	f.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
 		select {
 		case <-hang:
 		case <-r.Context().Done():
 		}
 		return true
-	}
+	})
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer stop()
 	if err := store.Put(ctx, "x/2", []byte("y")); !errors.Is(err, context.DeadlineExceeded) {

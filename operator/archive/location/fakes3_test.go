@@ -37,6 +37,13 @@ func newFakeS3(t *testing.T) *fakeS3 {
 	return f
 }
 
+// setFault replaces fault. A handler whose client has gone may still run.
+func (f *fakeS3) setFault(fault func(w http.ResponseWriter, r *http.Request) (done bool)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fault = fault
+}
+
 func (f *fakeS3) reject(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)

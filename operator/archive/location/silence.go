@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,7 +25,7 @@ func noSilence(limit time.Duration, dial dialFunc) dialFunc {
 		if err != nil {
 			return nil, err
 		}
-		return &watchedConn{c, limit}, nil
+		return &watchedConn{Conn: c, limit: limit}, nil
 	}
 }
 
@@ -34,7 +35,8 @@ type dialFunc = func(ctx context.Context, network, address string) (net.Conn, er
 // the time of both: while a long object is sent, nothing comes.
 type watchedConn struct {
 	net.Conn
-	limit time.Duration
+	limit    time.Duration
+	isSilent atomic.Bool // it has failed: then the client closes it, which ends the transfer in the other direction with another error
 }
 
 // Read implements io.Reader.
@@ -63,9 +65,12 @@ func (c *watchedConn) extend() error { return c.SetDeadline(time.Now().Add(c.lim
 
 // finish extends the time after a transfer of n bytes, or explains its error.
 func (c *watchedConn) finish(n int, err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.isSilent.Store(true)
+	}
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("the service has neither taken nor sent a byte for %v: %w", c.limit, err)
+	case err != nil && c.isSilent.Load():
+		return fmt.Errorf("the service has neither taken nor sent a byte for %v: %w", c.limit, os.ErrDeadlineExceeded)
 	case err == nil && n > 0:
 		return c.extend()
 	}

@@ -45,6 +45,20 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// After one direction has failed and the connection was closed, the other direction has the same error.
+func TestSilenceOfBothDirections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := watchedPipe(t)
+		if _, err := c.Read(make([]byte, 1)); err == nil {
+			t.Fatal("a byte was read")
+		}
+		_ = c.Close()
+		if _, err := c.Write(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a write after that: %v", err)
+		}
+	})
+}
+
 // A transfer that is slow, but not silent, takes as long as it needs, in either direction, and a reply may come after it.
 func TestSlowTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
