@@ -15,6 +15,7 @@ import (
 	"rollcall/internal/serverlist"
 	"rollcall/proto"
 	"rollcall/quorum"
+	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
 	"rollcall/znode"
 )
@@ -203,6 +204,7 @@ func (c *helloClient) checkNewcomerEnsembles(ctx context.Context, list, next ser
 			continue
 		}
 		all.Go(func() {
+			_ = c.ports.trustGuard.AwaitDial(ctx, trust.Dialed{Member: s.ID, Host: s.Host, NamedHost: s.Host}) // sendHelloTo has its error, too
 			if _, err := c.sendHelloTo(ctx, s); errors.Is(err, wire.ErrOtherEnsemble) {
 				outcomes[i] = fmt.Errorf("member %d at %s has data of another ensemble (%w); if it must come into this one, "+
 					"stop it, empty its data directory but for its number, and start it again", s.ID, s.QuorumAddr(), err)

@@ -1,8 +1,10 @@
 package clients
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -166,6 +168,69 @@ func (w *memberKerberos) mustAdd(ctx context.Context, m *process.Member) {
 	}
 }
 
+// addWithKeytabs starts a member that the others do not know.
+func (w *memberKerberos) addWithKeytabs(ctx context.Context, id int) *process.Member {
+	w.t.Helper()
+	m := w.NewMember(id)
+	w.Add(m) // without keytabs it does not start
+	m.Process.ExpectEnd()
+	if _, err := m.Process.ExitStatus(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	w.giveKeytabs(m)
+	w.Start(m)
+	return m
+}
+
+// mustChangeList adds members to the list of servers and removes others, in one change of an operator.
+func (w *memberKerberos) mustChangeList(ctx context.Context, joining []*process.Member, leaving string) {
+	w.t.Helper()
+	var list struct {
+		Version string `json:"version"`
+	}
+	w.requestMembers(ctx, http.MethodGet, nil, &list)
+	var lines []string
+	for _, m := range joining {
+		lines = append(lines, m.Line+":participant;"+m.Clients)
+	}
+	change := map[string]string{"joining": strings.Join(lines, ","), "leaving": leaving, "version": list.Version}
+	w.requestMembers(ctx, http.MethodPost, change, &list)
+}
+
+// requestMembers makes a request to /v1/members of the first member, and decodes the reply.
+func (w *memberKerberos) requestMembers(ctx context.Context, method string, body, reply any) {
+	w.t.Helper()
+	address, err := w.Members[0].HTTP()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/v1/members", bytes.NewReader(text))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "digest super:secret")
+	r.Header.Set("Content-Type", "application/json")
+	got, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer got.Body.Close()
+	text, err = io.ReadAll(got.Body)
+	if err == nil && got.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s", method, got.Status, text)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, reply)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // checkRecover checks that rollcall recover of a stopped member gets the replies of the others, for which it needs tickets. It changes
 // nothing, because nobody agrees.
 func (w *memberKerberos) checkRecover(ctx context.Context, m *process.Member) {
@@ -309,6 +374,26 @@ func TestStrangersToMembersByKerberos(t *testing.T) {
 	refused("bytes has no frame of GSSAPI") // one line for each kind of fault
 	w.mustWrite(ctx, "/b")
 	fmt.Println("client scenario: strangers to members by Kerberos ok")
+}
+
+// An operator replaces most voters at once by members that nobody has a ticket for. The change is made, and the new ensemble serves.
+func TestMostMembersByKerberosAreReplaced(t *testing.T) {
+	needs.Check(t, needs.Usual)
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), scenarioLimit)
+	defer cancel()
+	w := startMemberKerberos(t)
+	w.mustWrite(ctx, "/a")
+	four, five := w.addWithKeytabs(ctx, 4), w.addWithKeytabs(ctx, 5)
+	w.mustChangeList(ctx, []*process.Member{four, five}, "2,3")
+	w.Members = []*process.Member{w.Members[0], four, five}
+	w.Settle()
+	w.Joined()
+	w.mustWrite(ctx, "/b")
+	w.Settle().Process.Kill()
+	w.Settle()
+	w.mustWrite(ctx, "/c")
+	fmt.Println("client scenario: most members by Kerberos are replaced ok")
 }
 
 // memberPorts returns both addresses on which a member listens for members.

@@ -88,7 +88,7 @@ func (g *Guard) dialerTLSConfig(to Dialed, hasTicket bool) *tls.Config {
 	c.VerifyConnection = func(state tls.ConnectionState) error {
 		switch {
 		case state.NegotiatedProtocol == certificateProtocol && g.showCertificate:
-			return g.verifyCertificate(shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, to.CertificateHost}, to.Member)
+			return g.verifyCertificate(shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, to.NamedHost}, to.Member)
 		case state.NegotiatedProtocol == secretProtocol && g.secrets != nil, state.NegotiatedProtocol == kerberosProtocol && hasTicket:
 			return nil // the proof follows
 		}

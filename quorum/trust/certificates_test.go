@@ -262,7 +262,7 @@ func TestDialedAt(t *testing.T) {
 			a, b := net.Pipe()
 			in := accepts(tt.dialed, b)
 			_ = a.SetDeadline(time.Now().Add(limit))
-			conn, err := one.SecureDialed(a, Dialed{Member: tt.to, CertificateHost: tt.host})
+			conn, err := one.SecureDialed(a, Dialed{Member: tt.to, NamedHost: tt.host})
 			if tt.say == "" && err != nil || tt.say != "" && (err == nil || !strings.Contains(err.Error(), tt.say)) {
 				t.Errorf("%s: %v, want %q", tt.name, err, tt.say)
 			}

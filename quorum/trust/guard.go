@@ -227,9 +227,9 @@ type Dialed struct {
 	Member uint32
 	// Host is that of the address. Kerberos names a member by it. "": one of the member's known hosts.
 	Host string
-	// CertificateHost is the host that the certificate of a member must be for, if the member may not be known yet. "":
-	// one of its known hosts.
-	CertificateHost string
+	// NamedHost is the host that an operator's change gives to a member that may not be known yet. Its proof must be for
+	// this host. "": one of its known hosts.
+	NamedHost string
 }
 
 // MayDial returns an error if this member has nothing with which it could prove itself to a member now: it has
@@ -238,7 +238,7 @@ func (g *Guard) MayDial(to Dialed) error {
 	if g == nil || g.kerberos == nil || g.showCertificate || g.secrets != nil {
 		return nil
 	}
-	_, err := g.kerberos.offerFor(to.Member, to.Host)
+	_, err := g.kerberos.offerFor(to)
 	return err
 }
 
@@ -251,7 +251,7 @@ func (g *Guard) SecureDialed(conn net.Conn, to Dialed) (net.Conn, error) {
 	var ticket *offer
 	if g.kerberos != nil {
 		var err error
-		if ticket, err = g.kerberos.offerFor(to.Member, to.Host); err != nil && !g.showCertificate && g.secrets == nil {
+		if ticket, err = g.kerberos.offerFor(to); err != nil && !g.showCertificate && g.secrets == nil {
 			return nil, err // nothing else can be offered
 		}
 	}
@@ -278,7 +278,7 @@ func (g *Guard) SecureDialed(conn net.Conn, to Dialed) (net.Conn, error) {
 func (g *Guard) proveDialed(c *Conn, to Dialed, ticket *offer) error {
 	switch state := c.Conn.(*tls.Conn).ConnectionState(); state.NegotiatedProtocol {
 	case certificateProtocol:
-		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, to.CertificateHost}
+		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, to.NamedHost}
 		return g.checkRevocation(&state, x509.ExtKeyUsageServerAuth)
 	case kerberosProtocol:
 		return g.proveTicketAsDialer(c, to.Member, ticket)

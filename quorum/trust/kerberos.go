@@ -2,6 +2,7 @@ package trust
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -221,12 +222,17 @@ type offer struct {
 	to     kerberos.Principal
 }
 
-// offerFor returns the ticket for a member that is dialed at a host. If host is empty, it is one of the member's.
-func (p *kerberosProof) offerFor(member uint32, host string) (*offer, error) {
-	if hosts := p.hostsOf(member); host == "" && len(hosts) > 0 {
+// offerFor returns the ticket for a member that is dialed. If there is none, and the member may not be known yet, its
+// ticket is got from now on.
+func (p *kerberosProof) offerFor(dialed Dialed) (*offer, error) {
+	host := cmp.Or(dialed.Host, dialed.NamedHost)
+	if hosts := p.hostsOf(dialed.Member); host == "" && len(hosts) > 0 {
 		host = hosts[0]
 	}
 	to := p.settings.dialedAt(host)
+	if dialed.NamedHost != "" {
+		p.tickets.addNewcomer(to)
+	}
 	ticket, err := p.tickets.ticketFor(to)
 	if err != nil {
 		return nil, err
@@ -315,6 +321,25 @@ func (g *Guard) PrepareDials(ctx context.Context) error {
 		return nil
 	}
 	return g.kerberos.tickets.get(ctx, g.kerberos.tickets.due())
+}
+
+// AwaitDial waits until MayDial returns nil, within ctx, and otherwise returns its error. Run must be running.
+func (g *Guard) AwaitDial(ctx context.Context, to Dialed) error {
+	if g == nil || g.kerberos == nil {
+		return nil
+	}
+	for {
+		next := g.kerberos.tickets.nextRound()
+		err := g.MayDial(to)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // UsesTickets reports whether this member proves itself by Kerberos.

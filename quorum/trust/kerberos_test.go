@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -298,7 +299,7 @@ func TestKerberosReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRealm(t)
 		one, two := r.ready(1, nil), r.ready(2, nil)
-		offered, err := two.kerberos.offerFor(1, "")
+		offered, err := two.kerberos.offerFor(Dialed{Member: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -548,6 +549,76 @@ func TestTicketsFollowMembers(t *testing.T) {
 	})
 }
 
+// The tickets for the members that an operator's change names are got at once, although the list does not have them, and also if the
+// last round has failed. They are forgotten unless the list has them then.
+func TestTicketsOfNewcomers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRealm(t)
+		for _, host := range []string{"m4", "m5"} {
+			r.kdc.Add(t, "zkquorum/"+host)
+		}
+		two := r.guard(2, nil)
+		stop := r.run(two)
+		defer stop()
+		time.Sleep(time.Minute)
+		named := func(member uint32) Dialed {
+			host := fmt.Sprintf("m%d", member)
+			return Dialed{Member: member, Host: host, NamedHost: host}
+		}
+		awaitDial := func(member uint32, wantIn time.Duration) error {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			began := time.Now()
+			err := two.AwaitDial(ctx, named(member))
+			if took := time.Since(began); took > wantIn {
+				t.Errorf("member %d may be dialed after %v (%v), want %v", member, took, err, wantIn)
+			}
+			return err
+		}
+		if err := two.MayDial(Dialed{Member: 4, Host: "m4"}); err == nil {
+			t.Error("a member that nobody has named has a ticket")
+		}
+		for _, member := range []uint32{4, 5} {
+			if err := awaitDial(member, minTicketPause); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := awaitDial(9, 5*time.Second); err == nil || !strings.Contains(err.Error(), "the KDC has no principal zkquorum/m9") {
+			t.Errorf("a host without a principal: %v", err)
+		}
+		time.Sleep(newcomerLifetime / 2) // the rounds for it fail, with long pauses
+		r.kdc.Add(t, "zkquorum/m3")
+		r.kdc.Add(t, "zkquorum/m6")
+		if err := awaitDial(6, minTicketPause); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(newcomerLifetime + 2*maxTicketPause)
+		if got := len(two.kerberos.tickets.held); got != 2 {
+			t.Errorf("%d tickets are held after the change, want those of members 1 and 3", got)
+		}
+	})
+}
+
+// However many newcomers are named, maxNewcomers are kept, those that were dialed last.
+func TestNewcomersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		two := newRealm(t).guard(2, nil)
+		for i := range maxNewcomers + 10 {
+			host := fmt.Sprintf("new%d", i)
+			_ = two.MayDial(Dialed{Member: 9, Host: host, NamedHost: host})
+			time.Sleep(time.Millisecond)
+		}
+		all := two.kerberos.tickets.allWanted()
+		has := func(i int) bool {
+			return slices.Contains(all, kerberos.Principal{Name: fmt.Sprintf("zkquorum/new%d", i), Realm: kdctest.Realm})
+		}
+		if len(all) != 2+maxNewcomers || has(9) || !has(10) || !has(maxNewcomers+9) {
+			t.Errorf("%d are wanted; the newest of those to be forgotten: %t, the oldest that is kept: %t", len(all), has(9), has(10))
+		}
+	})
+}
+
 // A member whose principal has another key since rejects the ticket of the old one. The next ticket is got at once, and not one for each
 // connection.
 func TestRejectedTicket(t *testing.T) {
@@ -610,7 +681,7 @@ func TestKerberosSkew(t *testing.T) {
 		r := newRealm(t)
 		one := r.guard(1, func(cfg *Config) { cfg.Kerberos.ClockSkew = time.Second })
 		two := r.ready(2, nil)
-		offered, err := two.kerberos.offerFor(1, "")
+		offered, err := two.kerberos.offerFor(Dialed{Member: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -692,7 +763,7 @@ func TestDialedPrincipal(t *testing.T) {
 	two := r.guard(2, nil)
 	two.kerberos.hostsOf = func(uint32) []string { return []string{"first", "second"} }
 	for host, want := range map[string]string{"": "zkquorum/first@", "second": "zkquorum/second@", "Third": "zkquorum/third@"} {
-		if _, err := two.kerberos.offerFor(1, host); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := two.kerberos.offerFor(Dialed{Member: 1, Host: host}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("dialed at %q: %v, want %s", host, err, want)
 		}
 	}

@@ -30,9 +30,14 @@ const (
 	ticketRoundLimit = 30 * time.Second
 	// ticketLogInterval is the least time between two log lines about rounds that fail.
 	ticketLogInterval = 10 * time.Minute
-	// maxTickets limits the tickets, of a few KiB each. Each member has one for each of its hosts, of which it has two
-	// while its address changes.
+	// maxTickets limits the tickets for known members, of a few KiB each. Each member has one for each of its hosts, of
+	// which it has two while its address changes.
 	maxTickets = 256
+	// maxNewcomers limits the tickets for newcomers. A server list has at most 255 members.
+	maxNewcomers = 255
+	// newcomerLifetime is the time from the last dial of a newcomer until it is forgotten. A change dials its newcomers
+	// every half second, for a few seconds, and then they are known or the change was rejected.
+	newcomerLifetime = time.Minute
 )
 
 // ticketSource gets tickets.
@@ -42,17 +47,21 @@ type ticketSource interface {
 	Request(ctx context.Context, services []kerberos.Principal) ([]kerberos.ServiceTicket, error)
 }
 
-// tickets has a ticket for each other member, and gets the next one ahead of its end. It is safe for concurrent use.
+// tickets has a ticket for each other member, and gets the next one ahead of its end. It also has one for each newcomer: a
+// member that an operator's change names, and that may not be known yet. It is safe for concurrent use.
 type tickets struct {
-	source ticketSource
-	wanted func() []kerberos.Principal // of the other members; takes no lock of this package
-	logger *slog.Logger
-	needed chan struct{} // signals run that a handshake lacked a ticket; one place
+	source        ticketSource
+	wanted        func() []kerberos.Principal // of the other members; takes no lock of this package
+	logger        *slog.Logger
+	needed        chan struct{} // signals run that a handshake lacked a ticket, or that the members have changed; one place
+	newcomerAdded chan struct{} // signals run that there is another newcomer; one place
 
-	mu     sync.Mutex // never held over a request
-	held   map[kerberos.Principal]heldTicket
-	failed error     // of the last round; nil: none
-	logged time.Time // when the last failure was logged; zero: none since the last success. The goroutine that gets tickets owns it
+	mu        sync.Mutex // never held over a request
+	held      map[kerberos.Principal]heldTicket
+	newcomers map[kerberos.Principal]time.Time // when each was last dialed; at most maxNewcomers
+	roundEnd  chan struct{}                    // closed at the end of the next round
+	failed    error                            // of the last round; nil: none
+	logged    time.Time                        // when the last failure was logged; zero: none since the last success. The goroutine that gets tickets owns it
 }
 
 // heldTicket is a ticket that was got at a time of this member's clock.
@@ -70,7 +79,58 @@ func (h heldTicket) isDue(now time.Time) bool {
 }
 
 func newTickets(source ticketSource, wanted func() []kerberos.Principal, log *slog.Logger) *tickets {
-	return &tickets{source: source, wanted: wanted, logger: log, needed: make(chan struct{}, 1), held: map[kerberos.Principal]heldTicket{}}
+	return &tickets{
+		source: source, wanted: wanted, logger: log, needed: make(chan struct{}, 1), newcomerAdded: make(chan struct{}, 1),
+		held: map[kerberos.Principal]heldTicket{}, newcomers: map[kerberos.Principal]time.Time{}, roundEnd: make(chan struct{}),
+	}
+}
+
+// addNewcomer has run get the ticket for a newcomer, for newcomerLifetime. If there are maxNewcomers others, it forgets
+// the one that was dialed longest ago.
+func (t *tickets) addNewcomer(member kerberos.Principal) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, again := t.newcomers[member]; !again {
+		if len(t.newcomers) >= maxNewcomers {
+			delete(t.newcomers, t.oldestNewcomer())
+		}
+		signalOnce(t.newcomerAdded)
+	}
+	t.newcomers[member] = time.Now()
+}
+
+// oldestNewcomer returns the newcomer that was dialed longest ago. The caller holds mu.
+func (t *tickets) oldestNewcomer() (oldest kerberos.Principal) {
+	first := true
+	for member, dialed := range t.newcomers {
+		if first || dialed.Before(t.newcomers[oldest]) {
+			oldest, first = member, false
+		}
+	}
+	return oldest
+}
+
+// allWanted returns the other members and the newcomers, each once. It forgets the newcomers whose time is over.
+func (t *tickets) allWanted() []kerberos.Principal {
+	all := t.wanted()
+	all = all[:min(len(all), maxTickets)]
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for member, dialed := range t.newcomers {
+		if time.Since(dialed) > newcomerLifetime {
+			delete(t.newcomers, member)
+		} else if !slices.Contains(all, member) {
+			all = append(all, member)
+		}
+	}
+	return all
+}
+
+// nextRound returns a channel that is closed at the end of the next round.
+func (t *tickets) nextRound() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.roundEnd
 }
 
 // ticketFor returns the ticket for a member, or an error that names why there is none. It does not wait.
@@ -112,9 +172,9 @@ func (t *tickets) endOf(member kerberos.Principal) time.Time {
 	return t.held[member].Ends
 }
 
-// end returns the time at which the first ticket for a member ends, or the zero Time if one is missing.
+// end returns the time at which the first ticket for a member or a newcomer ends, or the zero Time if one is missing.
 func (t *tickets) end() (first time.Time) {
-	wanted := t.wanted()
+	wanted := t.allWanted()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, member := range wanted {
@@ -142,21 +202,24 @@ func (t *tickets) run(ctx context.Context) {
 		} else {
 			pause = 0
 		}
-		if !sleep(ctx, max(pause, minTicketPause)) {
+		if !sleep(ctx, minTicketPause) {
 			return
 		}
 		if err == nil {
-			t.awaitNeed(ctx)
+			t.awaitNeed(ctx, t.needed, ticketCheckInterval)
+		} else { // what is needed has just failed
+			t.awaitNeed(ctx, nil, pause-minTicketPause)
 		}
 	}
 }
 
-// awaitNeed waits until a handshake lacks a ticket, or for ticketCheckInterval.
-func (t *tickets) awaitNeed(ctx context.Context) {
+// awaitNeed waits until needed has a signal or there is another newcomer, for d at most.
+func (t *tickets) awaitNeed(ctx context.Context, needed <-chan struct{}, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-t.needed:
-	case <-time.After(ticketCheckInterval):
+	case <-needed:
+	case <-t.newcomerAdded:
+	case <-time.After(d):
 	}
 }
 
@@ -170,10 +233,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// due returns the members whose next ticket must be got, and forgets the tickets of others.
+// due returns the members and newcomers whose next ticket must be got, and forgets the tickets of others.
 func (t *tickets) due() (due []kerberos.Principal) {
-	wanted := t.wanted()
-	wanted = wanted[:min(len(wanted), maxTickets)]
+	wanted := t.allWanted()
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,6 +263,8 @@ func (t *tickets) get(ctx context.Context, members []kerberos.Principal) error {
 		t.held[ticket.Service] = heldTicket{ServiceTicket: ticket, since: since}
 	}
 	t.failed = err
+	close(t.roundEnd)
+	t.roundEnd = make(chan struct{})
 	t.mu.Unlock()
 	switch {
 	case err == nil && !t.logged.IsZero():

@@ -249,7 +249,7 @@ func (h Hello) secureDialed(conn net.Conn, to uint32) (net.Conn, error) {
 }
 
 func (h Hello) dialedEnd(to uint32) trust.Dialed {
-	return trust.Dialed{Member: to, Host: h.dialedAddrHost, CertificateHost: h.dialedHost}
+	return trust.Dialed{Member: to, Host: h.dialedAddrHost, NamedHost: h.dialedHost}
 }
 
 // exchangeHello sends the hello and returns the process that replies.
