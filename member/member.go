@@ -461,7 +461,7 @@ func (m *Member) Run(ctx context.Context) error {
 	if m.cfg.SecureListener != nil {
 		g.Go(func() error { return m.server.ServeTLS(inner, m.cfg.SecureListener) })
 	}
-	g.Go(func() error { return m.serverLists.listChangeLoop(inner, m.node) })
+	g.Go(func() error { return m.serverLists.listChangeLoop(inner, m.node, m.ports.trustGuard.MembersChanged) })
 	g.Go(func() error { return m.serverKeys.watchFiles(inner) })
 	g.Go(func() error { return m.eventQueue.deliverLoop(inner, m.cfg.OnEvent, m.log) })
 	g.Go(func() error { return m.signalWhenServing(inner) })

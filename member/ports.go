@@ -37,6 +37,7 @@ func openPorts(cfg *Config, book *wire.AddressBook, log *slog.Logger) (p ports, 
 	if p.trustGuard, err = trust.New(trust.Config{
 		Settings: cfg.Trust, MemberID: cfg.ID,
 		ConfiguredHosts: hostsByMember(cfg.Servers), CurrentHosts: p.addressBook.HostsOf, CurrentMembers: p.addressBook.MemberIDs,
+		HasLeft: p.addressBook.HasLeft, PartingTime: RemovedGracePeriod + 2*cfg.Tick, // the leader's, and a tick
 		Logger: log, Now: cfg.Now,
 	}); err != nil {
 		return p, fmt.Errorf("member: %w", err)

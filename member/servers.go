@@ -236,8 +236,9 @@ func (l *serverLists) wakeListLoop() {
 	}
 }
 
-// listChangeLoop spreads each new list of the state, and stores the newest list.
-func (l *serverLists) listChangeLoop(ctx context.Context, node *quorum.Node) error {
+// listChangeLoop spreads each new list of the state, and stores the newest list. It calls membersChanged after each change of
+// a list or of raft's configuration.
+func (l *serverLists) listChangeLoop(ctx context.Context, node *quorum.Node, membersChanged func()) error {
 	differs := false
 	var stored *proto.ServerList
 	for {
@@ -255,6 +256,7 @@ func (l *serverLists) listChangeLoop(ctx context.Context, node *quorum.Node) err
 			}
 			differs = l.compareConfigured(r, differs)
 		}
+		membersChanged()
 		if r := l.newestList(); r != nil && knowsEnsemble(node) {
 			newest := r.ToProto()
 			if protobuf.Equal(newest, stored) {

@@ -376,7 +376,8 @@ func TestStrangersToMembersByKerberos(t *testing.T) {
 	fmt.Println("client scenario: strangers to members by Kerberos ok")
 }
 
-// An operator replaces most voters at once by members that nobody has a ticket for. The change is made, and the new ensemble serves.
+// An operator replaces most voters at once by members that nobody has a ticket for. The change is made, the new
+// ensemble serves, and the connections of the removed members close, although their processes run on.
 func TestMostMembersByKerberosAreReplaced(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()
@@ -389,6 +390,9 @@ func TestMostMembersByKerberosAreReplaced(t *testing.T) {
 	w.Members = []*process.Member{w.Members[0], four, five}
 	w.Settle()
 	w.Joined()
+	for _, removed := range []string{"2", "3"} {
+		w.awaitLog(ctx, w.Members[0], "member "+removed+" has left the ensemble")
+	}
 	w.mustWrite(ctx, "/b")
 	w.Settle().Process.Kill()
 	w.Settle()

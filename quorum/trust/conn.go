@@ -15,6 +15,7 @@ type Conn struct {
 	shownCertificate shownCertificate
 	byTicket         bool               // proved by Kerberos
 	provedDialer     kerberos.Principal // of the other end that has dialed; zero: this one has
+	dialedPrincipal  kerberos.Principal // of the known member that this one has dialed; zero: none
 	provedMember     uint32             // 0: none yet
 }
 

@@ -50,6 +50,8 @@ type Config struct {
 	ConfiguredHosts map[uint32]string            // by member: the host in its server line; required for certificates
 	CurrentHosts    func(member uint32) []string // any of them counts; nil: unknown member; default: ConfiguredHosts
 	CurrentMembers  func() []uint32              // all that this member may dial, for Kerberos; default: those of ConfiguredHosts
+	HasLeft         func(member uint32) bool     // reports whether a member has left the ensemble; default: none has
+	PartingTime     time.Duration                // how long connections of members that have left stay open
 	Logger          *slog.Logger                 // default: nothing is logged
 	Now             func() time.Time             // wall clock, for certificates; default: time.Now
 
@@ -69,9 +71,12 @@ type Guard struct {
 	showCertificate bool           // this member shows its certificate when it dials
 	anyHost         bool
 	hostsOf         func(member uint32) []string
+	hasLeft         func(member uint32) bool
+	partingTime     time.Duration
 	logger          *slog.Logger
 	reloadRequests  chan struct{} // one place
 	keysChanged     chan struct{} // one place
+	membersChanged  chan struct{} // one place
 
 	mu          sync.Mutex
 	provedConns map[*Conn]uint32 // with the member that was proved
@@ -90,7 +95,11 @@ func New(cfg Config) (*Guard, error) {
 	g := &Guard{
 		memberID: cfg.MemberID, acceptPlain: cfg.AcceptPlain, showCertificate: cfg.ShowCertificates,
 		anyHost: cfg.Certificates.AnyHost, hostsOf: cfg.CurrentHosts, logger: cfg.Logger,
-		reloadRequests: make(chan struct{}, 1), keysChanged: make(chan struct{}, 1), provedConns: map[*Conn]uint32{},
+		hasLeft: cfg.HasLeft, partingTime: cfg.PartingTime, reloadRequests: make(chan struct{}, 1), keysChanged: make(chan struct{}, 1),
+		membersChanged: make(chan struct{}, 1), provedConns: map[*Conn]uint32{},
+	}
+	if g.hasLeft == nil {
+		g.hasLeft = func(uint32) bool { return false }
 	}
 	if g.logger == nil {
 		g.logger = slog.New(slog.DiscardHandler)
@@ -152,7 +161,8 @@ const watchInterval = keystore.WatchInterval
 
 // Run reloads the files when they change and when Reload requests it, until ctx ends. After a change it checks
 // every open connection again, and closes those whose secret is no longer in the file or whose certificate would
-// be rejected now. Their members connect again. If a file cannot be used, its previous contents stay in use. Time
+// be rejected now. Their members connect again. After a change of the members it checks the connections that were proved
+// by a certificate or a ticket, and also closes those of members that have left for Config.PartingTime. If a file cannot be used, its previous contents stay in use. Time
 // alone closes no connection: an expired certificate or revocation list takes effect at the next change. The watch
 // of the keys also warns before this member's certificate expires. With Kerberos, Run gets the tickets for the other members, ahead of
 // their ends. A connection stays open after the end of its ticket.
@@ -170,11 +180,19 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
+	var recheck <-chan time.Time // nil: the members have not changed since the last check
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
+		case <-g.membersChanged:
+			recheck = time.After(g.partingTime)
+			continue
+		case <-recheck:
+			recheck = nil
+			g.closeDisproved()
+			continue
 		case <-g.reloadRequests:
 			if g.keys != nil {
 				g.keys.ReloadAndLog()
@@ -193,6 +211,18 @@ func (g *Guard) Run(ctx context.Context) error {
 func (g *Guard) RequestReload() {
 	if g != nil {
 		signalOnce(g.reloadRequests)
+	}
+}
+
+// MembersChanged makes Run get the tickets for new members, and check the open connections again after
+// Config.PartingTime. It does not wait.
+func (g *Guard) MembersChanged() {
+	if g == nil {
+		return
+	}
+	signalOnce(g.membersChanged)
+	if g.kerberos != nil {
+		signalOnce(g.kerberos.tickets.needed)
 	}
 }
 
@@ -281,6 +311,9 @@ func (g *Guard) proveDialed(c *Conn, to Dialed, ticket *offer) error {
 		c.shownCertificate = shownCertificate{state.PeerCertificates, x509.ExtKeyUsageServerAuth, to.NamedHost}
 		return g.checkRevocation(&state, x509.ExtKeyUsageServerAuth)
 	case kerberosProtocol:
+		if to.NamedHost == "" {
+			c.dialedPrincipal = ticket.to
+		}
 		return g.proveTicketAsDialer(c, to.Member, ticket)
 	}
 	return g.proveSecretAsDialer(c, to.Member)

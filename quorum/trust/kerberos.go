@@ -213,6 +213,15 @@ func (p *kerberosProof) checkDialer(of kerberos.Principal, member uint32) error 
 	return fmt.Errorf("%s says it is member %d, whose principal is %s/%s@%s", of, member, service, strings.ToLower(hosts[0]), p.settings.Dialing.Principal.Realm)
 }
 
+// checkDialed returns an error if a principal is not that of a member when it is dialed.
+func (p *kerberosProof) checkDialed(of kerberos.Principal, member uint32) error {
+	hosts := p.hostsOf(member)
+	if slices.ContainsFunc(hosts, func(host string) bool { return p.settings.dialedAt(host) == of }) {
+		return nil
+	}
+	return fmt.Errorf("member %d was dialed as %s, and its hosts are now %q", member, of, hosts)
+}
+
 // errTicketRejected is the dialer's error if the dialed side does not reply to its ticket.
 var errTicketRejected = fmt.Errorf("Kerberos: %w; see the log there", ErrProofRejected)
 

@@ -619,6 +619,96 @@ func TestNewcomersAreBounded(t *testing.T) {
 	})
 }
 
+// After a change of the members, the connections of those that have left close in both directions, and the connection to a host that a
+// member has left. The others stay open.
+func TestKerberosMembersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const parting = 5 * time.Second
+		r := newRealm(t)
+		var left atomic.Uint32
+		var hosts3 atomic.Pointer[[]string]
+		hosts3.Store(&[]string{"m3"})
+		one := r.ready(1, func(cfg *Config) {
+			cfg.PartingTime = parting
+			cfg.HasLeft = func(member uint32) bool { return member == left.Load() }
+			cfg.CurrentHosts = func(member uint32) []string {
+				if member == 3 {
+					return *hosts3.Load()
+				}
+				return cfg.configuredHosts(member)
+			}
+		})
+		stop := r.run(one)
+		defer stop()
+		var conns []net.Conn // from and to member 2, from and to member 3
+		for _, member := range []uint32{2, 3} {
+			other := r.ready(member, nil)
+			_, in := meet(other, one)
+			a, b := net.Pipe()
+			accepted, connected := accepts(other, b), dials(one, a, member)
+			<-accepted
+			out := <-connected
+			if in.err != nil || out.err != nil {
+				t.Fatal(in.err, out.err)
+			}
+			conns = append(conns, in.conn, out.conn)
+		}
+		wantOpen := func(when string, want ...bool) {
+			t.Helper()
+			synctest.Wait()
+			for i, c := range conns {
+				if isOpen(c) != want[i] {
+					t.Errorf("%s, connection %d is open: %t", when, i, !want[i])
+				}
+			}
+		}
+		one.MembersChanged()
+		time.Sleep(2 * parting)
+		wantOpen("while all are members", true, true, true, true)
+		left.Store(2)
+		one.MembersChanged()
+		time.Sleep(parting - time.Second)
+		one.MembersChanged() // another step of the same change
+		time.Sleep(parting - time.Second)
+		wantOpen("before the parting time is over", true, true, true, true)
+		time.Sleep(time.Second)
+		wantOpen("after member 2 has left", false, false, true, true)
+		if !strings.Contains(r.logs.String(), "member 2 has left the ensemble") {
+			t.Errorf("logged:\n%s", r.logs.String())
+		}
+		hosts3.Store(&[]string{"m3", "moved"})
+		one.MembersChanged()
+		time.Sleep(parting)
+		wantOpen("while member 3 moves", false, false, true, true)
+		hosts3.Store(&[]string{"moved"})
+		one.MembersChanged()
+		time.Sleep(parting)
+		wantOpen("after member 3 has moved", false, false, false, false)
+		if len(one.provedConns) != 0 {
+			t.Errorf("%d connections are kept", len(one.provedConns))
+		}
+	})
+}
+
+// A new member's ticket is got when the list has it, without the wait for the next check.
+func TestTicketsOfNewMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRealm(t)
+		var members atomic.Pointer[[]uint32]
+		members.Store(&[]uint32{1, 2})
+		two := r.guard(2, func(cfg *Config) { cfg.CurrentMembers = func() []uint32 { return *members.Load() } })
+		stop := r.run(two)
+		defer stop()
+		time.Sleep(time.Minute + minTicketPause)
+		members.Store(&[]uint32{1, 2, 3})
+		two.MembersChanged()
+		time.Sleep(minTicketPause)
+		if got := two.TicketSeconds(time.Now())["3"]; got == 0 {
+			t.Error("there is no ticket for the new member")
+		}
+	})
+}
+
 // A member whose principal has another key since rejects the ticket of the old one. The next ticket is got at once, and not one for each
 // connection.
 func TestRejectedTicket(t *testing.T) {

@@ -3,6 +3,7 @@ package trust
 import (
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"maps"
 
 	"rollcall/zk/kerberos"
@@ -22,9 +23,26 @@ func (g *Guard) checkStillProved(c *Conn, member uint32) error {
 		return g.verifyCertificate(c.shownCertificate, member)
 	case c.provedDialer != kerberos.Principal{}:
 		return g.kerberos.checkDialer(c.provedDialer, member)
-	case c.byTicket: // the ticket was for the host that was dialed
+	case c.byTicket: // checkStillMember checks the host that was dialed
 	case !g.secrets.contains(c.provedSecret):
 		return errors.New("its secret was removed from the file")
+	}
+	return nil
+}
+
+// checkStillMember returns an error if the other end has proved its host, and that is no member's any more. A secret
+// proves no host, and whoever has it can connect again.
+//
+// It is for open connections only: a new one of a member that has left is rejected unless that member is configured here.
+// So a configured member that was removed can still learn that from the others.
+func (g *Guard) checkStillMember(c *Conn, member uint32) error {
+	switch {
+	case c.provedSecret != "":
+		return nil
+	case g.hasLeft(member):
+		return fmt.Errorf("member %d has left the ensemble", member)
+	case c.dialedPrincipal != kerberos.Principal{}:
+		return g.kerberos.checkDialed(c.dialedPrincipal, member)
 	}
 	return nil
 }
@@ -49,7 +67,7 @@ func (g *Guard) untrack(c *Conn) {
 	delete(g.provedConns, c)
 }
 
-// closeDisproved closes the connections whose proof is no longer valid. It checks certificates without the lock;
+// closeDisproved closes the connections whose proof is no longer valid, or whose member has left. It checks certificates without the lock;
 // each check takes a fraction of a millisecond.
 func (g *Guard) closeDisproved() {
 	g.mu.Lock()
@@ -61,7 +79,11 @@ func (g *Guard) closeDisproved() {
 	}
 	ended := map[uint32]end{}
 	for c, member := range open {
-		if err := g.checkStillProved(c, member); err != nil {
+		err := g.checkStillProved(c, member)
+		if err == nil {
+			err = g.checkStillMember(c, member)
+		}
+		if err != nil {
 			g.untrack(c)
 			_ = c.rawConn.Close() // its user sees the error, and closes c
 			ended[member] = end{ended[member].connections + 1, err}

@@ -111,6 +111,28 @@ func (w *world) wantOpen(when string, two, three bool) {
 	}
 }
 
+// A member that has left the ensemble loses its connections, although its certificate is valid. One that shares the secret keeps them,
+// because a secret proves no host.
+func TestMemberLeaves(t *testing.T) {
+	runWorld(t, func(w *world) {
+		w.one.hasLeft = func(member uint32) bool { return member == 2 }
+		w.wantOpen("nothing has changed yet", true, true)
+		w.one.MembersChanged()
+		w.wantOpen("member 2 has left", false, true)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newGuard(t, 1, false, old), newGuard(t, 2, false, old)
+		one.hasLeft = func(uint32) bool { return true }
+		_, in := meet(two, one)
+		if in.err != nil {
+			t.Fatal(in.err)
+		}
+		if one.closeDisproved(); !isOpen(in.conn) {
+			t.Error("the connection with a secret is closed")
+		}
+	})
+}
+
 // A certificate that is revoked takes its connections with it, those that came in and those that were
 // opened, and no others. New ones are refused with the reason.
 func TestRevoked(t *testing.T) {

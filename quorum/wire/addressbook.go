@@ -158,6 +158,16 @@ func (b *AddressBook) HostsOf(id uint32) []string {
 	return hostsOf(slices.Concat(known, slices.DeleteFunc(slices.Clone(configured()), other)))
 }
 
+// HasLeft reports whether a member has left the ensemble: there is a server list, and neither that nor raft's configuration
+// has the member.
+func (b *AddressBook) HasLeft(id uint32) bool {
+	b.mu.Lock()
+	listed, configured := b.listedPeers, b.raftPeers
+	b.mu.Unlock()
+	isMember := func(p Peer) bool { return p.ID == id }
+	return len(listed) > 0 && !slices.ContainsFunc(listed, isMember) && !slices.ContainsFunc(configured(), isMember)
+}
+
 // EnsembleID returns the ensemble of this member, or zero if it is not known yet.
 func (b *AddressBook) EnsembleID() EnsembleID {
 	b.mu.Lock()

@@ -30,6 +30,14 @@ func TestHostsOfMembers(t *testing.T) {
 	check("with the list", 4, "d")
 	check("with the list", 5, "e")
 	check("with the list", 6)
+	for id, want := range map[uint32]bool{1: true, 2: false, 3: false, 4: false, 5: false, 6: true} {
+		if got := b.HasLeft(id); got != want {
+			t.Errorf("member %d has left: %t", id, got)
+		}
+	}
+	if NewAddressBook(1, []Peer{{ID: 1, Addr: "a:1"}}).HasLeft(2) {
+		t.Error("a member has left, although there is no list")
+	}
 	if got := b.MemberIDs(); !slices.Equal(got, []uint32{1, 2, 3, 4, 5}) {
 		t.Errorf("the members are %d, want each once", got)
 	}
