@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -71,10 +72,10 @@ func (r *responder) issueMany(n int) (certs []*x509.Certificate) {
 	return certs
 }
 
-// At most maxQueries are under way. Those above it wait for their turn, in the order in which they came, and then succeed.
+// At most maxQueriesEach are under way to one responder. Those above it wait for their turn, in the order in which they came, and then succeed.
 func TestQueriesWaitForTheirTurn(t *testing.T) {
 	r := newResponder(t)
-	certs := r.issueMany(maxQueries + 5)
+	certs := r.issueMany(maxQueriesEach + 5)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		f := &fakeTransport{r: r, hold: func(ctx context.Context, _ *ocsp.Request) error {
@@ -91,8 +92,8 @@ func TestQueriesWaitForTheirTurn(t *testing.T) {
 			go func() { results <- c.Check(t.Context(), []*x509.Certificate{cert, r.issuer}, nil) }()
 			synctest.Wait()
 		}
-		if current, _, _ := f.seen(); current != maxQueries || len(results) != 0 {
-			t.Fatalf("%d under way and %d ended, want %d and none", current, len(results), maxQueries)
+		if current, _, _ := f.seen(); current != maxQueriesEach || len(results) != 0 {
+			t.Fatalf("%d under way and %d ended, want %d and none", current, len(results), maxQueriesEach)
 		}
 		time.Sleep(waitTimeout - time.Millisecond)
 		close(release)
@@ -105,10 +106,10 @@ func TestQueriesWaitForTheirTurn(t *testing.T) {
 		for _, cert := range certs {
 			want = append(want, cert.SerialNumber.String())
 		}
-		slices.Sort(want[maxQueries:]) // those that wait begin together
+		slices.Sort(want[maxQueriesEach:]) // those that wait begin together
 		_, most, order := f.seen()
-		slices.Sort(order[maxQueries:])
-		if most != maxQueries || !slices.Equal(order, want) {
+		slices.Sort(order[maxQueriesEach:])
+		if most != maxQueriesEach || !slices.Equal(order, want) {
 			t.Errorf("up to %d under way, in the order %v, want %v", most, order, want)
 		}
 	})
@@ -118,7 +119,7 @@ func TestQueriesWaitForTheirTurn(t *testing.T) {
 // not been made. A check ends with its context, and its query goes on for others.
 func TestWaitsEnd(t *testing.T) {
 	r := newResponder(t)
-	certs := r.issueMany(maxQueries + 2)
+	certs := r.issueMany(maxQueriesEach + 2)
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		f := &fakeTransport{r: r, hold: func(ctx context.Context, query *ocsp.Request) error {
@@ -133,7 +134,7 @@ func TestWaitsEnd(t *testing.T) {
 			err = c.Check(ctx, []*x509.Certificate{cert, r.issuer}, nil)
 			return time.Since(at), err
 		}
-		for _, cert := range certs[:maxQueries] {
+		for _, cert := range certs[:maxQueriesEach] {
 			go func() {
 				if took, err := check(t.Context(), cert); err == nil || took != queryTimeout {
 					t.Errorf("a silent responder: %v after %v", err, took)
@@ -143,77 +144,136 @@ func TestWaitsEnd(t *testing.T) {
 		synctest.Wait()
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if took, err := check(impatient, certs[maxQueries]); err == nil || !strings.Contains(err.Error(), "deadline") || took != time.Second {
+		if took, err := check(impatient, certs[maxQueriesEach]); err == nil || !strings.Contains(err.Error(), "deadline") || took != time.Second {
 			t.Errorf("a handshake of a second: %v after %v", err, took)
 		}
 		// The places become free when the wait of this one ends.
-		if took, err := check(t.Context(), certs[maxQueries]); err == nil || took > waitTimeout+queryTimeout {
+		if took, err := check(t.Context(), certs[maxQueriesEach]); err == nil || took > waitTimeout+queryTimeout {
 			t.Errorf("behind silent ones: %v after %v", err, took)
 		}
 		time.Sleep(queryTimeout)
-		if took, err := check(t.Context(), certs[maxQueries+1]); err != nil || took != 0 {
+		if took, err := check(t.Context(), certs[maxQueriesEach+1]); err != nil || took != 0 {
 			t.Errorf("after them: %v after %v", err, took)
 		}
 		time.Sleep(retryAfter)
-		if _, err := check(t.Context(), certs[maxQueries]); err != nil {
+		if _, err := check(t.Context(), certs[maxQueriesEach]); err != nil {
 			t.Errorf("the one that waited, again: %v", err)
 		}
 	})
 }
 
-// While all places are taken for longer than waitTimeout, the error says so, and the next check of the same certificate waits anew.
+// While all places are taken for longer than waitTimeout, or all of one responder, the error says so, and the next check of the same
+// certificate waits anew.
 func TestWaitTimeout(t *testing.T) {
 	r := newResponder(t)
 	cert := r.issueMany(1)[0]
-	synctest.Test(t, func(t *testing.T) {
-		c := New(time.Now, &fakeTransport{r: r, hold: func(context.Context, *ocsp.Request) error { return nil }})
-		for range maxQueries {
-			c.queries <- struct{}{}
-		}
-		chain := []*x509.Certificate{cert, r.issuer}
-		for range 2 {
-			at := time.Now()
-			err := c.Check(t.Context(), chain, nil)
-			if took := time.Since(at); err == nil || !strings.Contains(err.Error(), "32 queries to responders are under way") || took != waitTimeout {
-				t.Errorf("%v after %v", err, took)
+	for text, isOneFull := range map[string]bool{
+		"128 queries to responders are under way":                       false,
+		`32 queries to the responder "responder.example" are under way`: true,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := New(time.Now, &fakeTransport{r: r, hold: func(context.Context, *ocsp.Request) error { return nil }})
+			places := c.queries
+			if isOneFull {
+				c.mu.Lock()
+				s, err := c.takeShare(cert)
+				c.mu.Unlock()
+				if err != nil {
+					t.Fatal(err)
+				}
+				places = s.queries
 			}
-		}
-		<-c.queries
-		if err := c.Check(t.Context(), chain, nil); err != nil {
-			t.Error(err)
-		}
-	})
+			for range cap(places) {
+				places <- struct{}{}
+			}
+			chain := []*x509.Certificate{cert, r.issuer}
+			for range 2 {
+				at := time.Now()
+				err := c.Check(t.Context(), chain, nil)
+				if took := time.Since(at); err == nil || !strings.Contains(err.Error(), text) || took != waitTimeout {
+					t.Errorf("%v after %v, want %q", err, took, text)
+				}
+			}
+			<-places
+			if err := c.Check(t.Context(), chain, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
-// No more than maxWaiting wait, and one above is rejected at once. Two checks of one certificate share a query.
+// No more than maxWaitingEach wait for one responder, and no more than maxWaiting for all. One above is rejected at once. Two checks of
+// one certificate share a query.
 func TestWaitingQueriesAreBounded(t *testing.T) {
 	r := newResponder(t)
 	template := r.issueMany(1)[0]
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeTransport{r: r, hold: silent}
 		c := New(time.Now, f)
-		numbered := func(i int) *x509.Certificate { // another certificate for the Checker, without the time to make one
-			cert := *template
-			cert.Raw = append(slices.Clip(cert.Raw), byte(i), byte(i>>8))
-			return &cert
+		numbered := func(responder, i int) *x509.Certificate { // another certificate for the Checker, without the time to make one
+			return like(template, func(cert *x509.Certificate) {
+				cert.Raw = append(slices.Clip(cert.Raw), byte(responder), byte(i), byte(i>>8))
+				cert.OCSPServer = []string{fmt.Sprintf("http://Responder%d.example/%d", responder, i)}
+			})
 		}
-		for i := range maxQueries + maxWaiting {
-			c.answerOf(numbered(i), r.issuer)
-			c.answerOf(numbered(i), r.issuer)
+		wantRejected := func(cert *x509.Certificate, text string) {
+			t.Helper()
+			err := c.Check(t.Context(), []*x509.Certificate{cert, r.issuer}, nil)
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%v, want %q", err, text)
+			}
 		}
-		err := c.Check(t.Context(), []*x509.Certificate{numbered(maxQueries + maxWaiting), r.issuer}, nil)
-		if err == nil || !strings.Contains(err.Error(), "1024 queries wait for responders; try again") {
-			t.Errorf("one more: %v", err)
+		for responder := range shares {
+			for i := range maxQueriesEach + maxWaitingEach {
+				c.answerOf(numbered(responder, i), r.issuer)
+				c.answerOf(numbered(responder, i), r.issuer)
+			}
+			synctest.Wait()
+			if current, _, _ := f.seen(); current != (responder+1)*maxQueriesEach {
+				t.Errorf("%d queries are under way to %d responders", current, responder+1)
+			}
+			if responder == 0 {
+				wantRejected(numbered(0, maxQueriesEach+maxWaitingEach), `256 queries wait for the responder "responder0.example"; try again`)
+			}
 		}
+		wantRejected(numbered(shares, 0), "1024 queries wait for responders; try again")
 		synctest.Wait()
 		if _, most, _ := f.seen(); most != maxQueries {
 			t.Errorf("%d under way", most)
 		}
 		time.Sleep(waitTimeout + 2*queryTimeout)
 		synctest.Wait()
-		if len(c.waiting) != 0 || len(c.queries) != 0 {
-			t.Errorf("%d places are taken, and %d of those that wait", len(c.queries), len(c.waiting))
+		if len(c.waiting) != 0 || len(c.queries) != 0 || len(c.responders) != 0 {
+			t.Errorf("%d places are taken, and %d of those that wait; %d responders are left", len(c.queries), len(c.waiting), len(c.responders))
 		}
+	})
+}
+
+// While one responder is silent, however many certificates name it, those of another one are known at once.
+func TestSilentResponderLeavesPlaces(t *testing.T) {
+	r := newResponder(t)
+	mute := r.issue("http://silent.example/")
+	other := r.issue("http://responder.example/")
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeTransport{r: r, hold: func(ctx context.Context, query *ocsp.Request) error {
+			if query.SerialNumber.Cmp(mute.SerialNumber) == 0 {
+				return silent(ctx, query)
+			}
+			return nil
+		}}
+		c := New(time.Now, f)
+		ofSilent := func(i int) *x509.Certificate {
+			return like(mute, func(cert *x509.Certificate) { cert.Raw = append(slices.Clip(cert.Raw), byte(i), byte(i>>8)) })
+		}
+		for i := range maxQueries + maxWaiting {
+			c.answerOf(ofSilent(i), r.issuer)
+		}
+		synctest.Wait()
+		began := time.Now()
+		if err := c.Check(t.Context(), []*x509.Certificate{other, r.issuer}, nil); err != nil || time.Since(began) != 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		time.Sleep(waitTimeout + queryTimeout)
 	})
 }
 

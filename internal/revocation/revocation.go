@@ -18,7 +18,9 @@ import (
 	"io"
 	"math/big"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,9 +39,14 @@ const (
 	// maxRedirects limits the redirects of a query.
 	maxRedirects = 3
 	// maxQueries limits the queries under way. Each has a connection and up to maxResponse bytes.
-	maxQueries = 32
+	maxQueries = 128
 	// maxWaiting limits the queries that wait for their turn. Each has a goroutine and a certificate, some 10 KiB.
 	maxWaiting = 1024
+	// shares is the number of silent responders that it takes to hold all places: each has one in shares of those of the
+	// queries under way, and of those that wait. Few authorities run more responders than two.
+	shares = 4
+	// maxQueriesEach limits the queries under way to one responder, and maxWaitingEach those that wait for it.
+	maxQueriesEach, maxWaitingEach = maxQueries / shares, maxWaiting / shares
 	// maxAnswers limits the answers that are kept, of some 100 bytes each.
 	maxAnswers = 16_384
 	// clockSkew is how far the clock of a responder may be off: Java's value. It is also how long a response without a next update counts.
@@ -57,8 +64,16 @@ type Checker struct {
 	queries chan struct{} // has a place for each query under way; the others get theirs in the order in which they came
 	waiting chan struct{} // has a place for each query under way, and for each that waits
 
-	mu      sync.Mutex
-	answers map[certificateKey]*answer
+	mu         sync.Mutex
+	answers    map[certificateKey]*answer
+	responders map[string]*share // by host and port: those with a query under way or one that waits
+}
+
+// share is the part of the places that one responder may use.
+type share struct {
+	host    string
+	queries chan struct{} // has a place for each query under way; the others get theirs in the order in which they came
+	users   int           // queries under way, and those that wait; Checker.mu guards it
 }
 
 // certificateKey is a hash of a certificate and its issuer's.
@@ -79,6 +94,7 @@ func New(now func() time.Time, transport http.RoundTripper) *Checker {
 	return &Checker{
 		client: &http.Client{Transport: transport, CheckRedirect: checkRedirect},
 		now:    now, queries: make(chan struct{}, maxQueries), waiting: make(chan struct{}, maxQueries+maxWaiting), answers: map[certificateKey]*answer{},
+		responders: map[string]*share{},
 	}
 }
 
@@ -138,23 +154,56 @@ func (c *Checker) answerOf(cert, issuer *x509.Certificate) *answer {
 	}
 	c.makeRoom()
 	a := &answer{known: make(chan struct{})}
-	select {
-	case c.waiting <- struct{}{}:
-	default:
-		a.err = unknownError(cert, fmt.Errorf("%d queries wait for responders; try again", maxWaiting))
+	s, err := c.takeShare(cert)
+	if err != nil {
+		a.err = unknownError(cert, err)
 		close(a.known)
 		return a
 	}
 	c.answers[key] = a
 	go func() {
-		defer func() { <-c.waiting }()
-		until, err := c.queryInTurn(cert, issuer)
+		until, err := c.queryInTurn(s, cert, issuer)
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.giveBack(s)
 		a.err, a.until = err, until
 		close(a.known)
 	}()
 	return a
+}
+
+// takeShare returns the share in which the query of a certificate counts, that of the first responder. It returns an error if
+// too many queries wait for that one, or for all. giveBack must follow. The caller holds mu.
+func (c *Checker) takeShare(cert *x509.Certificate) (*share, error) {
+	host := ""
+	if len(cert.OCSPServer) > 0 {
+		if u, err := url.Parse(cert.OCSPServer[0]); err == nil {
+			host = strings.ToLower(u.Host)
+		}
+	}
+	s := c.responders[host]
+	if s == nil {
+		s = &share{host: host, queries: make(chan struct{}, maxQueriesEach)}
+	}
+	if s.users == maxQueriesEach+maxWaitingEach {
+		return nil, fmt.Errorf("%d queries wait for the responder %q; try again", maxWaitingEach, host)
+	}
+	select {
+	case c.waiting <- struct{}{}:
+	default:
+		return nil, fmt.Errorf("%d queries wait for responders; try again", maxWaiting)
+	}
+	s.users++
+	c.responders[host] = s
+	return s, nil
+}
+
+// giveBack ends the use of a share. The caller holds mu.
+func (c *Checker) giveBack(s *share) {
+	<-c.waiting
+	if s.users--; s.users == 0 {
+		delete(c.responders, s.host)
+	}
 }
 
 // unknownError returns the error for a certificate whose state is not known. why may quote what a responder sent.
@@ -163,17 +212,26 @@ func unknownError(cert *x509.Certificate, why error) error {
 	return fmt.Errorf("whether the certificate of %q is revoked is not known: %s", cert.Subject, text[:min(len(text), maxErrorBytes)])
 }
 
-// queryInTurn is query, once fewer than maxQueries are under way. A query that waited for too long may be made again at once.
-func (c *Checker) queryInTurn(cert, issuer *x509.Certificate) (until time.Time, err error) {
+// queryInTurn is query, once fewer than maxQueriesEach are under way in the share, and then fewer than maxQueries in all. In this
+// order, a query that waits for its own responder takes no place from the others. A query that waited for too long may be made
+// again at once.
+func (c *Checker) queryInTurn(s *share, cert, issuer *x509.Certificate) (until time.Time, err error) {
 	turn := time.NewTimer(waitTimeout)
 	defer turn.Stop()
 	select {
+	case s.queries <- struct{}{}:
+		defer func() { <-s.queries }()
+	case <-turn.C:
+		return c.now(), unknownError(cert, fmt.Errorf("%d queries to the responder %q are under way, and were for %v; try again", maxQueriesEach,
+			s.host, waitTimeout))
+	}
+	select {
 	case c.queries <- struct{}{}:
 		defer func() { <-c.queries }()
-		return c.query(cert, issuer)
 	case <-turn.C:
 		return c.now(), unknownError(cert, fmt.Errorf("%d queries to responders are under way, and were for %v; try again", maxQueries, waitTimeout))
 	}
+	return c.query(cert, issuer)
 }
 
 // isOver reports whether an answer is known and counts no more.
