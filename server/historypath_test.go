@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,12 @@ func TestHistoryPath(t *testing.T) {
 	want := jute.History{Ensemble: "ab" + strings.Repeat("0", 60) + "cd"}
 	if got := c.readHistory(); got != want {
 		t.Errorf("the history is %+v, want %+v", got, want)
+	}
+	list := slices.Clone(jute.OpenACL)
+	list[0].Perms = jute.PermRead
+	changed := c.zxidOf(jute.OpSetACL, jute.SetACLRequest{Path: []byte("/seen"), ACL: list, Version: -1})
+	if got := c.readHistory().ACLs; got != changed {
+		t.Errorf("the last change of an ACL was %#x, want %#x", got, changed)
 	}
 	w.fill(2 * testHistory)
 	c.restore(seen, nil, []string{"/"})

@@ -60,7 +60,7 @@ func (s *session) historyText(r *request) []byte {
 	if ensemble := r.c.srv.cfg.EnsembleID; ensemble != nil {
 		id = ensemble()
 	}
-	return []byte(jute.History{Ensemble: hex.EncodeToString(id[:]), Since: znode.HistorySince(s.tree)}.Text())
+	return []byte(jute.History{Ensemble: hex.EncodeToString(id[:]), Since: znode.HistorySince(s.tree), ACLs: znode.HistoryACLs(s.tree)}.Text())
 }
 
 func (s *session) getACL(out *stream.Buffer, r *request) jute.Code {

@@ -20,6 +20,7 @@ type changeHistory struct {
 	// since is the zxid after which every change is kept, or noHistory. Then it is that of the first term after unknownTerm.
 	since       int64
 	unknownTerm int64
+	aclsChanged int64           // the zxid of the last change of an ACL, or a later one
 	sealed      []*historyChunk // all but the last, oldest first; replaced when chunks come or go, because snapshots share it
 	open        historyChunk    // the last one
 	bytes       int64           // memory of the sealed chunks
@@ -80,6 +81,15 @@ func KeepsChanges(s *State) bool { return s.cfg.ChangeHistory > 0 }
 func HistorySince(s *State) int64 {
 	if h := &s.watches.history; h.keepsChanges() {
 		return h.since
+	}
+	return noHistory
+}
+
+// HistoryACLs returns a zxid after which no ACL was changed, or jute.NoHistory if the state keeps no changes. The caller
+// holds at least the read lock.
+func HistoryACLs(s *State) int64 {
+	if h := &s.watches.history; h.keepsChanges() {
+		return h.aclsChanged
 	}
 	return noHistory
 }

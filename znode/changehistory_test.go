@@ -288,6 +288,47 @@ func TestRestoreRejectsChanges(t *testing.T) {
 	}
 }
 
+// A history knows the last transaction that has changed an ACL, also after a restart. One that sets the same list, or that fails, does
+// not count. If a snapshot lacks it, it may be any transaction up to the last one.
+func TestACLsChanged(t *testing.T) {
+	w := newWorldWithHistory(t, MinChangeHistory)
+	k := w.connect()
+	changed := func() int64 { return HistoryACLs(w.s()) }
+	k.must(k.create("/a", 0))
+	if got := changed(); got != 0 {
+		t.Errorf("before any change of an ACL: %#x", got)
+	}
+	k.must(k.setACL("/a", aclOf(1, "world", "anyone"), -1)) // which nobody may change any more
+	k.must(k.create("/b", 0))
+	k.must(k.setACL("/b", aclOf(19, "world", "anyone"), -1))
+	want := w.s().Zxid()
+	if got := changed(); got != want {
+		t.Errorf("the last ACL was changed at %#x, want %#x", got, want)
+	}
+	k.must(k.setACL("/b", aclOf(19, "world", "anyone"), -1))
+	if r := k.setACL("/a", aclOf(31, "world", "anyone"), -1); r.Code != jute.NoAuth {
+		t.Errorf("the ACL of /a was changed: %v", r.Code)
+	}
+	k.must(k.setData("/b", "x", -1))
+	if got := changed(); got != want {
+		t.Errorf("the last ACL was changed at %#x, want %#x", got, want)
+	}
+	other := New(Config{ChangeHistory: MinChangeHistory})
+	if err := other.RestoreSnapshot(bytes.NewReader(encode(t, w.s().Snapshot()))); err != nil {
+		t.Fatal(err)
+	}
+	if got := HistoryACLs(other); got != want {
+		t.Errorf("after a restart the last ACL was changed at %#x, want %#x", got, want)
+	}
+	without := New(Config{})
+	if err := without.RestoreSnapshot(bytes.NewReader(encode(t, w.s().Snapshot()))); err != nil || HistoryACLs(without) != jute.NoHistory {
+		t.Errorf("a state without a history: %v, %#x", err, HistoryACLs(without))
+	}
+	if err := other.RestoreSnapshot(bytes.NewReader(encode(t, without.Snapshot()))); err != nil || HistoryACLs(other) != w.s().Zxid() {
+		t.Errorf("of a snapshot without a history: %v, %#x, want %#x", err, HistoryACLs(other), w.s().Zxid())
+	}
+}
+
 // BenchmarkChangeHistory measures what keeping a change costs, and how much memory it takes.
 func BenchmarkChangeHistory(b *testing.B) {
 	h := changeHistory{limit: benchHistory}

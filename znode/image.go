@@ -22,7 +22,8 @@ type ImageHead struct {
 	SessionCount, UnsweptCount, EndCount, NodeCount uint64
 	EndsTotal                                       uint64 // the number of ends ever kept, and so of the newest one
 
-	hasHistory bool // a snapshot with a history of changes; no image that is written has one
+	hasHistory     bool // a snapshot with a history of changes; no image that is written has one
+	hasACLsChanged bool // the history has changeHistory.aclsChanged
 }
 
 // MemberProgress is the state's record of one member.

@@ -24,7 +24,7 @@ type ImageWriter struct {
 // below TimeMs is raised to it.
 func NewImageWriter(w io.Writer, h ImageHead) (*ImageWriter, error) {
 	h.LatestMs = max(h.LatestMs, h.TimeMs)
-	h.hasHistory = false
+	h.hasHistory, h.hasACLsChanged = false, false
 	iw := &ImageWriter{builder: snapshotBuilder{countOnly: true}, head: h}
 	why := iw.builder.acceptHead(h)
 	if why == "" {

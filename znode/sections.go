@@ -88,6 +88,9 @@ func (p *sectionWriter) writeHeadFields() {
 	if h.hasHistory {
 		flags |= flagHistory
 	}
+	if h.hasACLsChanged {
+		flags |= flagACLsChanged
+	}
 	p.putBytes([]byte{flags})
 	if h.Term.AnySASLUser != "" {
 		p.putText(h.Term.AnySASLUser)
@@ -183,9 +186,11 @@ func (p *sectionWriter) writeList(a *acl, path string) {
 	}
 }
 
-// writeChanges writes the zxid after which every change is in the history, the number of changes, and the changes.
+// writeChanges writes the zxid of the last change of an ACL, the one after which every change is in the history, the number of
+// changes, and the changes.
 func (p *sectionWriter) writeChanges(h *changeHistory) {
 	p.advanceTo(sectionChanges)
+	p.putUint64(uint64(h.aclsChanged))
 	p.putUint64(uint64(h.since))
 	p.putUint64(h.count())
 	for c := range h.all() {

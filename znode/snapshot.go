@@ -41,6 +41,7 @@ func (sn *Snapshot) Digest() uint64 { return sn.replicated.digest() }
 func (sn *Snapshot) WriteTo(w io.Writer) (int64, error) {
 	h := sn.Head()
 	h.hasHistory = sn.history.keepsChanges()
+	h.hasACLsChanged = h.hasHistory
 	p := newSectionWriter(w, &h)
 	count := sn.replicated.writeSections(p)
 	if p.err == nil {

@@ -82,7 +82,8 @@ func (f *snapshotBuilder) readHead() {
 		DataQuota: b.getUint64(),
 	}
 	flags := b.getByte()
-	if h.hasHistory = flags&flagHistory != 0; !h.Term.setFlags(flags &^ flagHistory) {
+	h.hasHistory, h.hasACLsChanged = flags&flagHistory != 0, flags&flagACLsChanged != 0
+	if !h.Term.setFlags(flags&^(flagHistory|flagACLsChanged)) || h.hasACLsChanged && !h.hasHistory {
 		b.failCorrupt("unknown rules %#x", flags)
 	}
 	if flags&flagAnySASLUser != 0 {
@@ -300,6 +301,12 @@ func (f *snapshotBuilder) readList(path string) *acl {
 // readChanges reads the history of changes, and keeps as many of the latest ones as this member's limit allows.
 func (f *snapshotBuilder) readChanges() {
 	b, h := f.blocks, &f.history
+	h.aclsChanged = f.head.Zxid // if the snapshot does not have it
+	if f.head.hasACLsChanged {
+		if h.aclsChanged = int64(b.getUint64()); h.aclsChanged < 0 || h.aclsChanged > f.head.Zxid {
+			b.failCorrupt("an ACL was changed at zxid %#x, and the last one is %#x", h.aclsChanged, f.head.Zxid)
+		}
+	}
 	if !f.head.hasHistory {
 		h.since, h.unknownTerm = noHistory, f.head.Zxid>>termShift
 		return

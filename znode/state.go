@@ -120,8 +120,11 @@ const (
 	flagAnySASLUser = 4 // AnySASLUser is set
 )
 
-// flagHistory is the bit of a snapshot with a history of changes, in the byte of Rules.flags.
-const flagHistory = 1 << 7
+// These are bits of a snapshot in the byte of Rules.flags.
+const (
+	flagHistory     = 1 << 7 // it has a history of changes
+	flagACLsChanged = 1 << 6 // its history has the zxid of the last change of an ACL; earlier builds wrote none
+)
 
 // flags returns the rules that share a byte of snapshots and a field of the digest.
 func (r *Rules) flags() byte {

@@ -80,6 +80,9 @@ func (w *Watches) firePending(zxid int64, rules *Rules) {
 			f.notifyTable(childTable, jute.EventNodeChildrenChanged, n.parent, n.parentACL)
 		}
 	}
+	if w.aclPending {
+		w.history.aclsChanged = zxid
+	}
 	w.dropPending()
 }
 
@@ -87,6 +90,7 @@ func (w *Watches) firePending(zxid int64, rules *Rules) {
 const maxKeptPending = 1024
 
 func (w *Watches) dropPending() {
+	w.aclPending = false
 	if cap(w.pending) > maxKeptPending {
 		w.pending = nil
 		return

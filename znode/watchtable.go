@@ -15,6 +15,7 @@ type Watches struct {
 	tables          [tableKinds]watchTable
 	watchers        map[Watcher]*watcherEntry
 	pending         []notification // of the running transaction
+	aclPending      bool           // the running transaction has changed an ACL
 	eventNumber     uint64         // incremented for each event that a watcher gets at most once
 	entrySteps      int            // see maxFireSteps
 	missedPathCount atomic.Uint64  // see MissedPathCount

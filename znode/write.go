@@ -255,6 +255,7 @@ func (t *transaction) runSetACL() {
 		t.result.Code = jute.NoRoom
 	default:
 		n = t.editor.beginEdit(n)
+		t.watches.aclPending = t.watches.aclPending || list != n.acl
 		t.state.tree.releaseACL(n.acl)
 		t.state.tree.retainACL(list)
 		n.setACL(list, n.aversion+1)

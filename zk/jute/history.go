@@ -21,29 +21,47 @@ type History struct {
 	// Since is a zxid: the server keeps all changes after it. On a server it only grows, or NoHistory becomes the zxid
 	// before a term in which there had been no change.
 	Since int64
+	// ACLs is a zxid: no access control list was changed after it. It is NoHistory if that is not known. There is no event of
+	// such a change, so who keeps copies of nodes must see whether it may still read them.
+	ACLs int64
 }
 
-// Text returns the data at HistoryPath: two lines.
+// Text returns the data at HistoryPath: three lines.
 func (h History) Text() string {
-	since := "none"
-	if h.Since != NoHistory {
-		since = fmt.Sprintf("%#x", h.Since)
-	}
-	return "ensemble=" + h.Ensemble + "\nsince=" + since + "\n"
+	return "ensemble=" + h.Ensemble + "\nsince=" + zxidText(h.Since) + "\nacls=" + zxidText(h.ACLs) + "\n"
 }
 
-// ParseHistory reads a text of History.Text. More lines may follow. ok is false if it is another text.
+func zxidText(zxid int64) string {
+	if zxid == NoHistory {
+		return "none"
+	}
+	return fmt.Sprintf("%#x", zxid)
+}
+
+// ParseHistory reads a text of History.Text. The line of ACLs may be missing, and more lines may follow. ok is false if it is
+// another text.
 func ParseHistory(text string) (h History, ok bool) {
 	ensemble, rest, _ := strings.Cut(text, "\n")
-	since, _, _ := strings.Cut(rest, "\n")
+	since, rest, _ := strings.Cut(rest, "\n")
 	ensemble, isEnsemble := strings.CutPrefix(ensemble, "ensemble=")
 	since, isSince := strings.CutPrefix(since, "since=")
 	if !isEnsemble || !isSince || ensemble == "" {
 		return History{}, false
 	}
-	if since == "none" {
-		return History{ensemble, NoHistory}, true
+	h = History{Ensemble: ensemble, ACLs: NoHistory}
+	if line, _, _ := strings.Cut(rest, "\n"); strings.HasPrefix(line, "acls=") {
+		if h.ACLs, ok = parseZxid(strings.TrimPrefix(line, "acls=")); !ok {
+			return History{}, false
+		}
 	}
-	zxid, err := strconv.ParseInt(since, 0, 64)
-	return History{ensemble, zxid}, err == nil && zxid >= 0
+	h.Since, ok = parseZxid(since)
+	return h, ok
+}
+
+func parseZxid(text string) (zxid int64, ok bool) {
+	if text == "none" {
+		return NoHistory, true
+	}
+	zxid, err := strconv.ParseInt(text, 0, 64)
+	return zxid, err == nil && zxid >= 0
 }
