@@ -57,7 +57,8 @@ func (e *ResumeError) Unwrap() error { return e.Err }
 // of the path.
 //
 // Servers send an event only if the Client may read the node as it was then, and as it is now if it exists. So the Client
-// must have the identities that it had at the position.
+// must have the identities that it had at the position. Of a node that a change of its ACL has hidden there is no event: see
+// Watcher.ACLsChanged.
 func (p Position) Watch(ctx context.Context, c *Client, path string) iter.Seq2[Event, error] {
 	return eventsOf(ctx, func() (*Watcher, error) { return p.NewWatcher(c, path) })
 }
@@ -91,6 +92,15 @@ func (l *Watcher) Position() (p Position, ok bool) {
 	return p, p.Ensemble != "" && zxid > 0 && (h.ensemble == h.lastEnsemble || zxid > h.relative)
 }
 
+// ACLsChanged returns the last transaction that has changed an ACL, or a later one, as the server has shown it when this
+// Watch resumed or its connection began. There is no event of such a change, so the Client may no longer read a node that the
+// caller has read before it. It is 0 if no ACL was changed, if the server keeps no history, or if it was not asked yet.
+func (l *Watcher) ACLsChanged() Zxid {
+	l.table.mu.Lock()
+	defer l.table.mu.Unlock()
+	return l.table.history.acls
+}
+
 // serverHistory is what a Client knows of the changes that its server keeps. The lock of the table guards it.
 //
 // A Client that has lost its connection sets its watches again with a zxid. If a server of the same ensemble keeps all
@@ -104,6 +114,7 @@ type serverHistory struct {
 	ensemble     string // as read on the present connection; "": not known
 	lastEnsemble string // on the connection before
 	relative     Zxid   // the zxid with which the watches were set again
+	acls         Zxid   // no ACL was changed after it, as last read on the present connection; 0: not known
 }
 
 // next returns what is known of the server of the next connection. The last zxid of this one is relative.
@@ -152,10 +163,15 @@ func (w *sharedWatch) readHistory() error {
 	})
 }
 
-// noteHistory notes the first reply of a connection, and passes Gaps on if the server has not sent all events that were
-// missed. The lock is held.
+// noteHistory notes a reply. With the first one of a connection it passes Gaps on if the server has not sent all events that
+// were missed. The lock is held.
 func (t *watchTable) noteHistory(reply historyReply) {
 	h := &t.history
+	if reply.known {
+		if h.acls = Zxid(reply.ACLs); reply.ACLs == jute.NoHistory {
+			h.acls = reply.applied
+		}
+	}
 	if h.isRead {
 		return
 	}
@@ -167,6 +183,7 @@ func (t *watchTable) noteHistory(reply historyReply) {
 	for w := range t.sharedWatches() {
 		if w.isSet && !w.mustAdd {
 			w.settleGap(covered)
+			w.wakeStateless() // they have a position now
 		}
 	}
 }

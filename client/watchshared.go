@@ -230,6 +230,15 @@ func (w *sharedWatch) settleGap(covered bool) {
 	}
 }
 
+// wakeStateless wakes the readers of the Watches without state. The lock is held.
+func (w *sharedWatch) wakeStateless() {
+	for _, l := range w.listeners {
+		if w.isStateless(l) {
+			wake(l.ready)
+		}
+	}
+}
+
 // replacePersistent is called when a read has set a watch of the kind. Servers before ZooKeeper 3.9 have then no
 // persistent one. The lock is held.
 func (p *pathWatches) replacePersistent(kind watchKind) {

@@ -19,7 +19,8 @@
 // reconnect the Cache reads the nodes that have changed, if the server has sent all events that were missed, as Rollcall's
 // does if it still has them. Otherwise it reads the Stats of all nodes again, and the data of those that changed. When the
 // session ends, the Cache stays Stale, and Attach continues with another Client. Content and Restore keep a copy over a
-// restart of the program. When there are more bytes than Config.MaxBytes, the
+// restart of the program. When the Cache goes on in any of these ways, it drops the nodes that the Client may no longer read,
+// because an ACL was changed. When there are more bytes than Config.MaxBytes, the
 // Cache stays Stale as well, and Err returns the reason.
 //
 // A Cache is for trees of which a program needs most nodes. It costs one recursive watch at the servers, for which they
@@ -99,6 +100,7 @@ type Cache struct {
 	changed   chan struct{}   // closed when anything below changes
 	asOf      client.Zxid     // the last transaction at which the copy was complete
 	position  client.Position // the copy has all changes up to it; without an Ensemble if that is not known
+	readable  client.Zxid     // all nodes of the copy were readable at it or later; 0: not known
 	from      string          // the root as the servers know it; "": no Client was attached yet
 	complete  bool            // it has been complete
 	err       error           // the reason for which it stays Stale
@@ -143,7 +145,7 @@ func newCache(root string, cfg Config) (*Cache, error) {
 // If there is an error, the Cache stays Stale, and Attach can be called again. Close must not be called meanwhile.
 //
 // If c's server keeps all changes that the copy lacks, as Rollcall's does for a while, Attach reads only the nodes that have
-// changed. Otherwise it reads the Stats of all nodes. If c's ensemble is another one than that of the copy, such as one that
+// changed. Otherwise, or if an ACL was changed since that was last done, it reads the Stats of all nodes. If c's ensemble is another one than that of the copy, such as one that
 // was restored from a backup, it begins with an empty copy, and Changes has a Reset.
 func (k *Cache) Attach(ctx context.Context, c *client.Client) error { return k.attach(ctx, c, false) }
 
@@ -274,6 +276,9 @@ func (k *Cache) AsOf() (zxid client.Zxid, complete bool) {
 
 // asOfNow is AsOf with the lock held.
 func (k *Cache) asOfNow() (zxid client.Zxid, complete bool) {
+	if k.err == nil && k.follower != nil {
+		k.follower.checkReadable()
+	}
 	if k.err != nil || k.follower == nil || k.follower.pendingReads() > 0 {
 		return k.asOf, false
 	}

@@ -13,6 +13,7 @@ import (
 type Content struct {
 	Root     string          // the root's path as the servers know it, with the Client's chroot
 	Position client.Position // the nodes have all changes up to it; some may have later ones
+	Readable client.Zxid     // the Client could read each node at this transaction or later; 0: not known
 	Nodes    []ContentNode   // each parent before its children
 }
 
@@ -33,7 +34,7 @@ func (k *Cache) Content() (c Content, ok bool) {
 	if !k.complete || k.position.Ensemble == "" {
 		return Content{}, false
 	}
-	c = Content{Root: k.from, Position: k.position, Nodes: make([]ContentNode, 0, k.tree.count)}
+	c = Content{Root: k.from, Position: k.position, Readable: k.readable, Nodes: make([]ContentNode, 0, k.tree.count)}
 	if k.tree.root != nil {
 		c.addNodes("", k.tree.root)
 	}
@@ -75,5 +76,6 @@ func Restore(content Content, root string, cfg Config) (*Cache, error) {
 		}
 	}
 	k.from, k.position, k.asOf, k.complete = content.Root, content.Position, content.Position.Zxid, true
+	k.readable = content.Readable
 	return k, nil
 }

@@ -44,6 +44,8 @@ type follower struct {
 	queued    map[read]bool // those in toRead
 	inFlight  int
 	reloading bool // all nodes are read again
+	// readFrom is the transaction at which the last reading of all nodes began.
+	readFrom client.Zxid
 
 	mustResume bool // it must not read all nodes again at the beginning
 }
@@ -164,7 +166,7 @@ func (f *follower) watchAgain(reason error) error {
 
 // forgetCopy empties a copy of another ensemble. Its transactions say nothing about which nodes are newer. The lock is held.
 func (k *Cache) forgetCopy() {
-	k.tree, k.position, k.asOf = tree{}, client.Position{}, 0
+	k.tree, k.position, k.asOf, k.readable = tree{}, client.Position{}, 0, 0
 	k.reportChange(Change{Type: Reset, Path: k.root})
 }
 
@@ -186,7 +188,9 @@ func (f *follower) handleEvent(e client.Event) {
 	n := f.k.tree.findNode(path)
 	switch {
 	case e.Type == client.Gap && e.Below:
-		f.reloading = true
+		if f.reloading = true; path == "" {
+			f.readFrom = f.c.LastZxid()
+		}
 		f.queueRead(read{path, f.kindFor(path)})
 	case e.Type == client.NodeDeleted && e.Zxid != client.NoZxid:
 		if n != nil && n.Stat.Created < e.Zxid {
@@ -196,6 +200,17 @@ func (f *follower) handleEvent(e client.Event) {
 	default:
 		f.queueRead(read{path, readData})
 	}
+}
+
+// checkReadable begins to read the Stats of all nodes if an ACL was changed since that was done. A read of a node that the Client
+// may no longer read fails, and removes its copy: no event does. The lock is held.
+func (f *follower) checkReadable() {
+	changed := f.watcher.ACLsChanged()
+	if changed <= max(f.k.readable, f.readFrom) {
+		return
+	}
+	f.reloading, f.readFrom = true, max(changed, f.c.LastZxid())
+	f.queueRead(read{"", f.kindFor("")})
 }
 
 // kindFor returns the kind of read that reads a node and all nodes below it. The lock is held.
@@ -303,7 +318,7 @@ func (f *follower) finishRead(r read, handle func()) {
 	}
 	handle()
 	if f.pendingReads() == 0 {
-		f.reloading = false
+		f.reloading, f.k.readable = false, max(f.k.readable, f.readFrom)
 	}
 	if f.k.tree.bytes > f.k.maxBytes {
 		f.k.stayStale(ErrTooLarge)
@@ -315,7 +330,9 @@ func (f *follower) finishRead(r read, handle func()) {
 // gotStat handles a Stat of a node whose data may be known. The lock is held.
 func (f *follower) gotStat(r read, stat client.Stat) {
 	n := f.k.tree.findNode(r.path)
-	if n == nil || n.Stat.Changed != stat.Changed { // no two nodes have a change of one transaction at a path
+	// Servers before ZooKeeper 3.9 show the Stat of a node that the Client may not read.
+	isSameList := n != nil && n.Stat.ACLVersion == stat.ACLVersion
+	if !isSameList || n.Stat.Changed != stat.Changed { // no two nodes have a change of one transaction at a path
 		f.queueRead(read{r.path, readAll})
 		return
 	}

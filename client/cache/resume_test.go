@@ -208,6 +208,158 @@ func TestCacheCannotResume(t *testing.T) {
 	}
 }
 
+// A node that setACL has hidden from the Client is dropped, with all nodes below it, when the Cache goes on: there is no event of that.
+// Once that was found out, the next resume reads nothing. A server that shows Stats of such nodes changes nothing about it.
+func TestHiddenNodesAreDropped(t *testing.T) {
+	reconnect := func(t *testing.T, s *fakezk.Server, c *client.Client, k *Cache, between func()) *Cache {
+		s.Disconnect(true)
+		synctest.Wait()
+		between()
+		s.AllowConnections()
+		if err := c.AwaitConnected(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		return k
+	}
+	resume := func(t *testing.T, s *fakezk.Server, _ *client.Client, k *Cache, between func()) *Cache {
+		s.ExpireSession()
+		awaitPause(t, k)
+		between()
+		s.AllowSessions()
+		if err := k.Resume(t.Context(), dialMore(t, s)); err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	nextRun := func(t *testing.T, s *fakezk.Server, _ *client.Client, k *Cache, between func()) *Cache {
+		content, ok := k.Content()
+		if !ok {
+			t.Fatal("there is no content")
+		}
+		k.Close()
+		between()
+		next, err := Restore(content, "/a", Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(next.Close)
+		if err := next.Resume(t.Context(), dialMore(t, s)); err != nil {
+			t.Fatal(err)
+		}
+		return next
+	}
+	attach := func(t *testing.T, s *fakezk.Server, _ *client.Client, k *Cache, between func()) *Cache {
+		between()
+		s.DropHistory()
+		if err := k.Attach(t.Context(), dialMore(t, s)); err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	for name, goOn := range map[string]func(*testing.T, *fakezk.Server, *client.Client, *Cache, func()) *Cache{
+		"a lost connection": reconnect, "a new session": resume, "the next run": nextRun, "too old a position": attach,
+	} {
+		for _, statsAreOpen := range []bool{false, true} {
+			for _, while := range []string{"live", "away"} {
+				t.Run(fmt.Sprintf("%s, hidden while %s, %t", name, while, statsAreOpen), func(t *testing.T) {
+					resumeBubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client, k *Cache) {
+						s.StatsAreOpen = statsAreOpen
+						s.ApplyChanges("+/a/b/d", "=/a/b", "+/a/e")
+						synctest.Wait()
+						hide := func() { s.DenyRead("/a/b"); s.DenyRead("/a/e"); s.ApplyChanges("=/a/c") }
+						if while == "live" {
+							hide()
+							synctest.Wait()
+							hide = func() {}
+						}
+						k = goOn(t, s, c, k, hide)
+						want(t, k, "/a", "/a/c=x")
+						wantState(t, k, Live, true)
+						if name == "too old a position" {
+							return
+						}
+						since := reads(s)
+						k = goOn(t, s, c, k, func() {})
+						wantState(t, k, Live, true)
+						wantReads(t, since, 0)
+						want(t, k, "/a", "/a/c=x")
+					})
+				})
+			}
+		}
+	}
+}
+
+// A Cache of which no node ever changes can resume, too.
+func TestPositionWithoutChanges(t *testing.T) {
+	for range 100 { // the reply with the server's history and the last read may come in any order
+		resumeBubble(t, func(t *testing.T, s *fakezk.Server, _ *client.Client, k *Cache) {
+			s.ExpireSession()
+			awaitPause(t, k)
+			s.AllowSessions()
+			if err := k.Resume(t.Context(), dialMore(t, s)); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A change of an ACL from before the Cache was opened is no reason to read any node again.
+func TestOldACLsCostNoReads(t *testing.T) {
+	resumeBubble(t, func(t *testing.T, s *fakezk.Server, _ *client.Client, other *Cache) {
+		other.Close()
+		count := func() int {
+			since := reads(s)
+			k := open(t, dialMore(t, s), "/a", Config{})
+			synctest.Wait()
+			if err := k.Resume(t.Context(), dialMore(t, s)); err != nil {
+				t.Fatal(err)
+			}
+			return since()
+		}
+		without := count()
+		s.DenyRead("/a/b")
+		s.AllowRead("/a/b")
+		if with := count(); with != without {
+			t.Errorf("%d reads, and %d before the ACL was changed", with, without)
+		}
+	})
+}
+
+// A Cache on a Client that has a Watch of the tree cannot resume, and does not learn in time whether its copy is of another ensemble.
+// So Attach begins with an empty copy, and Resume changes nothing.
+func TestAttachBesideAWatch(t *testing.T) {
+	resumeBubble(t, func(t *testing.T, s *fakezk.Server, _ *client.Client, k *Cache) {
+		s.ExpireSession()
+		awaitPause(t, k)
+		s.AllowSessions()
+		s.SetEnsemble("two")
+		s.ForgetChange("/a/b", "old", 1)
+		c := dialMore(t, s)
+		w, err := c.NewWatcher("/a", client.Tree) // which does not read of which ensemble the server is
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		synctest.Wait()
+		ended := follow(t.Context(), k)
+		if err := k.Resume(t.Context(), c); !errors.Is(err, client.ErrShared) || !errors.As(err, new(*client.ResumeError)) {
+			t.Errorf("Resume: %v, want %v", err, client.ErrShared)
+		}
+		want(t, k, "/a", "/a/b", "/a/c")
+		if err := k.Attach(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		want(t, k, "/a", "/a/b=old", "/a/c")
+		wantState(t, k, Live, true)
+		k.Close()
+		if got, _ := ended(); !slices.Contains(got[1:], "reset /a=") {
+			t.Errorf("the changes are %q, want a reset among them", got)
+		}
+	})
+}
+
 // A Cache that is never looked at has a recent position when its session ends.
 func TestPositionFollows(t *testing.T) {
 	resumeBubble(t, func(t *testing.T, s *fakezk.Server, _ *client.Client, k *Cache) {
@@ -261,22 +413,22 @@ func TestRestoreRejects(t *testing.T) {
 		"no position":                    {Root: "/a", Nodes: sound},
 		"no position or no root":         {Root: "/a", Position: client.Position{Ensemble: "one"}, Nodes: sound},
 		"it must be one of":              {Position: position, Nodes: sound},
-		"\"/b\" is not a path":           {"/a", position, []ContentNode{{Path: ""}, {Path: "/b"}}},
-		"two nodes \"b\"":                {"/a", position, append(sound[:2:2], ContentNode{Path: "b"})},
-		"two nodes \"\"":                 {"/a", position, append(sound[:1:1], ContentNode{})},
-		"the parent of \"c/d\" must":     {"/a", position, append(sound[:2:2], ContentNode{Path: "c/d"})},
-		"larger than Config.MaxBytes":    {"/a", position, append(sound[:2:2], ContentNode{Path: "big", Data: make([]byte, 1000)})},
-		"the parent of \"only-a-child\"": {"/a", position, []ContentNode{{Path: "only-a-child"}}},
+		"\"/b\" is not a path":           {Root: "/a", Position: position, Nodes: []ContentNode{{Path: ""}, {Path: "/b"}}},
+		"two nodes \"b\"":                {Root: "/a", Position: position, Nodes: append(sound[:2:2], ContentNode{Path: "b"})},
+		"two nodes \"\"":                 {Root: "/a", Position: position, Nodes: append(sound[:1:1], ContentNode{})},
+		"the parent of \"c/d\" must":     {Root: "/a", Position: position, Nodes: append(sound[:2:2], ContentNode{Path: "c/d"})},
+		"larger than Config.MaxBytes":    {Root: "/a", Position: position, Nodes: append(sound[:2:2], ContentNode{Path: "big", Data: make([]byte, 1000)})},
+		"the parent of \"only-a-child\"": {Root: "/a", Position: position, Nodes: []ContentNode{{Path: "only-a-child"}}},
 	} {
 		if _, err := Restore(content, "/a", Config{MaxBytes: 1500}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if _, err := Restore(Content{"/a", position, sound}, "a", Config{}); !errors.Is(err, client.ErrBadArguments) {
+	if _, err := Restore(Content{Root: "/a", Position: position, Nodes: sound}, "a", Config{}); !errors.Is(err, client.ErrBadArguments) {
 		t.Errorf("no path: %v", err)
 	}
 	resumeBubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client, _ *Cache) {
-		k, err := Restore(Content{"/other/a", position, sound}, "/a", Config{})
+		k, err := Restore(Content{Root: "/other/a", Position: position, Nodes: sound}, "/a", Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

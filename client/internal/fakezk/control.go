@@ -119,11 +119,20 @@ func (s *Server) MuteEvents() { s.locked(func() { s.muted = true }) }
 // BehaveBefore39 makes the Server behave as before ZooKeeper 3.9. There must be no connection.
 func (s *Server) BehaveBefore39() { s.locked(func() { s.Before39 = true }) }
 
-// DenyRead makes reads of a node return NoAuth.
-func (s *Server) DenyRead(path string) { s.locked(func() { s.nodes[path].secret = true }) }
+// DenyRead makes reads of a node return NoAuth, by a change of its ACL, of which there is no event.
+func (s *Server) DenyRead(path string) { s.setSecret(path, true) }
 
 // AllowRead makes a node readable again.
-func (s *Server) AllowRead(path string) { s.locked(func() { s.nodes[path].secret = false }) }
+func (s *Server) AllowRead(path string) { s.setSecret(path, false) }
+
+func (s *Server) setSecret(path string, secret bool) {
+	s.locked(func() {
+		s.zxid++
+		s.aclsChanged = s.zxid
+		s.nodes[path].secret = secret
+		s.nodes[path].stat.Aversion++
+	})
+}
 
 // changeNode makes changes with a transaction of its own, and returns its zxid.
 func (s *Server) changeNode(do func(t *transaction)) int64 {

@@ -32,6 +32,8 @@ type Server struct {
 	Before36 bool // it does not know addWatch
 	Before39 bool // it has one watch of a table on a path, no types 4 and 5, and no zxids in events
 
+	StatsAreOpen bool // exists returns the Stat of a node that cannot be read, as before ZooKeeper 3.9
+
 	// Ensemble is the id of an ensemble of Rollcall: recursive and persistent watches that are set again get the events
 	// that they have missed, and jute.HistoryPath can be read. "": it is ZooKeeper.
 	Ensemble string
@@ -57,6 +59,7 @@ type Server struct {
 	requests    map[jute.Op]int
 	history     []change // with an Ensemble: all changes after historyFrom
 	historyFrom int64
+	aclsChanged int64 // the zxid of the last change of an ACL
 	clients     sync.WaitGroup
 }
 

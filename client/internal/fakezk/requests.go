@@ -95,7 +95,7 @@ func (c *conn) executeWrite(op jute.Op, body []byte) (jute.Code, record) {
 func (c *conn) readNode(op jute.Op, path string, watch bool) (jute.Code, record) {
 	nodes := c.nodes()
 	n := nodes[path]
-	if n != nil && n.secret {
+	if n != nil && n.secret && !(op == jute.OpExists && c.server.StatsAreOpen) {
 		return jute.NoAuth, nil
 	}
 	if watch && (n != nil || op == jute.OpExists) {
@@ -107,7 +107,7 @@ func (c *conn) readNode(op jute.Op, path string, watch bool) (jute.Code, record)
 	}
 	if n == nil {
 		if s := c.server; s.Ensemble != "" && op == jute.OpGetData && path == jute.HistoryPath {
-			return jute.OK, jute.GetDataResponse{Data: []byte(jute.History{Ensemble: s.Ensemble, Since: s.historyFrom}.Text())}
+			return jute.OK, jute.GetDataResponse{Data: []byte(jute.History{Ensemble: s.Ensemble, Since: s.historyFrom, ACLs: s.aclsChanged}.Text())}
 		}
 		return jute.NoNode, nil
 	}
