@@ -1047,7 +1047,7 @@ var mainKeys = []key{
 	},
 	{
 		name: "quorum.auth.learner.saslLoginContext", kind: nonEmptyText("a name", func(d *rawConfig) *string { return &d.memberLogin.learnerSection }),
-		def: "QuorumLearner", doc: "section of the JAAS file with the user of this member, who must be one of them, or with its principal and keytab for dialing",
+		def: "QuorumLearner", doc: "section of the JAAS file with this member's user, which must be one of the users in the other section, or with the principal and the keytab with which this member dials",
 	},
 	{
 		name: servicePrincipalKey, kind: nonEmptyText("a principal", func(d *rawConfig) *string { return &d.memberLogin.servicePrincipal }),

@@ -330,7 +330,7 @@ func (f *follower) finishRead(r read, handle func()) {
 // gotStat handles a Stat of a node whose data may be known. The lock is held.
 func (f *follower) gotStat(r read, stat client.Stat) {
 	n := f.k.tree.findNode(r.path)
-	// Servers before ZooKeeper 3.9 show the Stat of a node that the Client may not read.
+	// Some versions of ZooKeeper show the Stat of a node that the Client may not read.
 	isSameList := n != nil && n.Stat.ACLVersion == stat.ACLVersion
 	if !isSameList || n.Stat.Changed != stat.Changed { // no two nodes have a change of one transaction at a path
 		f.queueRead(read{r.path, readAll})

@@ -32,7 +32,7 @@ type Server struct {
 	Before36 bool // it does not know addWatch
 	Before39 bool // it has one watch of a table on a path, no types 4 and 5, and no zxids in events
 
-	StatsAreOpen bool // exists returns the Stat of a node that cannot be read, as before ZooKeeper 3.9
+	StatsAreOpen bool // exists returns the Stat of a node that cannot be read, as in some versions of ZooKeeper
 
 	// Ensemble is the id of an ensemble of Rollcall: recursive and persistent watches that are set again get the events
 	// that they have missed, and jute.HistoryPath can be read. "": it is ZooKeeper.
