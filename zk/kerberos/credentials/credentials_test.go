@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // write writes a file, and returns its path.
@@ -56,9 +55,22 @@ func TestBeginEndsWithItsContext(t *testing.T) {
 	keytab := write(t, "keytab", "\x05\x02\x00\x00\x00\x3b\x00\x01\x00\x01R\x00\x03bob\x00\x00\x00\x01\x00\x00\x00\x01\x01\x00\x12\x00\x20"+strings.Repeat("k", 32)+"\x00\x00\x00\x01")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	time.AfterFunc(50*time.Millisecond, func() { cancel(nil) })
+	connected := make(chan net.Conn, 1)
+	go func() {
+		conn, err := kdc.Accept()
+		if err == nil {
+			connected <- conn
+		}
+		cancel(err) // once Begin waits for the answer
+	}()
 	_, err = New(Config{Krb5Conf: conf, Keytab: keytab, Principal: "bob"}).Begin(ctx, "host:2181")
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+	select {
+	case conn := <-connected:
+		_ = conn.Close()
+	default:
+		t.Error("Begin has ended without a connection to the KDC")
 	}
 }
