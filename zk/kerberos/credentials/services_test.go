@@ -83,7 +83,9 @@ func TestServicesFaults(t *testing.T) {
 		"it is no keytab":                  func(s *Services) { s.ReadKeytab = func() ([]byte, error) { return nil, nil } },
 		"the keytab has no key of zk/two@": func(s *Services) { s.Principal = principal("zk/two") },
 		"/nowhere/krb5.conf":               func(s *Services) { s.Krb5Conf = "/nowhere/krb5.conf" },
+
 		"has no KDC of EXAMPLE.COM; add it to the section realms": none,
+
 		"connection refused": func(s *Services) { s.Krb5Conf = kdctest.WriteConf(t, deadAddress(t)) },
 	} {
 		s := servicesOf(t, k, "zk/one", address)
