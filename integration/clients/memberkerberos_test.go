@@ -172,7 +172,7 @@ func (w *memberKerberos) mustAdd(ctx context.Context, m *process.Member) {
 func (w *memberKerberos) addWithKeytabs(ctx context.Context, id int) *process.Member {
 	w.t.Helper()
 	m := w.NewMember(id)
-	w.Add(m) // without keytabs it does not start
+	w.Add(m) // without keytabs it does not start: its file has no JAAS file
 	m.Process.ExpectEnd()
 	if _, err := m.Process.ExitStatus(ctx); err != nil {
 		w.t.Fatal(err)
@@ -324,14 +324,7 @@ func TestStrangersToMembersByKerberos(t *testing.T) {
 	w := startMemberKerberos(t)
 	w.mustWrite(ctx, "/a")
 
-	stranger := w.NewMember(4)
-	w.Add(stranger) // without keytabs it does not start: its file has no JAAS file
-	stranger.Process.ExpectEnd()
-	if _, err := stranger.Process.ExitStatus(ctx); err != nil {
-		t.Fatal(err)
-	}
-	w.giveKeytabs(stranger)
-	w.Start(stranger)
+	stranger := w.addWithKeytabs(ctx, 4)
 	refused := func(text string) {
 		t.Helper()
 		var logs string
