@@ -14,7 +14,26 @@ type Rules struct {
 	ReadsHalf          bool // a read does not wait until all held entries are applied
 	ChecksAfter        bool // a read looks for a lease after it has read
 	RequestsInAnyTerm  bool // a leader takes requests that were sent in another term
-	GrantsEarly        bool // an observer gets a lease before the entry that adds it is committed
+	GrantsEarly        bool // an observer gets a lease before the entry that adds it is applied
+	EndsAtArrival      bool // a grant names the end of the log as of the arrival of its request
+	TakesLateReturns   bool // a message that a lease was dropped counts for a lease that was requested after it was sent
+
+	TellsCommitted     bool // a leader tells followers of committed entries that it has not released
+	AppliesWhenDeposed bool // a deposed leader applies committed entries that it had not released
+
+	WordSkipsHolders     bool // the leader's word covers entries that a holder of a lease does not hold
+	WordSkipsLeadersDisk bool // the leader's word covers entries that its disk does not have
+	WordSkipsDisk        bool // a follower applies entries by the leader's word that its own disk does not have
+	WordOnOldEntries     bool // a follower applies entries by the leader's word without one of the leader's term
+
+	SyncsUnproven     bool // a leader replies to a sync although it may have been deposed
+	SyncsWithoutWord  bool // the index for a sync does not cover the leader's words
+	SyncsWithoutStart bool // the index for a sync does not cover the entries of earlier leaders
+
+	GrantsBeforeStart bool // a leader grants before it has applied its TermStart
+	WaitsByLatest     bool // a new leader looks only at the last TermStart of its log
+	WaitsByApplied    bool // a new leader looks only at the last TermStart that it has applied
+	EndsLeasesEarly   bool // a leader that grants no leases releases its TermStart before it has waited for the leases of earlier terms
 }
 
 // Model has the bounds of a search.
@@ -24,5 +43,8 @@ type Model struct {
 	Observer                                             bool // the observer is a member from the beginning
 	Elections, Log, Requests, Restarts, Returns, Changes uint8
 	Requesters                                           servers // those that send requests; none: all
+	Words                                                bool    // the leader gives its word to followers
+	Modes                                                bool    // leaders that are elected grant leases or do not
+	BeginsWithout                                        bool    // the first leader grants no leases
 	Reads                                                bool    // reads take time. Otherwise each state is judged as if all servers with a lease read at once
 }

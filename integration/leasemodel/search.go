@@ -8,8 +8,9 @@ import (
 // Result is the outcome of a search.
 type Result struct {
 	States int
-	Depth  int      // how many steps lead to the last state
-	Trace  []string // the steps to the first stale read; nil: there is none
+	Depth  int // how many steps lead to the last state
+	Fault  string
+	Trace  []string // the steps to the first fault; nil: there is none
 }
 
 // known has the states that were found, in their order.
@@ -38,19 +39,22 @@ func (x *known) add(w *world, from int) {
 
 // firstWorld has a leader of term 1, whose entry all servers have.
 func (m *Model) firstWorld() (w world) {
-	first := entry(1)
+	first := entry(1) | startsTerm
+	if !m.BeginsWithout {
+		first |= grantsLeases
+	}
 	if m.Observer {
 		first |= addsObserver
 	}
 	for i := range w.servers {
-		w.servers[i] = server{log: [maxLog]entry{first}, length: 1, durable: 1, commit: 1, term: 1}
+		w.servers[i] = server{log: [maxLog]entry{first}, length: 1, durable: 1, applied: 1, term: 1}
 	}
-	w.wins, w.waited, w.acked = 1, 0, 1
-	w.servers[0].leadership = leadership{leads: true, won: 1, copies: [voters]uint8{1, 1, 1}}
+	w.wins, w.waited, w.applied, w.shown[0] = 1, 0, 1, first
+	w.servers[0].leadership = leadership{leads: true, won: 1, copies: [voters]uint8{1, 1, 1}, holds: [maxServers]uint8{1, 1, 1, 1}}
 	return w
 }
 
-// Run searches all states within the bounds, breadth first. It ends at the first stale read.
+// Run searches all states within the bounds, breadth first. It ends at the first fault.
 func (m *Model) Run() (r Result) {
 	first := m.firstWorld()
 	x := &known{seed: maphash.MakeSeed(), numbers: map[uint64]uint32{}}
@@ -67,8 +71,9 @@ func (m *Model) Run() (r Result) {
 				return
 			}
 			m.settle(&n)
-			if m.isStale(&n) {
-				r.Trace = append(m.trace(x, at), how.String())
+			if n.fault != 0 {
+				r.Fault, r.Trace = n.fault.String(), m.trace(x, at)
+				r.Trace = append(r.Trace, how.String())
 				return
 			}
 			m.dropUseless(&n)
@@ -79,26 +84,21 @@ func (m *Model) Run() (r Result) {
 	return r
 }
 
-// isStale reports whether a read has missed a write, or would if it was made now.
-func (m *Model) isStale(w *world) bool {
-	for i := range w.servers {
-		s := &w.servers[i]
-		if !m.Reads && s.mayRead(&m.Rules) && (s.commit == s.length || m.ReadsHalf) && s.commit < w.acked {
-			return true
-		}
-	}
-	return w.stale
-}
-
-// dropUseless removes from w what no step can use.
+// dropUseless removes from w what no step can use: what a leader knows of copies of entries that it has released.
 func (m *Model) dropUseless(w *world) {
 	for i := range w.servers {
 		l := &w.servers[i]
 		if !l.leads {
 			continue
 		}
-		for k := range min(w.acked, maxLog) {
-			l.lacking[k] = 0
+		for j := range l.copies {
+			l.copies[j] = max(l.copies[j], l.applied)
+		}
+		for j := range l.holds {
+			l.holds[j] = max(l.holds[j], l.applied)
+		}
+		if l.given <= l.applied {
+			l.given = 0
 		}
 	}
 }

@@ -39,9 +39,10 @@ func (m *Model) servers() int {
 	return voters
 }
 
-// settle takes the steps of a leader that nothing delays: the voters of its term report their durable entries, the leader counts
-// the copies, and entries are acknowledged. To do so late hides no stale read: none of these steps prevents another one, a later
-// acknowledgement makes fewer reads stale, and a server that has applied less reads later.
+// settle takes the steps that nothing delays: the voters of a leader's term report their durable entries, the leader releases
+// entries, servers apply what they may, and what they have applied is shown. To do so late hides no stale read: none of these steps
+// prevents another one, less is shown, and a server that has applied less reads later. With Words the reports are steps of their own,
+// because a follower shows an entry before the leader knows of its copy.
 func (m *Model) settle(w *world) {
 	for i := range m.servers() {
 		if m.Restarts == 0 {
@@ -49,27 +50,128 @@ func (m *Model) settle(w *world) {
 		}
 	}
 	for i := range m.servers() {
-		l := &w.servers[i]
-		if !l.leads {
-			continue
-		}
-		for j := range voters {
-			s := &w.servers[j]
-			if s.term != l.term {
-				continue
-			}
-			l.copies[j] = max(l.copies[j], min(s.durable, common(l, s)))
-			for k := range maxServers {
-				if l.seen.contains(k) {
-					l.heard[k] = l.heard[k].with(j)
-				}
-			}
-		}
-		l.commit = max(l.commit, l.countCopies())
-		for w.acked < l.commit && (l.lacking[w.acked] == 0 || m.SkipsHolders) {
-			w.acked++
+		if w.servers[i].leads {
+			m.hear(w, i)
+			w.servers[i].applied = max(w.servers[i].applied, m.released(&w.servers[i]))
 		}
 	}
+	for i := range m.servers() {
+		w.servers[i].applyByWord(&m.Rules)
+	}
+	for i := range m.servers() {
+		w.show(i)
+	}
+	m.judge(w)
+}
+
+// hear lets a leader hear from the voters of its term.
+func (m *Model) hear(w *world, i int) {
+	l := &w.servers[i]
+	for j := range voters {
+		s := &w.servers[j]
+		if s.term != l.term {
+			continue
+		}
+		if !m.Words || j == i {
+			l.report(j, s)
+		}
+		for k := range maxServers {
+			if l.seen.contains(k) {
+				l.heard[k] = l.heard[k].with(j)
+			}
+		}
+	}
+	l.holds[i] = l.length
+}
+
+// report tells the leader what a voter has on its disk.
+func (l *server) report(j int, s *server) {
+	l.copies[j] = max(l.copies[j], min(s.durable, common(l, s)))
+}
+
+// released returns how many entries a leader releases: those that are committed, and that all of the roster hold.
+func (m *Model) released(l *server) uint8 {
+	k := l.countCopies()
+	if !m.SkipsHolders {
+		k = min(k, l.heldBy(l.roster))
+	}
+	return min(k, m.bound(l))
+}
+
+// heldBy returns how many entries all servers of a set hold, as the leader knows.
+func (l *server) heldBy(all servers) uint8 {
+	k := l.length
+	for j := range maxServers {
+		if all.contains(j) {
+			k = min(k, l.holds[j])
+		}
+	}
+	return k
+}
+
+// bound returns how many entries a leader may release at all. One that grants no leases does not release its TermStart while it
+// waits for the leases of earlier terms: the next leader, if it has applied that entry, does not wait.
+func (m *Model) bound(l *server) uint8 {
+	start := l.termStart()
+	if l.waits && l.log[start-1]&grantsLeases == 0 && !m.EndsLeasesEarly {
+		return start - 1
+	}
+	return maxLog
+}
+
+// applyByWord applies what the leader's word and the server's disk allow: up to an entry of the leader's term, because those of earlier terms
+// are not committed by their copies.
+func (s *server) applyByWord(r *Rules) {
+	k := min(s.word, s.durable)
+	if r.WordSkipsDisk {
+		k = min(s.word, s.length)
+	}
+	for k > s.applied && s.log[k-1].term() != s.term && !r.WordOnOldEntries {
+		k--
+	}
+	s.applied = max(s.applied, k)
+	if s.word <= s.applied {
+		s.word = 0
+	}
+}
+
+// show notes what a server has applied.
+func (w *world) show(i int) {
+	s := &w.servers[i]
+	for k, e := range s.log[:s.applied] {
+		if uint8(k) < w.applied && w.shown[k] != e {
+			w.fault = forkedLogs
+		}
+		w.shown[k] = e
+	}
+	w.applied = max(w.applied, s.applied)
+}
+
+// judge notes whether a read that is made now lacks what was shown.
+func (m *Model) judge(w *world) {
+	for i := range m.servers() {
+		s := &w.servers[i]
+		hasApplied := s.applied == s.length || m.ReadsHalf
+		if !m.Reads && s.mayRead(&m.Rules) && hasApplied && s.applied < w.applied {
+			w.fault = staleRead
+		}
+		isLatest := s.won == w.wins || m.SyncsUnproven // a majority is in a later term, otherwise, and does not prove that it leads
+		if s.leads && isLatest && m.syncIndex(s) < w.applied {
+			w.fault = staleSync
+		}
+	}
+}
+
+// syncIndex returns the index that a leader tells to a member that asks for a read.
+func (m *Model) syncIndex(l *server) uint8 {
+	k := l.applied
+	if !m.SyncsWithoutWord {
+		k = max(k, l.given)
+	}
+	if !m.SyncsWithoutStart {
+		k = max(k, l.termStart()-1)
+	}
+	return k
 }
 
 // wait lets the length of a lease pass since an election.
@@ -96,18 +198,23 @@ func (m *Model) eachOwnStep(w *world, i int, try func(world, step)) {
 	}
 	if w.spent.requests < m.Requests && s.request == 0 && (m.Requesters == 0 || m.Requesters.contains(i)) {
 		n := *w
-		n.spent.requests++
-		r := &n.servers[i]
-		r.request, r.requestTerm = w.wins, s.term
-		if s.leads {
-			r.see(i)
-		}
+		m.request(&n, i)
 		try(n, step{what: "%[1]d sends a request for a lease", a: i})
 	}
 	if s.offer.began != 0 {
 		n := *w
 		m.takeOffer(&n, i)
 		try(n, step{what: "%[1]d has the grant", a: i})
+	}
+	if w.spent.returns < m.Returns && (s.lease.began != 0 || s.request != 0) {
+		n := *w
+		n.spent.returns++
+		r := &n.servers[i]
+		r.lease, r.request, r.requestTerm, r.returns = lease{}, 0, 0, true
+		if !m.TakesLateGrants {
+			r.offer = lease{}
+		}
+		try(n, step{what: "%[1]d drops its lease and its request, and says so", a: i})
 	}
 	if w.spent.restarts < m.Restarts {
 		least := s.durable
@@ -124,8 +231,29 @@ func (m *Model) eachOwnStep(w *world, i int, try func(world, step)) {
 	m.eachStepOfRead(w, i, try)
 }
 
+// request sends a request for a lease. The leader has no older one of the server: it is not replied to.
+func (m *Model) request(w *world, i int) {
+	w.spent.requests++
+	for j := range w.servers {
+		w.servers[j].seen = w.servers[j].seen.without(i)
+	}
+	s := &w.servers[i]
+	s.request, s.requestTerm = w.wins, s.term
+	if !m.TakesLateReturns {
+		s.returns = false
+	}
+	if s.leads {
+		m.see(s, i)
+	}
+}
+
 // see notes the request of a server.
-func (l *leadership) see(from int) { l.seen, l.heard[from] = l.seen.with(from), 0 }
+func (m *Model) see(l *server, from int) {
+	l.seen, l.heard[from] = l.seen.with(from), 0
+	if m.EndsAtArrival {
+		l.ends[from] = l.length
+	}
+}
 
 // takeOffer takes the grant that is on its way to a server.
 func (m *Model) takeOffer(w *world, i int) {
@@ -133,16 +261,15 @@ func (m *Model) takeOffer(w *world, i int) {
 	offer := s.offer
 	s.offer = lease{}
 	hasEnded := !m.DropsEarly && offer.began < w.waited
-	if hasEnded || s.request == 0 && !m.TakesLateGrants {
-		return
+	if !hasEnded {
+		s.lease, s.request, s.requestTerm = offer, 0, 0
 	}
-	s.lease, s.request, s.requestTerm = offer, 0, 0
 }
 
 // restart begins a new process, which has so many entries.
 func (s *server) restart(kept uint8, keepsLease bool) {
 	before := s.lease
-	*s = server{log: s.log, length: kept, durable: min(s.durable, kept), commit: 1, term: s.term}
+	*s = server{log: s.log, length: kept, durable: min(s.durable, kept), applied: 1, term: s.term, returns: s.returns}
 	clear(s.log[kept:])
 	if keepsLease {
 		s.lease = before
@@ -153,7 +280,8 @@ func (s *server) restart(kept uint8, keepsLease bool) {
 // is on its disk before it is sent.
 func (m *Model) eachElection(w *world, i int, try func(world, step)) {
 	s := &w.servers[i]
-	if s.leads || s.length >= m.Log {
+	leadsLast := s.leads && s.won == w.wins
+	if leadsLast || s.length >= m.Log {
 		return
 	}
 	for j := range voters {
@@ -162,25 +290,46 @@ func (m *Model) eachElection(w *world, i int, try func(world, step)) {
 		}
 		n := *w
 		n.wins++
-		c, voter := &n.servers[i], &n.servers[j]
-		voter.enterTerm(uint8(n.wins))
-		c.enterTerm(uint8(n.wins))
-		all := c.members(c.length)
-		if m.InheritsVotersOnly {
-			all = c.members(0)
-		}
-		if m.LeadsAtOnce {
-			all = 0
-		}
-		c.leadership = leadership{leads: true, won: n.wins, waits: true, roster: all.without(i)}
-		for k := range c.length {
-			c.lacking[k] = c.roster
-		}
-		c.append(entry(n.wins))
-		c.durable = c.length
-		c.copies[i] = c.durable
+		m.enterTerm(&n.servers[j], uint8(n.wins))
+		m.enterTerm(&n.servers[i], uint8(n.wins))
+		m.lead(&n, i, grantsLeases)
 		try(n, step{what: "%[1]d is elected with the vote of %[2]d", a: i, b: j})
+		if m.Modes {
+			n = *w
+			n.wins++
+			m.enterTerm(&n.servers[j], uint8(n.wins))
+			m.enterTerm(&n.servers[i], uint8(n.wins))
+			m.lead(&n, i, 0)
+			try(n, step{what: "%[1]d, which grants no leases, is elected with the vote of %[2]d", a: i, b: j})
+		}
 	}
+}
+
+// lead makes a server the leader of its term.
+func (m *Model) lead(w *world, i int, mode entry) {
+	l := &w.servers[i]
+	l.leadership = leadership{leads: true, won: w.wins}
+	if l.mayHaveLeases(&m.Rules) && !m.LeadsAtOnce {
+		l.waits, l.roster = true, l.members(l.length)
+		if m.InheritsVotersOnly {
+			l.roster = l.members(0)
+		}
+	}
+	l.append(entry(w.wins) | startsTerm | mode)
+	l.durable = l.length
+	l.copies[i] = l.durable
+}
+
+// enterTerm brings a server to a term of another leader. What a deposed leader has not released it does not apply.
+func (m *Model) enterTerm(s *server, term uint8) {
+	if term <= s.term {
+		return
+	}
+	if s.leads && m.AppliesWhenDeposed {
+		s.applied = max(s.applied, s.countCopies())
+	}
+	s.term, s.word = term, 0
+	s.stepDown()
 }
 
 // isUpToDate reports whether a voter may vote for the server.
@@ -189,10 +338,9 @@ func (s *server) isUpToDate(voter *server) bool {
 	return a > b || a == b && s.length >= voter.length
 }
 
-// append appends an entry to the log of a leader. Those in its roster do not hold it yet.
+// append appends an entry to the log of a leader.
 func (s *server) append(e entry) {
 	s.log[s.length] = e
-	s.lacking[s.length] = s.roster
 	s.length++
 }
 
@@ -203,19 +351,52 @@ func (m *Model) eachStepOfLeader(w *world, i, j int, try func(world, step)) {
 		m.eachOwnStepOfLeader(w, i, try)
 	} else if s.term <= l.term {
 		n := *w
-		n.replicate(i, j)
+		m.replicate(&n, i, j)
 		if n != *w {
 			try(n, step{what: "%[1]d sends to %[2]d, which has %[3]d entries then", a: i, b: j, index: int(n.servers[j].length)})
+		}
+	}
+	if m.Words && i != j && j < voters {
+		m.giveWord(w, i, j, try)
+		n := *w
+		if n.servers[i].report(j, s); s.term == l.term && n != *w {
+			try(n, step{what: "%[2]d reports to %[1]d that its disk has %[3]d entries", a: i, b: j, index: int(n.servers[i].copies[j])})
 		}
 	}
 	m.eachStepOfLease(w, i, j, try)
 }
 
+// giveWord lets a leader give its word to a follower.
+func (m *Model) giveWord(w *world, i, j int, try func(world, step)) {
+	l, s := &w.servers[i], &w.servers[j]
+	if s.term > l.term {
+		return
+	}
+	word := l.durable
+	if m.WordSkipsLeadersDisk {
+		word = l.length
+	}
+	if !m.WordSkipsHolders {
+		word = min(word, l.heldBy(l.roster.without(i).without(j)))
+	}
+	word = min(word, m.bound(l))
+	if m.WordOnOldEntries {
+		word = min(word, common(l, s))
+	}
+	n := *w
+	m.enterTerm(&n.servers[j], l.term)
+	if word > n.servers[j].applied && word > n.servers[j].word {
+		n.servers[j].word = word
+		n.servers[i].given = max(l.given, word)
+		try(n, step{what: "%[1]d gives %[2]d its word for %[3]d entries", a: i, b: j, index: int(word)})
+	}
+}
+
 // replicate sends the next entry that a server lacks, or the index of the last committed one. The server reports the entries that it
 // holds.
-func (w *world) replicate(i, j int) {
+func (m *Model) replicate(w *world, i, j int) {
 	l, s := &w.servers[i], &w.servers[j]
-	s.enterTerm(l.term)
+	m.enterTerm(s, l.term)
 	n := common(l, s)
 	if n < l.length {
 		s.log[n] = l.log[n]
@@ -226,10 +407,12 @@ func (w *world) replicate(i, j int) {
 		n++
 		s.length = n
 	}
-	s.commit = max(s.commit, min(l.commit, n))
-	for k := range n {
-		l.lacking[k] = l.lacking[k].without(j)
+	told := l.applied
+	if m.TellsCommitted {
+		told = max(told, l.countCopies())
 	}
+	s.applied = max(s.applied, min(told, n))
+	l.holds[j] = max(l.holds[j], n)
 }
 
 // eachOwnStepOfLeader makes the steps of a leader alone.
@@ -273,15 +456,12 @@ func (s *server) countCopies() uint8 {
 // goWithout removes a server from the roster.
 func (l *leadership) goWithout(j int) {
 	l.roster, l.granted = l.roster.without(j), l.granted.without(j)
-	for k := range l.lacking {
-		l.lacking[k] = l.lacking[k].without(j)
-	}
 }
 
 // tryChange adds or removes the observer. A change waits for the one before and for an entry of the leader's term.
 func (m *Model) tryChange(w *world, i int, try func(world, step)) {
 	l := &w.servers[i]
-	isSettled := l.hasObserver(l.length) == l.hasObserver(l.commit) && l.log[l.commit-1].term() == l.term
+	isSettled := l.hasObserver(l.length) == l.hasObserver(l.applied) && l.log[l.applied-1].term() == l.term
 	if w.spent.changes == m.Changes || !isSettled {
 		return
 	}
@@ -294,7 +474,11 @@ func (m *Model) tryChange(w *world, i int, try func(world, step)) {
 	}
 	n := *w
 	n.spent.changes++
-	n.servers[i].append(entry(l.term) | change)
+	c := &n.servers[i]
+	c.append(entry(l.term) | change)
+	if c.waits && change == addsObserver {
+		c.roster = c.roster.with(observer)
+	}
 	try(n, step{what: what, a: i})
 }
 
@@ -303,45 +487,48 @@ func (m *Model) eachStepOfLease(w *world, i, j int, try func(world, step)) {
 	l, s := &w.servers[i], &w.servers[j]
 	if i != j && s.request != 0 && (s.requestTerm == l.term || m.RequestsInAnyTerm) && !l.seen.contains(j) {
 		n := *w
-		n.servers[i].see(j)
+		m.see(&n.servers[i], j)
 		try(n, step{what: "%[1]d has the request of %[2]d", a: i, b: j})
 	}
 	if l.seen.contains(j) && (l.heard[j].isMajority() || m.GrantsUnconfirmed) && m.mayGrant(l, j) {
 		n := *w
-		n.grant(i, j)
+		m.grant(&n, i, j)
 		try(n, step{what: "%[1]d grants a lease to %[2]d", a: i, b: j})
 	}
 	if l.granted.contains(j) {
 		n := *w
 		n.servers[i].goWithout(j)
 		if !m.DropsEarly {
-			n.servers[j].endLease()
+			n.servers[j].endLease(l.term)
 		}
 		try(n, step{what: "%[1]d goes without %[2]d, because its lease is over", a: i, b: j})
 	}
-	if w.spent.returns < m.Returns && s.term == l.term && i != j && s.lease.began != 0 {
+	if s.returns && i != j {
 		n := *w
-		n.spent.returns++
 		n.servers[i].goWithout(j)
-		r := &n.servers[j]
-		r.lease, r.request, r.requestTerm = lease{}, 0, 0
-		try(n, step{what: "%[2]d gives its lease back to %[1]d", a: i, b: j})
+		n.servers[j].returns = false
+		try(n, step{what: "%[1]d hears that %[2]d has dropped its lease", a: i, b: j})
 	}
 }
 
 // mayGrant reports whether a leader grants leases to a server.
 func (m *Model) mayGrant(l *server, j int) bool {
-	isMember := l.members(l.commit).contains(j) || m.GrantsEarly
-	return isMember && l.members(l.length).contains(j)
+	start := l.termStart()
+	hasStarted := l.applied >= start || m.GrantsBeforeStart
+	isMember := l.members(l.applied).contains(j) || m.GrantsEarly
+	return l.log[start-1]&grantsLeases != 0 && hasStarted && isMember && l.members(l.length).contains(j)
 }
 
 // grant sends a grant.
-func (w *world) grant(i, j int) {
+func (m *Model) grant(w *world, i, j int) {
 	l, s := &w.servers[i], &w.servers[j]
 	l.seen, l.heard[j] = l.seen.without(j), 0
 	l.roster, l.granted = l.roster.with(j), l.granted.with(j)
-	s.offer = lease{began: s.request, need: l.length}
-	s.requestTerm = 0 // a leader replies to it once
+	s.offer = lease{began: s.request, need: l.length, term: l.term}
+	if m.EndsAtArrival {
+		s.offer.need, l.ends[j] = l.ends[j], 0
+	}
+	s.requestTerm = 0
 }
 
 // eachStepOfRead makes the steps of a read that takes time.
@@ -352,9 +539,9 @@ func (m *Model) eachStepOfRead(w *world, i int, try func(world, step)) {
 	case !s.reads && (s.mayRead(&m.Rules) || m.ChecksAfter):
 		n := *w
 		r := &n.servers[i]
-		r.reads, r.readAcked = true, w.acked
+		r.reads, r.readShown = true, w.applied
 		if m.ChecksAfter {
-			r.readIndex, r.readTook = s.commit, true
+			r.readIndex, r.readTook = s.applied, true
 		}
 		try(n, step{what: "%[1]d begins a read", a: i})
 	case s.reads && !s.readTook:
@@ -365,14 +552,18 @@ func (m *Model) eachStepOfRead(w *world, i int, try func(world, step)) {
 	case s.readTook && m.ChecksAfter && s.mayRead(&m.Rules):
 		n := *w
 		n.servers[i].endRead()
-		n.stale = s.readIndex < s.readAcked
+		if s.readIndex < s.readShown {
+			n.fault = staleRead
+		}
 		try(n, step{what: "%[1]d replies to the read", a: i})
-	case s.readTook && !m.ChecksAfter && s.commit >= s.readIndex:
+	case s.readTook && !m.ChecksAfter && s.applied >= s.readIndex:
 		n := *w
 		n.servers[i].endRead()
-		n.stale = s.commit < s.readAcked
+		if s.applied < s.readShown {
+			n.fault = staleRead
+		}
 		try(n, step{what: "%[1]d replies to the read", a: i})
 	}
 }
 
-func (s *server) endRead() { s.reads, s.readTook, s.readIndex, s.readAcked = false, false, 0, 0 }
+func (s *server) endRead() { s.reads, s.readTook, s.readIndex, s.readShown = false, false, 0, 0 }

@@ -17,6 +17,8 @@ const (
 	addsObserver   = 0x10
 	removesServer  = 0x20
 	changesMembers = addsObserver | removesServer
+	startsTerm     = 0x40 // it is a TermStart
+	grantsLeases   = 0x80 // it is the TermStart of a leader that grants leases
 )
 
 func (e entry) term() uint8 { return uint8(e) & termBits }
@@ -40,6 +42,7 @@ type span uint8
 type lease struct {
 	began span
 	need  uint8 // it may be used once so many entries are applied
+	term  uint8 // of the leader that granted it
 }
 
 // leadership is what a leader knows. It is empty for other servers.
@@ -49,10 +52,12 @@ type leadership struct {
 	waits   bool                // it has not yet waited for the leases of earlier terms
 	roster  servers             // those that may have a lease
 	granted servers             // members of the roster whose lease this leader has granted
-	lacking [maxLog]servers     // by entry: those that were in the roster when it was appended, and are not known to hold it
+	holds   [maxServers]uint8   // how many entries each server has in memory, as it has said in this term
 	copies  [voters]uint8       // how many entries each voter has on its disk, as it has said in this term
+	given   uint8               // the highest word that it has given to a follower; 0: what it has released is higher
 	seen    servers             // whose request it has, not granted yet
 	heard   [maxServers]servers // by request: the voters that were heard since
+	ends    [maxServers]uint8   // by request: the end of the log when it arrived. Only with EndsAtArrival
 }
 
 // server is a server: its disk, its process, and its lease.
@@ -60,29 +65,45 @@ type server struct {
 	log     [maxLog]entry
 	length  uint8
 	durable uint8 // entries on the disk
-	commit  uint8 // entries that it knows to be committed, and has applied
+	applied uint8
 	term    uint8
+	word    uint8 // it may apply so many entries of the leader of its term once its disk has them; 0: no more than it has applied
 	leadership
 
-	request     span // of the request that is on its way, or with the leader
-	requestTerm uint8
+	request     span  // of the request that is on its way, or with the leader
+	requestTerm uint8 // the term in which it was sent; 0: it has been granted
 	offer       lease // a grant that is on its way
 	lease       lease
+	returns     bool // its message that it has dropped its lease is on its way
 
 	reads     bool // a read has begun
 	readTook  bool
 	readIndex uint8 // it waits for so many entries, or, with ChecksAfter, had applied so many
-	readAcked uint8 // what was acknowledged when it began
+	readShown uint8 // what was shown when it began
 }
 
 // world is a state of the model.
 type world struct {
 	servers [maxServers]server
-	acked   uint8 // how many entries were acknowledged to clients
-	wins    span  // elections
-	waited  span  // the length of a lease has passed since the election with this number
+	shown   [maxLog]entry // the entries that a server has applied: it may have acknowledged them, and reads may have shown them
+	applied uint8         // how many these are
+	wins    span          // elections
+	waited  span          // the length of a lease has passed since the election with this number
 	spent   budget
-	stale   bool
+	fault   fault
+}
+
+// fault is what must not happen. The empty one has not.
+type fault uint8
+
+const (
+	staleRead  fault = iota + 1 // a read by a lease lacks an entry that was shown before it began
+	staleSync                   // so does a read that has asked the leader
+	forkedLogs                  // two servers have applied different entries at one index
+)
+
+func (f fault) String() string {
+	return [...]string{"none", "a read by a lease is stale", "a read that asked the leader is stale", "two servers have applied different entries"}[f]
 }
 
 // budget counts what a search bounds.
@@ -118,19 +139,52 @@ func (s *server) members(n uint8) servers {
 
 // mayRead reports whether the server has a lease that it may use.
 func (s *server) mayRead(r *Rules) bool {
-	return s.lease.began != 0 && (s.commit >= s.lease.need || r.UsesAtOnce)
+	return s.lease.began != 0 && (s.applied >= s.lease.need || r.UsesAtOnce)
 }
 
-// endLease ends the server's lease, and a grant that is on its way to it.
-func (s *server) endLease() { s.lease, s.offer = lease{}, lease{} }
+// endLease ends the server's lease, and a grant that is on its way to it with its request, if they are of this term or an earlier one.
+func (s *server) endLease(term uint8) {
+	if s.lease.term <= term {
+		s.lease = lease{}
+	}
+	if s.offer.term <= term {
+		s.offer = lease{}
+		if s.requestTerm == 0 {
+			s.request = 0 // it is as old as the grant
+		}
+	}
+}
 
 // stepDown ends the server's leadership.
 func (s *server) stepDown() { s.leadership = leadership{} }
 
-// enterTerm brings the server to a term of another leader.
-func (s *server) enterTerm(term uint8) {
-	if term > s.term {
-		s.term = term
-		s.stepDown()
+// termStart returns the index of the first entry of the leader's term: the entries below it are of earlier leaders.
+func (s *server) termStart() uint8 {
+	k := s.length
+	for k > 1 && s.log[k-2].term() == s.term {
+		k--
 	}
+	return k
+}
+
+// mayHaveLeases reports whether there may be leases of earlier leaders, by the TermStarts in the server's log.
+func (s *server) mayHaveLeases(r *Rules) bool {
+	applied, end := s.applied, s.length
+	if r.WaitsByLatest {
+		applied = s.length
+	}
+	if r.WaitsByApplied {
+		end = applied
+	}
+	for _, e := range s.log[applied:end] {
+		if e&grantsLeases != 0 {
+			return true
+		}
+	}
+	for k := applied; k > 0; k-- {
+		if s.log[k-1]&startsTerm != 0 {
+			return s.log[k-1]&grantsLeases != 0
+		}
+	}
+	return false
 }
