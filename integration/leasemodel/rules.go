@@ -43,6 +43,7 @@ type Model struct {
 	Observer                                             bool // the observer is a member from the beginning
 	Elections, Log, Requests, Restarts, Returns, Changes uint8
 	Requesters                                           servers // those that send requests; none: all
+	Stops                                                bool    // a server that has given its lease back requests no other one before a restart
 	Words                                                bool    // the leader gives its word to followers
 	Modes                                                bool    // leaders that are elected grant leases or do not
 	BeginsWithout                                        bool    // the first leader grants no leases

@@ -85,8 +85,8 @@ func (m *Model) hear(w *world, i int) {
 }
 
 // report tells the leader what a voter has on its disk.
-func (l *server) report(j int, s *server) {
-	l.copies[j] = max(l.copies[j], min(s.durable, common(l, s)))
+func (s *server) report(j int, voter *server) {
+	s.copies[j] = max(s.copies[j], min(voter.durable, common(s, voter)))
 }
 
 // released returns how many entries a leader releases: those that are committed, and that all of the roster hold.
@@ -99,11 +99,11 @@ func (m *Model) released(l *server) uint8 {
 }
 
 // heldBy returns how many entries all servers of a set hold, as the leader knows.
-func (l *server) heldBy(all servers) uint8 {
-	k := l.length
+func (s *server) heldBy(all servers) uint8 {
+	k := s.length
 	for j := range maxServers {
 		if all.contains(j) {
-			k = min(k, l.holds[j])
+			k = min(k, s.holds[j])
 		}
 	}
 	return k
@@ -196,7 +196,7 @@ func (m *Model) eachOwnStep(w *world, i int, try func(world, step)) {
 	if i < voters && w.wins < span(m.Elections)+1 {
 		m.eachElection(w, i, try)
 	}
-	if w.spent.requests < m.Requests && s.request == 0 && (m.Requesters == 0 || m.Requesters.contains(i)) {
+	if w.spent.requests < m.Requests && s.request == 0 && !s.stops && (m.Requesters == 0 || m.Requesters.contains(i)) {
 		n := *w
 		m.request(&n, i)
 		try(n, step{what: "%[1]d sends a request for a lease", a: i})
@@ -210,7 +210,7 @@ func (m *Model) eachOwnStep(w *world, i int, try func(world, step)) {
 		n := *w
 		n.spent.returns++
 		r := &n.servers[i]
-		r.lease, r.request, r.requestTerm, r.returns = lease{}, 0, 0, true
+		r.lease, r.request, r.requestTerm, r.returns, r.stops = lease{}, 0, 0, true, m.Stops
 		if !m.TakesLateGrants {
 			r.offer = lease{}
 		}
@@ -410,6 +410,7 @@ func (m *Model) replicate(w *world, i, j int) {
 	told := l.applied
 	if m.TellsCommitted {
 		told = max(told, l.countCopies())
+		l.given = max(l.given, told)
 	}
 	s.applied = max(s.applied, min(told, n))
 	l.holds[j] = max(l.holds[j], n)

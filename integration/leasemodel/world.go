@@ -74,6 +74,7 @@ type server struct {
 	requestTerm uint8 // the term in which it was sent; 0: it has been granted
 	offer       lease // a grant that is on its way
 	lease       lease
+	stops       bool // it sends no requests before it has restarted
 	returns     bool // its message that it has dropped its lease is on its way
 
 	reads     bool // a read has begun
