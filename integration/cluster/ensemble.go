@@ -19,6 +19,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -107,6 +108,10 @@ type processRun struct {
 	crashed atomic.Bool
 }
 
+// longestRun limits the virtual time of an ensemble: a test that waits in vain fails, and names itself, instead of running on until the limit
+// of its package. No test takes ten minutes.
+const longestRun = 2 * time.Hour
+
 // Start runs members 1 to n and stops them when the test ends. It does not wait until
 // they serve.
 func Start(t *testing.T, n int, opts Options) *Ensemble {
@@ -130,7 +135,12 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 			t.Fatal(err)
 		}
 	}
+	endless := time.AfterFunc(longestRun, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("cluster: %s has run for %v of virtual time", t.Name(), longestRun))
+	})
 	t.Cleanup(func() {
+		endless.Stop()
 		for _, c := range e.clients {
 			c.Abandon()
 		}
