@@ -184,6 +184,7 @@ func memberServer(s *senderGuard) *grpc.Server {
 		grpc.Creds(newPeerConnLimiter()), grpc.ConnectionTimeout(handshakeTimeout), grpc.UnaryInterceptor(s.interceptUnary),
 		grpc.StreamInterceptor(s.interceptStream),
 		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 		grpc.MaxConcurrentStreams(maxConcurrentCalls), grpc.ForceServerCodecV2(proto.Codec()),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
 	)
