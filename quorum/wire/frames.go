@@ -92,6 +92,12 @@ func (c *outConn) sendAppend(a *appendFuture) error {
 	return c.sendRequest(requestAppend, a.req)
 }
 
+// awaitBytes waits until more bytes have come, or the connection has failed.
+func (c *outConn) awaitBytes() error {
+	_, err := c.r.Peek(1)
+	return err
+}
+
 // awaitAppendReply waits for the reply to the oldest pending request, which must be a, or for a waiting mark.
 func (c *outConn) awaitAppendReply(a *appendFuture) (waits bool, err error) {
 	if a.form == inFrames {

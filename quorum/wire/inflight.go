@@ -19,14 +19,16 @@ type inFlight struct {
 	added   chan struct{} // capacity 1
 	removed chan struct{} // capacity 1
 	closed  <-chan struct{}
+	// limitReply is called with mu when another request has become the oldest one, or when none is left: then with nil.
+	limitReply func(oldest *appendFuture)
 
 	mu       sync.Mutex
 	requests fifo.Queue[*appendFuture]
 	bytes    int64 // of their memory
 }
 
-func newInFlight(closed <-chan struct{}) *inFlight {
-	return &inFlight{added: make(chan struct{}, 1), removed: make(chan struct{}, 1), closed: closed}
+func newInFlight(limitReply func(oldest *appendFuture), closed <-chan struct{}) *inFlight {
+	return &inFlight{added: make(chan struct{}, 1), removed: make(chan struct{}, 1), closed: closed, limitReply: limitReply}
 }
 
 // addAndAwaitRoom adds a request that was sent, and waits until there is room for the next one. It returns an error if the
@@ -35,6 +37,9 @@ func (f *inFlight) addAndAwaitRoom(a *appendFuture) error {
 	f.mu.Lock()
 	f.requests.Push(a)
 	f.bytes += a.memory()
+	if f.requests.Len() == 1 {
+		f.limitReply(a)
+	}
 	f.mu.Unlock()
 	signal(f.added)
 	for f.isFull() {
@@ -74,6 +79,11 @@ func (f *inFlight) oldest() *appendFuture {
 func (f *inFlight) removeOldest() {
 	f.mu.Lock()
 	f.bytes -= f.requests.Pop().memory()
+	var next *appendFuture
+	if f.requests.Len() > 0 {
+		next = *f.requests.At(0)
+	}
+	f.limitReply(next)
 	f.mu.Unlock()
 	signal(f.removed)
 }

@@ -98,9 +98,10 @@ func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.M
 		repliedRequests: make(chan raft.AppendFuture, maxUnreadReplies), closed: make(chan struct{}),
 		lastSent: accepted,
 	}
-	p.inFlight, p.commits = newInFlight(p.closed), newToldCommits(&accepted, p.signalCommit)
+	p.inFlight, p.commits = newInFlight(p.limitReply, p.closed), newToldCommits(&accepted, p.signalCommit)
 	open.Store(p, nil)
-	p.signalCommit() // for a commit that came before this pipeline was open
+	p.limitReply(nil) // the connection may have that of an earlier reply
+	p.signalCommit()  // for a commit that came before this pipeline was open
 	go p.replyLoop()
 	go p.noticeLoop()
 	return p
@@ -175,8 +176,7 @@ func continueAfter(req *raft.AppendEntriesRequest) raft.AppendEntriesRequest {
 // caller holds sendSlot. After a failed write conn.w always fails, so nothing follows part of a request.
 func (p *pipeline) writeRequest(a *appendFuture) error {
 	a.sentAt = time.Now()
-	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
-	if err := p.conn.SetWriteDeadline(a.sentAt.Add(limit)); err != nil {
+	if err := p.conn.SetWriteDeadline(a.sentAt.Add(p.replyLimit(a))); err != nil {
 		return err
 	}
 	if err := p.conn.sendAppend(a); err != nil {
@@ -186,6 +186,21 @@ func (p *pipeline) writeRequest(a *appendFuture) error {
 		return nil
 	}
 	return p.inFlight.addAndAwaitRoom(a)
+}
+
+// replyLimit returns the time in which a request is to be sent, and then its reply is to come.
+func (p *pipeline) replyLimit(a *appendFuture) time.Duration {
+	return p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
+}
+
+// limitReply limits the wait for the reply to a from now on. a is nil if no request is in flight: then there is no limit. An error
+// is that of a closed connection, which reading returns, too.
+func (p *pipeline) limitReply(a *appendFuture) {
+	var deadline time.Time
+	if a != nil {
+		deadline = time.Now().Add(p.replyLimit(a))
+	}
+	_ = p.conn.SetReadDeadline(deadline)
 }
 
 // Consumer implements raft.AppendPipeline.
@@ -278,13 +293,16 @@ func (p *pipeline) takeNextNotice(a *appendFuture) bool {
 	return true
 }
 
-// replyLoop reads replies. It passes those to raft's own requests on, up to and including the first failure.
+// replyLoop reads replies. It passes those to raft's own requests on, up to and including the first failure. It always waits for the
+// connection, and not for a request first, so a request wakes only the goroutine that sends it.
 func (p *pipeline) replyLoop() {
 	for {
+		err := p.conn.awaitBytes()
 		a := p.inFlight.oldest()
 		if a == nil {
 			return
 		}
+		a.err = err
 		p.readReply(a)
 		bad := a.err != nil || !a.resp.Success
 		if a.isNotice {
@@ -306,10 +324,9 @@ func (p *pipeline) replyLoop() {
 
 // readReply reads the reply to a. It waits for as long as the follower reports that its disk has not written the entries yet.
 func (p *pipeline) readReply(a *appendFuture) {
-	limit := p.conn.dialer.callTimeout + transferTime(entriesBytes(a.req.Entries))
 	for waits := true; waits && a.err == nil; {
-		if a.err = p.conn.SetReadDeadline(time.Now().Add(limit)); a.err == nil {
-			waits, a.err = p.conn.awaitAppendReply(a)
+		if waits, a.err = p.conn.awaitAppendReply(a); waits {
+			p.limitReply(a)
 		}
 	}
 	if a.err != nil {

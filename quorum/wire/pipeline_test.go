@@ -52,6 +52,9 @@ func newStream(t *testing.T) *stream {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // of a request before the pipeline
+		t.Fatal(err)
+	}
 	clamp := (&Transport{cfg: Config{LimitToSettled: s.durable}}).clampCommit
 	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, noneAccepted, s.stallError, anyEntries, nil)
 	t.Cleanup(func() { s.Close() })
@@ -248,7 +251,11 @@ func TestPipelineContinuesAfterAccepted(t *testing.T) {
 		replies.recordReply("2", 12) // to a heartbeat
 		first.last.Store(12)
 		first.commit.Store(12)
-		p := newPipeline(first.conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, noWord, noneAccepted, noStall, anyEntries, nil)
+		conn, err := first.conn.dialer.getConn("m2:1") // a pipeline has a connection of its own
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newPipeline(conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, noWord, noneAccepted, noStall, anyEntries, nil)
 		defer p.Close()
 		if got := first.sentNext(); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 || got.PrevLogTerm != 5 || got.Term != 5 {
 			t.Errorf("told %+v, want commit 12", got)
@@ -506,3 +513,76 @@ func noWord(*raft.AppendEntriesRequest) uint64 { return 0 }
 
 // anyEntries lets a server have all entries.
 func anyEntries(*raft.AppendEntriesRequest) bool { return true }
+
+// A reply has callTimeout, from when its request was sent and the reply before it has come. While no request is in flight, the connection
+// may be silent for any time.
+func TestTimeOfReplies(t *testing.T) {
+	inStream := func(name string, test func(t *testing.T, s *stream, limit time.Duration)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStream(t)
+				s.term.Store(5)
+				test(t, s, s.conn.dialer.callTimeout+transferTime(0))
+			})
+		})
+	}
+	reply := func(t *testing.T, s *stream, req *raft.AppendEntriesRequest) {
+		t.Helper()
+		if f := s.answer(true, ""); !isTo(f, req) || !f.Response().Success {
+			t.Fatalf("a reply that is in time: %+v", f)
+		}
+	}
+	inStream("silent while nothing is in flight", func(t *testing.T, s *stream, limit time.Duration) {
+		time.Sleep(2 * limit)
+		reply(t, s, s.send(1, 1, 0))
+		time.Sleep(2 * limit)
+		reply(t, s, s.send(2, 2, 0))
+	})
+	inStream("each has its time", func(t *testing.T, s *stream, limit time.Duration) {
+		first, second := s.send(1, 1, 0), s.send(2, 2, 0)
+		time.Sleep(limit - time.Millisecond)
+		reply(t, s, first)
+		time.Sleep(limit - time.Millisecond)
+		reply(t, s, second)
+	})
+	inStream("a waiting mark begins it anew", func(t *testing.T, s *stream, limit time.Duration) {
+		s.conn.takesFrames.Store(true)
+		req := s.send(1, 1, 0)
+		for range 3 {
+			time.Sleep(limit - time.Millisecond)
+			if _, err := s.far.conn.Write([]byte{waitingMark}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(limit - time.Millisecond)
+		s.far.answerFrame(true)
+		if f := pendingFuture(s); f == nil || f.Request().Entries[0].Index != req.Entries[0].Index || !f.Response().Success {
+			t.Fatalf("a reply in time after waiting marks: %+v", f)
+		}
+	})
+	inStream("late", func(t *testing.T, s *stream, limit time.Duration) {
+		req := s.send(1, 1, 0)
+		time.Sleep(limit / 2)
+		s.send(2, 2, 0) // gives the first one no more time
+		time.Sleep(limit/2 - time.Millisecond)
+		if f := pendingFuture(s); f != nil {
+			t.Fatalf("the reply is not late, and raft gets %+v", f)
+		}
+		time.Sleep(2 * time.Millisecond)
+		if f := pendingFuture(s); !isTo(f, req) || f.Response().Success {
+			t.Errorf("the reply is late, and raft gets %+v", f)
+		}
+		<-s.closed
+	})
+}
+
+// pendingFuture returns what a pipeline passes to raft by now, or nil.
+func pendingFuture(s *stream) raft.AppendFuture {
+	synctest.Wait()
+	select {
+	case f := <-s.Consumer():
+		return f
+	default:
+		return nil
+	}
+}
