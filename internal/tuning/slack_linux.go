@@ -12,11 +12,12 @@ import (
 //
 // While threads block in system calls, Go's monitor thread wakes every 20 µs to check whether one of them
 // holds a processor that other goroutines need. A member blocks in fsync many hundred times a second, so the
-// monitor never rests. With defaultSlack it wakes every 70 µs, which took a fifth of the processor time of
-// single writes. The price of timerSlack: if all of Go's processors are in system calls at the same time,
-// other goroutines wait for them up to 150 µs longer, and timers may fire that much later.
+// monitor never rests. Each wake costs about 15 µs, so with defaultSlack the monitor took a fifth of the processor time of
+// single writes, and with 200 µs an eighth. docs/dev/speed.md has the slacks that were tried. The price of timerSlack: if all of Go's
+// processors are in system calls at the same time, other goroutines wait for them up to 450 µs longer, and timers may fire that much
+// later: the shortest wait on the way of a write is gatherTime of package leader, 1 ms.
 const (
-	timerSlack   = 200 * time.Microsecond
+	timerSlack   = 500 * time.Microsecond
 	defaultSlack = 50 * time.Microsecond
 )
 

@@ -71,7 +71,7 @@ func TestTakeSlack(t *testing.T) {
 		from time.Duration // the slack that the process begins with
 		want string
 	}{
-		"default":       {nil, defaultSlack, "runs II slack 200µs 200µs 200µs 200µs"},
+		"default":       {nil, defaultSlack, "runs II slack 500µs 500µs 500µs 500µs"},
 		"chosen":        {nil, time.Microsecond, "runs I slack 1µs 1µs 1µs 1µs"},
 		"one processor": {[]string{"GOMAXPROCS=1"}, defaultSlack, "runs I slack 50µs 50µs 50µs 50µs"},
 		"tried":         {[]string{slackTried + "=1"}, defaultSlack, "runs I slack 50µs 50µs 50µs 50µs"},
