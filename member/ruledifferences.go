@@ -18,6 +18,7 @@ func ruleKeys(leader, own znode.Rules) (keys []string) {
 		"reconfigEnabled":                 leader.Reconfig != own.Reconfig,
 		"longSequentialNames":             leader.LongNames != own.LongNames,
 		"letAnySaslUserDoX":               leader.AnySASLUser != own.AnySASLUser,
+		"readConsistency":                 leader.ReadLeaseMs != own.ReadLeaseMs,
 	} {
 		if differs {
 			keys = append(keys, key)

@@ -51,7 +51,8 @@ var numberBounds = map[protoreflect.FullName]uint64{
 
 	"Forwarded.member": maxMember, "Txn.member": maxMember, "Txn.seq": maxPosition, "Txn.op": anyUint32,
 	"Txn.reachable_servers": maxMember, "Txn.acl_bytes": maxACLBytes,
-	"SyncRequest.member": maxMember, "SyncReply.index": maxPosition, "HandOverRequest.target": maxMember,
+	"SyncRequest.member": maxMember, "SyncRequest.lease_request": maxPosition, "SyncRequest.returned_lease": maxPosition,
+	"SyncReply.index": maxPosition, "SyncReply.lease_us": maxMicros, "SyncReply.lease_index": maxPosition, "HandOverRequest.target": maxMember,
 	"DrainRequest.over_ms": maxMillis, "DrainReply.connections": maxPosition,
 	"RebalanceRequest.connections": maxPosition, "RebalanceRequest.over_ms": maxMillis, "RebalanceReply.connections": maxPosition,
 

@@ -522,12 +522,13 @@ type TermStart struct {
 	EnforceQuota  bool                   `protobuf:"varint,5,opt,name=enforce_quota,json=enforceQuota,proto3" json:"enforce_quota,omitempty"`
 	X509          bool                   `protobuf:"varint,6,opt,name=x509,proto3" json:"x509,omitempty"`
 	Sasl          bool                   `protobuf:"varint,7,opt,name=sasl,proto3" json:"sasl,omitempty"`
-	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"`         // maximum bytes of all paths and data; further writes that add to them are rejected; 0: no limit
-	ServerList    *ServerList            `protobuf:"bytes,9,opt,name=server_list,json=serverList,proto3" json:"server_list,omitempty"`       // if the state has no server list or its data were recovered
-	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                           // clients may change the list
-	Cause         *LeaderCause           `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`                                  // for reports only: it is no part of the state; absent: unknown
-	LongNames     bool                   `protobuf:"varint,12,opt,name=long_names,json=longNames,proto3" json:"long_names,omitempty"`        // the numbers of sequential names may pass 2147483647
-	AnySaslUser   string                 `protobuf:"bytes,13,opt,name=any_sasl_user,json=anySaslUser,proto3" json:"any_sasl_user,omitempty"` // ACL entries of this user of SASL count for all users of SASL; "": of no user
+	DataQuota     uint64                 `protobuf:"varint,8,opt,name=data_quota,json=dataQuota,proto3" json:"data_quota,omitempty"`          // maximum bytes of all paths and data; further writes that add to them are rejected; 0: no limit
+	ServerList    *ServerList            `protobuf:"bytes,9,opt,name=server_list,json=serverList,proto3" json:"server_list,omitempty"`        // if the state has no server list or its data were recovered
+	Reconfig      bool                   `protobuf:"varint,10,opt,name=reconfig,proto3" json:"reconfig,omitempty"`                            // clients may change the list
+	Cause         *LeaderCause           `protobuf:"bytes,11,opt,name=cause,proto3" json:"cause,omitempty"`                                   // for reports only: it is no part of the state; absent: unknown
+	LongNames     bool                   `protobuf:"varint,12,opt,name=long_names,json=longNames,proto3" json:"long_names,omitempty"`         // the numbers of sequential names may pass 2147483647
+	AnySaslUser   string                 `protobuf:"bytes,13,opt,name=any_sasl_user,json=anySaslUser,proto3" json:"any_sasl_user,omitempty"`  // ACL entries of this user of SASL count for all users of SASL; "": of no user
+	ReadLeaseMs   uint64                 `protobuf:"varint,14,opt,name=read_lease_ms,json=readLeaseMs,proto3" json:"read_lease_ms,omitempty"` // the longest lease for reads that this leader grants; 0: it grants none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -651,6 +652,13 @@ func (x *TermStart) GetAnySaslUser() string {
 		return x.AnySaslUser
 	}
 	return ""
+}
+
+func (x *TermStart) GetReadLeaseMs() uint64 {
+	if x != nil {
+		return x.ReadLeaseMs
+	}
+	return 0
 }
 
 // LeaderCause describes what ended the leader before, as far as the new leader knows.
@@ -2302,7 +2310,12 @@ type SyncRequest struct {
 	Member uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
 	Nonce  uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// The sessions whose clients wait for the sync, at most one for each connection. The leader touches them.
-	Sessions      []uint64 `protobuf:"fixed64,3,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	Sessions []uint64 `protobuf:"fixed64,3,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	// The sender's process, and the number of its request for a lease for reads; 0: it wants none.
+	Boot         uint64 `protobuf:"fixed64,4,opt,name=boot,proto3" json:"boot,omitempty"`
+	LeaseRequest uint64 `protobuf:"varint,5,opt,name=lease_request,json=leaseRequest,proto3" json:"lease_request,omitempty"`
+	// The process has dropped its lease, and takes none for its requests up to this number; 0: it has not.
+	ReturnedLease uint64 `protobuf:"varint,6,opt,name=returned_lease,json=returnedLease,proto3" json:"returned_lease,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2358,11 +2371,36 @@ func (x *SyncRequest) GetSessions() []uint64 {
 	return nil
 }
 
+func (x *SyncRequest) GetBoot() uint64 {
+	if x != nil {
+		return x.Boot
+	}
+	return 0
+}
+
+func (x *SyncRequest) GetLeaseRequest() uint64 {
+	if x != nil {
+		return x.LeaseRequest
+	}
+	return 0
+}
+
+func (x *SyncRequest) GetReturnedLease() uint64 {
+	if x != nil {
+		return x.ReturnedLease
+	}
+	return 0
+}
+
 type SyncReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Index uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	// Those of the request's sessions that the leader is closing.
-	Ending        []uint64 `protobuf:"fixed64,2,rep,packed,name=ending,proto3" json:"ending,omitempty"`
+	Ending []uint64 `protobuf:"fixed64,2,rep,packed,name=ending,proto3" json:"ending,omitempty"`
+	// For so many microseconds from before the request was sent, by the member's own clock, it may read by the lease that it has got, once
+	// it has applied the log up to lease_index. 0: it has got none.
+	LeaseUs       uint64 `protobuf:"varint,3,opt,name=lease_us,json=leaseUs,proto3" json:"lease_us,omitempty"`
+	LeaseIndex    uint64 `protobuf:"varint,4,opt,name=lease_index,json=leaseIndex,proto3" json:"lease_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2409,6 +2447,20 @@ func (x *SyncReply) GetEnding() []uint64 {
 		return x.Ending
 	}
 	return nil
+}
+
+func (x *SyncReply) GetLeaseUs() uint64 {
+	if x != nil {
+		return x.LeaseUs
+	}
+	return 0
+}
+
+func (x *SyncReply) GetLeaseIndex() uint64 {
+	if x != nil {
+		return x.LeaseIndex
+	}
+	return 0
 }
 
 // HandOverRequest names the transfer's target.
@@ -6032,7 +6084,7 @@ const file_rollcall_proto_rawDesc = "" +
 	" \x01(\rR\baclBytes\"2\n" +
 	"\bIdentity\x12\x16\n" +
 	"\x06scheme\x18\x01 \x01(\tR\x06scheme\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xa6\x03\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\xca\x03\n" +
 	"\tTermStart\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\rR\x06leader\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x19\n" +
@@ -6050,7 +6102,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05cause\x18\v \x01(\v2\x18.rollcall.v1.LeaderCauseR\x05cause\x12\x1d\n" +
 	"\n" +
 	"long_names\x18\f \x01(\bR\tlongNames\x12\"\n" +
-	"\rany_sasl_user\x18\r \x01(\tR\vanySaslUser\"\x88\x01\n" +
+	"\rany_sasl_user\x18\r \x01(\tR\vanySaslUser\x12\"\n" +
+	"\rread_lease_ms\x18\x0e \x01(\x04R\vreadLeaseMs\"\x88\x01\n" +
 	"\vLeaderCause\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x120\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1c.rollcall.v1.LeaderCauseKindR\x04kind\x12\x16\n" +
@@ -6193,14 +6246,20 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12$\n" +
 	"\x04txns\x18\x04 \x03(\v2\x10.rollcall.v1.TxnR\x04txns\"\f\n" +
 	"\n" +
-	"ForwardEnd\"W\n" +
+	"ForwardEnd\"\xb7\x01\n" +
 	"\vSyncRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x1a\n" +
-	"\bsessions\x18\x03 \x03(\x06R\bsessions\"9\n" +
+	"\bsessions\x18\x03 \x03(\x06R\bsessions\x12\x12\n" +
+	"\x04boot\x18\x04 \x01(\x06R\x04boot\x12#\n" +
+	"\rlease_request\x18\x05 \x01(\x04R\fleaseRequest\x12%\n" +
+	"\x0ereturned_lease\x18\x06 \x01(\x04R\rreturnedLease\"u\n" +
 	"\tSyncReply\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
-	"\x06ending\x18\x02 \x03(\x06R\x06ending\")\n" +
+	"\x06ending\x18\x02 \x03(\x06R\x06ending\x12\x19\n" +
+	"\blease_us\x18\x03 \x01(\x04R\aleaseUs\x12\x1f\n" +
+	"\vlease_index\x18\x04 \x01(\x04R\n" +
+	"leaseIndex\")\n" +
 	"\x0fHandOverRequest\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\rR\x06target\"\x0f\n" +
 	"\rHandOverReply\"C\n" +

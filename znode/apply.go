@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"rollcall/proto"
 	"rollcall/zk/jute"
@@ -93,11 +94,25 @@ func decodeTermStart(entry *proto.Entry) (*proto.TermStart, error) {
 	return &start, nil
 }
 
+// ReadLeaseOf returns the longest lease for reads that the leader grants whose TermStart an entry of the log is. ok is false if the entry
+// is another one, or cannot be decoded.
+func ReadLeaseOf(data []byte) (lease time.Duration, ok bool) {
+	entry, err := proto.UnmarshalEntry(data)
+	if err != nil {
+		return 0, false
+	}
+	start, err := decodeTermStart(entry)
+	if err != nil || start == nil {
+		return 0, false
+	}
+	return time.Duration(start.GetReadLeaseMs()) * time.Millisecond, true
+}
+
 func rulesOfTerm(start *proto.TermStart) Rules {
 	return Rules{
 		SkipACL: start.GetSkipAcl(), TTLNodes: start.GetTtlNodes(), EnforceQuota: start.GetEnforceQuota(),
 		X509: start.GetX509(), SASL: start.GetSasl(), DataQuota: start.GetDataQuota(), Reconfig: start.GetReconfig(),
-		LongNames: start.GetLongNames(), AnySASLUser: start.GetAnySaslUser(),
+		LongNames: start.GetLongNames(), AnySASLUser: start.GetAnySaslUser(), ReadLeaseMs: start.GetReadLeaseMs(),
 	}
 }
 

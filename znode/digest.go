@@ -92,6 +92,9 @@ func (c *replicatedState) digest() uint64 {
 	if c.term.AnySASLUser != "" {
 		p = appendFields(p, xxhash.Sum64String(c.term.AnySASLUser))
 	}
+	if c.term.ReadLeaseMs != 0 {
+		p = appendFields(p, c.term.ReadLeaseMs)
+	}
 	p = c.serverList.appendTo(p)
 	p = appendFields(p, uint64(c.tree.nodeCount), c.tree.nodeHashSum, uint64(c.sessions.length), c.sessionHashSum)
 	for id := range c.members {

@@ -146,7 +146,7 @@ func (d *drive) IntN(n int) int {
 }
 
 func (d *drive) rules() Rules {
-	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0, SASL: d.IntN(2) == 0, Reconfig: d.IntN(2) == 0, DataQuota: uint64(d.IntN(2) * d.IntN(modelQuota)), LongNames: d.IntN(2) == 0, AnySASLUser: []string{"", "u"}[d.IntN(2)]}
+	return Rules{SkipACL: d.IntN(4) == 0, TTLNodes: d.IntN(4) != 0, EnforceQuota: d.IntN(2) == 0, SASL: d.IntN(2) == 0, Reconfig: d.IntN(2) == 0, DataQuota: uint64(d.IntN(2) * d.IntN(modelQuota)), LongNames: d.IntN(2) == 0, AnySASLUser: []string{"", "u"}[d.IntN(2)], ReadLeaseMs: uint64(d.IntN(2) * d.IntN(1000))}
 }
 
 // modelQuota bounds the quota of all data. The state of half of the logs is larger at times.

@@ -95,6 +95,9 @@ func (p *sectionWriter) writeHeadFields() {
 	if h.Term.AnySASLUser != "" {
 		p.putText(h.Term.AnySASLUser)
 	}
+	if h.Term.ReadLeaseMs != 0 {
+		p.putUint64(h.Term.ReadLeaseMs)
+	}
 }
 
 // writeMembers writes the members that have announced themselves or opened sessions.

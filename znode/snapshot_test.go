@@ -432,9 +432,9 @@ func TestCreateCountOnDisk(t *testing.T) {
 	}
 	f = write(func(p *sectionWriter) {
 		p.writeHeadFields()
-		p.block[len(p.block)-1] = 8
+		p.block[len(p.block)-1] = 16
 	})
-	if f.readHead(); f.blocks.err == nil || !strings.Contains(f.blocks.err.Error(), "unknown rules 0x8") {
+	if f.readHead(); f.blocks.err == nil || !strings.Contains(f.blocks.err.Error(), "unknown rules 0x10") {
 		t.Errorf("unknown rules: %v", f.blocks.err)
 	}
 	f = write(func(p *sectionWriter) {
@@ -444,6 +444,14 @@ func TestCreateCountOnDisk(t *testing.T) {
 	})
 	if f.readHead(); f.blocks.err == nil || !strings.Contains(f.blocks.err.Error(), "has no name") {
 		t.Errorf("a rule without its name: %v", f.blocks.err)
+	}
+	f = write(func(p *sectionWriter) {
+		p.writeHeadFields()
+		p.block[len(p.block)-1] = flagReadLease
+		p.putUint64(0)
+	})
+	if f.readHead(); f.blocks.err == nil || !strings.Contains(f.blocks.err.Error(), "has no time") {
+		t.Errorf("a rule for leases without their time: %v", f.blocks.err)
 	}
 }
 

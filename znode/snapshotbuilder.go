@@ -91,6 +91,11 @@ func (f *snapshotBuilder) readHead() {
 			b.failCorrupt("the rule for all users of SASL has no name")
 		}
 	}
+	if flags&flagReadLease != 0 {
+		if h.Term.ReadLeaseMs = b.getUint64(); h.Term.ReadLeaseMs == 0 {
+			b.failCorrupt("the rule for leases of reads has no time")
+		}
+	}
 	for count := b.getUint32(); count > 0 && b.err == nil; count-- {
 		m := MemberProgress{
 			ID: b.getUint32(), Incarnation: b.getUint64(), LastSeq: b.getUint64(), Format: b.getUint32(),

@@ -111,6 +111,7 @@ type Rules struct {
 	Reconfig     bool   // clients may change the list of servers
 	LongNames    bool   // the numbers of sequential names may pass MaxCreated; see nextNumber
 	AnySASLUser  string // ACL entries of this user of SASL count for all users of SASL, if SASL is set; "": of no user
+	ReadLeaseMs  uint64 // the longest lease for reads that the leader grants; 0: it grants none
 }
 
 // The bits of Rules.flags.
@@ -118,6 +119,7 @@ const (
 	flagReconfig    = 1
 	flagLongNames   = 2
 	flagAnySASLUser = 4 // AnySASLUser is set
+	flagReadLease   = 8 // ReadLeaseMs is set
 )
 
 // These are bits of a snapshot in the byte of Rules.flags.
@@ -138,13 +140,16 @@ func (r *Rules) flags() byte {
 	if r.AnySASLUser != "" {
 		flags |= flagAnySASLUser
 	}
+	if r.ReadLeaseMs != 0 {
+		flags |= flagReadLease
+	}
 	return flags
 }
 
-// setFlags is the reverse of flags, except for flagAnySASLUser. It reports whether all flags are known.
+// setFlags is the reverse of flags, except for flagAnySASLUser and flagReadLease. It reports whether all flags are known.
 func (r *Rules) setFlags(flags byte) bool {
 	r.Reconfig, r.LongNames = flags&flagReconfig != 0, flags&flagLongNames != 0
-	return flags&^(flagReconfig|flagLongNames|flagAnySASLUser) == 0
+	return flags&^(flagReconfig|flagLongNames|flagAnySASLUser|flagReadLease) == 0
 }
 
 // Result is the result of a transaction. It is valid during the call that passes it. Path, Data and Multi may

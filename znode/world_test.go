@@ -136,7 +136,8 @@ func (w *world) startTerm(term, nonce uint64) {
 	w.append(term, &proto.Entry{Format: FormatLevel, TimeMs: w.now, Txns: []*proto.Txn{{
 		Op: int32(jute.OpTermStart), Body: message(&proto.TermStart{
 			Leader: 1, Nonce: nonce, SkipAcl: w.rules.SkipACL, TtlNodes: w.rules.TTLNodes, EnforceQuota: w.rules.EnforceQuota, X509: w.rules.X509,
-			Sasl: w.rules.SASL, DataQuota: w.rules.DataQuota, Reconfig: w.rules.Reconfig, LongNames: w.rules.LongNames, AnySaslUser: w.rules.AnySASLUser, ServerList: w.list,
+			Sasl: w.rules.SASL, DataQuota: w.rules.DataQuota, Reconfig: w.rules.Reconfig, LongNames: w.rules.LongNames, AnySaslUser: w.rules.AnySASLUser,
+			ReadLeaseMs: w.rules.ReadLeaseMs, ServerList: w.list,
 		}),
 	}}})
 }
