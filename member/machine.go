@@ -22,6 +22,7 @@ type stateMachine struct {
 	onApplied      func()             // called after each applied entry, without the lock
 	applyDurations *metrics.Durations // of applying an entry
 	stages         *stages.Recorder   // nil: nothing is recorded
+	ownReadLease   time.Duration      // see quorum.StateMachine
 }
 
 // offlineMachine returns a stateMachine for a member that does not run.
@@ -85,6 +86,19 @@ func (a stateMachine) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	index, term, err := znode.VerifySnapshot(r)
 	return disk.SnapshotContents{Index: index, Term: term}, wrapNewerFormat(err)
 }
+
+// ReadLease implements quorum.StateMachine.
+func (a stateMachine) ReadLease() (lease time.Duration, index uint64) {
+	a.state.RLock()
+	defer a.state.RUnlock()
+	return time.Duration(a.state.Term().ReadLeaseMs) * time.Millisecond, a.state.Index()
+}
+
+// OwnReadLease implements quorum.StateMachine.
+func (a stateMachine) OwnReadLease() time.Duration { return a.ownReadLease }
+
+// ReadLeaseOf implements quorum.StateMachine.
+func (a stateMachine) ReadLeaseOf(data []byte) (time.Duration, bool) { return znode.ReadLeaseOf(data) }
 
 // wrapNewerFormat makes znode.ErrNewerSnapshot a disk.ErrNewerFormat, too.
 func wrapNewerFormat(err error) error {

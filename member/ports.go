@@ -100,7 +100,7 @@ func (m *Member) quorumConfig() quorum.Config {
 		StreamLayer: m.ports.raftStream,
 		StateMachine: stateMachine{
 			m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied,
-			&m.applyProgress.applyDurations, m.viewer.slow.recorder,
+			&m.applyProgress.applyDurations, m.viewer.slow.recorder, time.Duration(m.cfg.Rules.ReadLeaseMs) * time.Millisecond,
 		}, FoundByMajority: m.cfg.NewEnsemble,
 		HeartbeatTimeout: m.cfg.HeartbeatTimeout, Monotonic: m.cfg.Monotonic, SnapshotEvery: m.cfg.SnapCount, History: m.cfg.History, StallLimit: m.cfg.StoreStallLimit,
 		SlowSync: m.cfg.Slow.Sync, Logger: m.log,

@@ -139,7 +139,8 @@ func TestBatchWaitsForItsLastEntry(t *testing.T) {
 		m := &machine{}
 		f := &fsm{
 			stateMachine: m, onConfiguration: func() {}, onCommit: func(uint64) { shown++ },
-			runTracked: func(_ string, op func() error) error { return op() },
+			runTracked:    func(_ string, op func() error) error { return op() },
+			awaitReleased: func(uint64, func()) bool { return true },
 			awaitSettled: func(index uint64) bool {
 				if shown > 0 {
 					t.Error("shown before it is settled")

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -365,6 +366,12 @@ func (m *machine) newer() error {
 	}
 	return nil
 }
+
+func (m *machine) ReadLease() (lease time.Duration, index uint64) { return 0, math.MaxUint64 - 1 }
+
+func (m *machine) OwnReadLease() time.Duration { return 0 }
+
+func (m *machine) ReadLeaseOf([]byte) (time.Duration, bool) { return 0, false }
 
 func (m *machine) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	b, err := io.ReadAll(r)

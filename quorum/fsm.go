@@ -10,6 +10,7 @@ import (
 
 	"rollcall/internal/stages"
 	"rollcall/quorum/disk"
+	"rollcall/quorum/readlease"
 )
 
 // StateMachine is the replicated state machine. raft's FSM goroutine calls its methods, except Verify, one at a
@@ -27,6 +28,13 @@ type StateMachine interface {
 	// Verify reads a snapshot to its end, as Restore would, and changes nothing. It returns the same errors as
 	// Restore. Any goroutine may call it, at the same time as all other methods.
 	Verify(r io.Reader) (disk.SnapshotContents, error)
+	// ReadLease returns the longest lease for reads that the leader grants whose term the applied state is in, and the index up to which that
+	// state is applied. If lease is 0, that leader grants none. Any goroutine may call it.
+	ReadLease() (lease time.Duration, index uint64)
+	// OwnReadLease returns the longest lease that this member grants in the terms that it leads; 0: it grants none.
+	OwnReadLease() time.Duration
+	// ReadLeaseOf returns the same for the term that an entry begins, and false if it begins none.
+	ReadLeaseOf(data []byte) (lease time.Duration, ok bool)
 }
 
 // CommittedEntry is a committed entry of the log. Data is nil if the entry is raft's own, or empty.
@@ -55,6 +63,9 @@ type fsm struct {
 	awaitSettled func(index uint64) bool
 	// awaitDurable does the same for this member's disk alone.
 	awaitDurable func(index uint64) bool
+	// awaitReleased waits until the entries up to index, which are committed and settled, may be applied: see package readlease. It returns false
+	// if this member stops first. It calls late if that takes long.
+	awaitReleased func(index uint64, late func()) bool
 	// onCommit is called after the entries up to index are committed and settled, before they are applied.
 	onCommit func(index uint64)
 	// onConfiguration is called after a configuration was committed, which is raft's latest one by then.
@@ -72,6 +83,7 @@ type fsm struct {
 	batch              []CommittedEntry
 	appliedIndex       atomic.Uint64
 	appliedTerm        atomic.Uint64 // of the last command applied, or in an installed snapshot
+	roster             *readlease.Roster
 }
 
 // Apply implements raft.FSM. Only RecoverCluster calls it.
@@ -79,12 +91,13 @@ func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 
 // ApplyBatch implements raft.BatchingFSM. It returns one response for each entry: nil, or the error that stopped
 // the state machine. It waits until the entries are settled first: raft has counted this member's copies, and they may
-// still be queued.
+// still be queued. Then it waits until they are released. If that takes long, the followers hear already that a majority has them.
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	responses := make([]any, len(logs))
-	f.failed = f.failed || !f.awaitSettled(logs[len(logs)-1].Index)
+	last := logs[len(logs)-1].Index
+	f.failed = f.failed || !f.awaitSettled(last) || !f.awaitReleased(last, func() { f.onCommit(last) })
 	if !f.failed {
-		f.onCommit(logs[len(logs)-1].Index)
+		f.onCommit(last)
 		f.applyEntries(logs)
 	}
 	if f.failed {

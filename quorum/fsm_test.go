@@ -49,7 +49,7 @@ func TestFailedSnapshotIsTheLast(t *testing.T) {
 			f := &fsm{
 				stateMachine: m, metrics: new(Metrics), endMember: func(err error) { ended = err }, raftRunning: func() bool { return tt.running },
 				onSnapshotRejected: func(err error) { rejected = err }, onConfiguration: func() {}, onCommit: func(uint64) {},
-				awaitSettled: func(uint64) bool { return true }, runTracked: func(_ string, op func() error) error { return op() },
+				awaitSettled: func(uint64) bool { return true }, awaitReleased: func(uint64, func()) bool { return true }, runTracked: func(_ string, op func() error) error { return op() },
 			}
 			if err := tt.fails(f); !errors.Is(err, errBroken) || errors.Is(ended, errBroken) != tt.ended || errors.Is(rejected, errBroken) == tt.ended {
 				t.Fatalf("%v; the member ended with %v, rejected %v", err, ended, rejected)

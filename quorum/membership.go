@@ -44,6 +44,7 @@ type membership struct {
 	hellos          *hellos
 	reachability    *Reachability
 	transfer        *Transfer
+	awaitLeaseEnd   func(context.Context, raft.ServerID) (mayStay func(), err error) // see Node.awaitLeaseEnd
 	electionTimeout time.Duration
 	logger          *slog.Logger
 
@@ -399,17 +400,35 @@ func (m *membership) memberDeparture(s leaderView) (next configurationChange, co
 		if !stays {
 			return m.serverRemoval(s, fmt.Sprintf("member %d leaves", h.ID), h), true
 		}
-		return newConfigurationChange(fmt.Sprintf("member %d votes no more", h.ID), func() raft.Future {
+		return m.withoutLease(h, newConfigurationChange(fmt.Sprintf("member %d votes no more", h.ID), func() raft.Future {
 			return m.raft.DemoteVoter(h.ServerID(), s.configurationIndex, m.electionTimeout)
-		}), true
+		})), true
 	}
 	return next, true
 }
 
 func (m *membership) serverRemoval(s leaderView, description string, p wire.Peer) configurationChange {
-	return newConfigurationChange(description, func() raft.Future {
+	return m.withoutLease(p, newConfigurationChange(description, func() raft.Future {
 		return m.raft.RemoveServer(p.ServerID(), s.configurationIndex, m.electionTimeout)
-	})
+	}))
+}
+
+// withoutLease returns the change, made when a server that is a voter no more after it has no lease for reads. A later leader waits for the
+// voters that it knows alone. If ctx ends, raft may still make the change: then the server gets no lease in the rest of the term.
+func (m *membership) withoutLease(p wire.Peer, change configurationChange) configurationChange {
+	apply := change.apply
+	change.apply = func(ctx context.Context) error {
+		mayStay, err := m.awaitLeaseEnd(ctx, p.ServerID())
+		if err != nil {
+			return err
+		}
+		err = apply(ctx)
+		if ctx.Err() == nil {
+			mayStay()
+		}
+		return err
+	}
+	return change
 }
 
 // serverUpdate returns the change that adds a server or updates its role and address.

@@ -35,6 +35,7 @@ import (
 	"rollcall/internal/monotonic"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/history"
+	"rollcall/quorum/readlease"
 	"rollcall/quorum/wire"
 )
 
@@ -172,6 +173,8 @@ func (n *Node) openData() (err error) {
 	if err := n.repairAndLoadState(); err != nil {
 		return errors.Join(err, n.disk.Close())
 	}
+	n.fsm.roster = readlease.New(n.rosterConfig()) // after this member's disk is known
+	n.fsm.awaitReleased = n.fsm.roster.AwaitReleased
 	n.transfer = &Transfer{
 		status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout,
 		runEnded: n.runEnded,
@@ -226,7 +229,7 @@ func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Stages: n.cfg.Stages, Logger: n.logger,
 		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.Durability().LimitToDurable,
-		LimitToSettled: n.disk.Durability().LimitToSettled, NoteCommitted: n.disk.Durability().NoteCommitted,
+		LimitToSettled: n.disk.Durability().LimitToSettled, NoteCommitted: n.disk.Durability().NoteCommitted, Releases: n.fsm.roster,
 		ConfigurationCommitted: n.status.configurationCommitted, StoredEntry: n.storedEntry,
 		NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
 		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {
@@ -376,6 +379,7 @@ func (n *Node) Locks() []lockwatch.Lock {
 		{Name: "quorum.recentPeers.mu", Locker: &n.reachability.recentPeers.mu},
 		{Name: "quorum.Contact.mu", Locker: &n.contact.mu},
 		{Name: "quorum.silenceWatch.mu", Locker: &n.silenceWatch.mu},
+		{Name: "readlease.Roster.mu", Locker: n.fsm.roster.Lock()},
 		{Name: "quorum.pauseTolerance.mu", Locker: &n.silenceWatch.tolerance.mu},
 	})
 	if n.status.raft.Load() != nil { // stored after the cache

@@ -101,7 +101,7 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 	f := &fsm{
 		stateMachine: rec.StateMachine,
 		endMember:    func(err error) { failed = errors.Join(failed, err) },
-		awaitSettled: data.Durability().AwaitSettled, awaitDurable: data.Durability().AwaitDurable, onCommit: func(uint64) {}, onConfiguration: func() {}, runTracked: data.RunTracked,
+		awaitSettled: data.Durability().AwaitSettled, awaitDurable: data.Durability().AwaitDurable, awaitReleased: func(uint64, func()) bool { return true }, onCommit: func(uint64) {}, onConfiguration: func() {}, runTracked: data.RunTracked,
 		metrics:     new(Metrics),
 		raftRunning: func() bool { return true }, // a snapshot that cannot be restored is not skipped
 	}

@@ -107,7 +107,7 @@ func keepPast(ctx context.Context, past *history.Keeper, logger *slog.Logger) (w
 func (n *Node) newMembership(r *raft.Raft) *membership {
 	return &membership{
 		raft: r, status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos,
-		reachability: n.reachability, transfer: n.transfer,
+		reachability: n.reachability, transfer: n.transfer, awaitLeaseEnd: n.awaitLeaseEnd,
 		electionTimeout: n.electionTimeout, logger: n.logger, loggedRivals: map[uint32]string{},
 	}
 }
@@ -177,6 +177,7 @@ func (n *Node) stopRaft(r *raft.Raft) error {
 // the entries that wait for that goroutine when it ends.
 func (n *Node) emptyStateMachine() {
 	n.disk.Durability().EndWaits()
+	n.fsm.roster.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), emptyTimeout)
 	defer cancel()
 	n.proposer.waitForPending(ctx)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -37,6 +38,12 @@ type stallMachine struct {
 	until    atomic.Int64
 	verified atomic.Bool // Verify has read a snapshot
 }
+
+func (s *stallMachine) ReadLease() (lease time.Duration, index uint64) { return 0, math.MaxUint64 - 1 }
+
+func (s *stallMachine) OwnReadLease() time.Duration { return 0 }
+
+func (s *stallMachine) ReadLeaseOf([]byte) (time.Duration, bool) { return 0, false }
 
 func (s *stallMachine) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	defer s.verified.Store(true)

@@ -78,6 +78,7 @@ func (a *durableAcks) noteAccepted(cfg *Config, id raft.ServerID, req *raft.Appe
 	if r == nil || !a.note(id, req) {
 		return
 	}
+	cfg.Releases.NoteHeld(id, req.Term, continueAfter(req).PrevLogEntry)
 	own := cfg.LimitToDurable(r.LastIndex())
 	latest := func() raft.Configuration { return r.GetConfiguration().Configuration() } // does not wait
 	index := a.majorityIndex(req.Term, latest, cfg.LocalServer.ServerID(), own)

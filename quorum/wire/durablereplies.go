@@ -201,14 +201,17 @@ func (rc *receiver) noteCommitted(in *inConn, req *raft.AppendEntriesRequest) {
 	if in.form != inMessagePack {
 		majority = in.majority
 	}
-	rc.cfg.NoteCommitted(min(majority, continueAfter(req).PrevLogEntry))
+	last := continueAfter(req).PrevLogEntry
+	rc.cfg.NoteCommitted(min(majority, last))
+	rc.cfg.Releases.NoteTold(req.Term, min(req.LeaderCommitIndex, last), min(majority, last))
 	rc.settled.fire()
 }
 
 // checkMajority checks the majority index of a frame.
 func checkMajority(req *raft.AppendEntriesRequest, majority uint64) error {
-	if majority > req.LeaderCommitIndex {
-		return fmt.Errorf("%w: majority index %d: must be at most the commit index, %d", errNotRaftRequest, majority, req.LeaderCommitIndex)
+	if last := continueAfter(req).PrevLogEntry; majority > max(req.LeaderCommitIndex, last) {
+		return fmt.Errorf("%w: majority index %d: must be at most that of the last entry, %d, or the commit index, %d", errNotRaftRequest, majority,
+			last, req.LeaderCommitIndex)
 	}
 	return nil
 }

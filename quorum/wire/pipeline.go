@@ -41,13 +41,14 @@ type acceptedFunc func(*raft.AppendEntriesRequest)
 // earlier version takes no frames and replies to notices, of which at most one is in flight. raft sees
 // neither a notice nor its reply, unless the reply is a failure.
 //
-// A frame has two commit indexes. The follower commits up to the first one, which may be the leader's word. Up to the second
-// one a majority has the entries on its disks, and the follower need not wait for its own.
+// A frame has two commit indexes. The follower commits up to the first one, which is released (see Releases) and may be the leader's
+// word. Up to the second one a majority has the entries on its disks, and the follower need not wait for its own.
 type pipeline struct {
 	conn            *outConn
 	openPipelines   *sync.Map // contains this pipeline until Close
 	logPosition     logPositionFunc
 	clampCommit     clampFunc
+	releasedOf      func(term, index uint64) uint64 // Releases.Limit
 	word            wordFunc
 	accepted        acceptedFunc
 	mayLead         func() error // the reason to send nothing, or nil
@@ -89,11 +90,11 @@ func (a *appendFuture) Response() *raft.AppendEntriesResponse { return a.resp }
 
 // newPipeline returns a pipeline that continues after accepted, the last request that the follower has accepted. It
 // reports what was committed since then. If accepted is the zero request, it reports commits from its first entries on.
-func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, log logPositionFunc, clamp clampFunc, word wordFunc, acceptedReq acceptedFunc, stalls func() error,
+func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, log logPositionFunc, clamp clampFunc, releasedOf func(term, index uint64) uint64, word wordFunc, acceptedReq acceptedFunc, stalls func() error,
 	mayHave func(*raft.AppendEntriesRequest) bool, recorder *stages.Recorder,
 ) *pipeline {
 	p := &pipeline{
-		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, word: word, accepted: acceptedReq, mayLead: stalls, mayReceive: mayHave, stages: recorder,
+		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, releasedOf: releasedOf, word: word, accepted: acceptedReq, mayLead: stalls, mayReceive: mayHave, stages: recorder,
 		commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
 		repliedRequests: make(chan raft.AppendFuture, maxUnreadReplies), closed: make(chan struct{}),
 		lastSent: accepted,
@@ -155,6 +156,7 @@ func (p *pipeline) updateCommitAndRecord(a *appendFuture, req *raft.AppendEntrie
 	}
 	newest = *p.clampCommit(&newest)
 	a.req, a.majority = &newest, newest.LeaderCommitIndex
+	newest.LeaderCommitIndex = p.releasedOf(req.Term, a.majority)
 	if term == req.Term && a.form == inFrames {
 		newest.LeaderCommitIndex = max(newest.LeaderCommitIndex, p.word(req))
 	}
@@ -277,6 +279,7 @@ func (p *pipeline) takeNextNotice(a *appendFuture) bool {
 	req.LeaderCommitIndex = commit
 	req = *p.clampCommit(&req)
 	a.req, a.majority = &req, req.LeaderCommitIndex
+	req.LeaderCommitIndex = p.releasedOf(req.Term, a.majority)
 	if a.form == withoutReply {
 		req.LeaderCommitIndex = max(req.LeaderCommitIndex, p.word(&req))
 	}

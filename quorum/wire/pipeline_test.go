@@ -56,7 +56,7 @@ func newStream(t *testing.T) *stream {
 		t.Fatal(err)
 	}
 	clamp := (&Transport{cfg: Config{LimitToSettled: s.durable}}).clampCommit
-	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, noneAccepted, s.stallError, anyEntries, nil)
+	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, allReleased{}.Limit, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, noneAccepted, s.stallError, anyEntries, nil)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -255,7 +255,7 @@ func TestPipelineContinuesAfterAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newPipeline(conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, noWord, noneAccepted, noStall, anyEntries, nil)
+		p := newPipeline(conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, allReleased{}.Limit, noWord, noneAccepted, noStall, anyEntries, nil)
 		defer p.Close()
 		if got := first.sentNext(); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 || got.PrevLogTerm != 5 || got.Term != 5 {
 			t.Errorf("told %+v, want commit 12", got)

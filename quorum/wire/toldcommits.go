@@ -57,7 +57,8 @@ func (k *toldCommits) noteAcked(last uint64) {
 func (k *toldCommits) isNews(commit, majority uint64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return commit > k.commit || k.acksLate && !k.knows(majority)
+	isLate := k.acksLate || majority > k.commit // an entry that is not released may wait for this follower's disk
+	return commit > k.commit || isLate && majority > k.majority && min(k.commit, k.acked) < majority
 }
 
 // needsCommit reports whether the follower is to get a notice that index is committed. It is not if it was told already, or
@@ -92,7 +93,7 @@ func (k *toldCommits) awaitAck() {
 // knows reports whether the follower knows that index is committed: it was told so, or it has the leader's word and the entry
 // on its own disk. The caller holds mu.
 func (k *toldCommits) knows(index uint64) bool {
-	return k.majority >= index || min(k.commit, k.acked) >= index
+	return k.commit >= index && max(k.majority, k.acked) >= index
 }
 
 // signalLateAck signals a commit of which the follower does not know by its own disk. From then on it gets all commits at

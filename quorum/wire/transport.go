@@ -61,6 +61,8 @@ type Config struct {
 	LimitToSettled func(index uint64) uint64
 	NoteCommitted  func(index uint64)
 
+	Releases Releases // of committed entries; nil: all are released
+
 	// ConfigurationCommitted reports whether the last configuration in this member's log is committed.
 	ConfigurationCommitted func() bool
 
@@ -126,6 +128,9 @@ type Transport struct {
 func New(cfg Config) *Transport {
 	cfg.LeaderCauses = cmp.Or(cfg.LeaderCauses, NewLeaderCauses(cfg.LocalServer.ID))
 	cfg.Acknowledged = cmp.Or(cfg.Acknowledged, new(Acknowledged))
+	if cfg.Releases == nil {
+		cfg.Releases = allReleased{}
+	}
 	if cfg.AwaitBacklog == nil {
 		cfg.AwaitBacklog = func() bool { return false }
 	}
@@ -227,7 +232,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	t.awaitThenTrimUncommitted(id, req)
 	err, sent := t.cfg.MayLead(), req
 	if err == nil {
-		sent = t.clampCommit(req)
+		sent = t.clampToReleased(t.clampCommit(req))
 		err = cmp.Or(t.dialer.call(to, requestAppend, sent, entriesBytes(req.Entries), resp), checkReply(req, resp))
 	}
 	switch {
@@ -266,7 +271,7 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayReceive(id, req) }
 	word := func(req *raft.AppendEntriesRequest) uint64 { return t.wordTo(id, req) }
 	accepted := func(req *raft.AppendEntriesRequest) { t.durableAcks.noteAccepted(&t.cfg, id, req) }
-	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, word, accepted, t.cfg.MayLead, mayHave, t.cfg.Stages), nil
+	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, t.cfg.Releases.Limit, word, accepted, t.cfg.MayLead, mayHave, t.cfg.Stages), nil
 }
 
 // recordAcked records that a follower has confirmed the entries of a request.
@@ -301,6 +306,17 @@ func (t *Transport) clampCommit(req *raft.AppendEntriesRequest) *raft.AppendEntr
 	}
 	lowered := *req
 	lowered.LeaderCommitIndex = proved
+	return &lowered
+}
+
+// clampToReleased lowers the commit index of req to the last entry that this leader has released.
+func (t *Transport) clampToReleased(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+	released := t.cfg.Releases.Limit(req.Term, req.LeaderCommitIndex)
+	if req.LeaderCommitIndex <= released {
+		return req
+	}
+	lowered := *req
+	lowered.LeaderCommitIndex = released
 	return &lowered
 }
 

@@ -20,6 +20,7 @@ const maxWordVoters = 3
 //     the disk before it is sent (logQueue.mayQueue).
 //   - The configuration has at most three voters, this member and the server among them. While a configuration is not
 //     committed, there is no word, so it does not matter which of two counts.
+//   - Everybody else who may have a lease for reads holds the entries: see Releases.
 //   - raft is in the term of req when all that has been read, so log and configuration were not another leader's.
 func (t *Transport) wordTo(id raft.ServerID, req *raft.AppendEntriesRequest) uint64 {
 	r, last := t.cfg.Raft(), continueAfter(req)
@@ -30,6 +31,7 @@ func (t *Transport) wordTo(id raft.ServerID, req *raft.AppendEntriesRequest) uin
 	if !areMajority(r.GetConfiguration().Configuration(), t.cfg.LocalServer.ServerID(), id) {
 		return 0
 	}
+	index = t.cfg.Releases.LimitWord(id, req.Term, index)
 	if r.CurrentTerm() != req.Term { // read last: see logPosition
 		return 0
 	}
