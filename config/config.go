@@ -50,8 +50,9 @@ type Settings struct {
 	Digest      digest.Algorithm // hashes passwords in the scheme digest; default SHA1
 	NoDigest    bool             // the scheme digest is off
 	Login       server.Login
-	// LinearizableReads makes every read wait for a proof that the leader still leads, and until this member has
-	// applied all entries committed by then. By default reads may be stale.
+	// LinearizableReads makes every read wait until this member has applied all that was acknowledged before: by a lease for reads, or, without
+	// one, by a proof that the leader still leads. Rules.ReadLeaseMs has the leases that this member grants while it leads. By default
+	// reads may be stale.
 	LinearizableReads bool
 	ReadOnlyMode      bool        // clients that request it are served without a leader, in sessions that only read
 	Rules             znode.Rules // for the terms that this member leads

@@ -18,6 +18,7 @@ import (
 	"rollcall/operator/backup"
 	"rollcall/operator/otlp"
 	"rollcall/quorum"
+	"rollcall/quorum/readlease"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/history"
 	"rollcall/server"
@@ -49,6 +50,8 @@ const (
 	maxUnread        = 1 << 30
 	maxClientMemory  = 1 << 40
 	maxHandshake     = 60 * 60 * 1000
+	minReadLease     = 10
+	defaultReadLease = 100 // several round trips in a LAN
 	minFailover      = 100 // ms: heartbeats of a leader come up to 33 ms apart then, and a busy process is not much faster
 	maxFailover      = 60_000
 	minStall         = 100 // a disk that is only busy takes as long
@@ -303,7 +306,13 @@ var mainKeys = []key{
 		name: "readConsistency", kind: eitherWord("linearizable", "sequential",
 			func(d *rawConfig) *bool { return &d.config.LinearizableReads }), def: "sequential",
 		doc: "Own. sequential: a read may be stale unless it follows a sync, as in ZooKeeper. linearizable: no read is" +
-			" stale, and each waits for the leader",
+			" stale; members read [by leases](sessions.md#reads-that-are-never-stale) that the leader grants, if it has this value, too",
+	},
+	{
+		name: "readLease", kind: wholeNumber(minReadLease, int64(readlease.MaxLease/time.Millisecond),
+			func(d *rawConfig) *uint64 { return &d.config.Rules.ReadLeaseMs }), def: valueText(defaultReadLease),
+		doc: "Own: milliseconds of a lease for reads, with readConsistency=linearizable. After a voter is lost, writes wait for up to 1.25 of " +
+			"it, once. It should be longer than four round trips between members",
 	},
 	{
 		name: readOnlyKey, kind: boolean(func(d *rawConfig) *bool { return &d.config.ReadOnlyMode }), def: "false",

@@ -108,7 +108,7 @@ func (d *rawConfig) finishAll() error {
 	for _, step := range []func() error{
 		d.checkSecretSources, d.checkSuperDigest, d.setDirectories, d.setSessionTimeouts, d.readDynamic, d.setWeights, d.setStandalone,
 		d.setMemberID, d.setMemberLogin,
-		d.checkPeerType, d.checkMemberStore, d.setHandshakeTimeout, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
+		d.checkPeerType, d.checkMemberStore, d.setHandshakeTimeout, d.setReadLease, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
 		d.setAuditFile,
 		d.checkReadOnlyMode, d.checkCollector, d.checkArchive,
 	} {
@@ -286,6 +286,19 @@ func (d *rawConfig) checkMemberStore() error {
 	ofHTTPS := d.config.HTTP.ForceHTTPS || d.config.HTTP.UnifyPorts
 	if where := d.setIn[key]; where != "" && !ofMembers && !ofHTTPS {
 		d.addWarning(where, key+" has no effect without sslQuorum, portUnification, admin.forceHttps or admin.portUnification")
+	}
+	return nil
+}
+
+// setReadLease makes sure that a member grants leases for reads only if its own reads need them.
+func (d *rawConfig) setReadLease() error {
+	const key = "readLease"
+	if d.config.LinearizableReads {
+		return nil
+	}
+	d.config.Rules.ReadLeaseMs = 0
+	if where := d.setIn[key]; where != "" {
+		d.addWarning(where, key+" has no effect without readConsistency=linearizable")
 	}
 	return nil
 }

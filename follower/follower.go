@@ -125,6 +125,8 @@ type Config struct {
 	WallClock   func() time.Time // base of session ids, also reported to the leader
 	Monotonic   monotonic.Clock  // default: monotonic.System
 	Stages      *stages.Recorder // records when writes are sent; default: nothing is recorded
+	// ReadsByLease makes this member ask the leader for leases for reads, with its syncs.
+	ReadsByLease bool
 
 	// The next four are for a leader's verdict that this member's state is wrong. The callbacks must not block.
 
@@ -202,8 +204,8 @@ func New(cfg Config) (*Follower, error) {
 	f.incarnation = newIncarnation(&f.cfg, log)
 	f.forwarder = newForwarder(&f.cfg, log, f.outbox, f.incarnation, f.leadership)
 	f.renewer = newRenewer(&f.cfg, log, f.leases, f.leadership)
-	f.syncs = newSyncs(&f.cfg, f.leadership)
 	f.unapplied = newUnapplied(cfg.Monotonic, cfg.Tick)
+	f.syncs = newSyncs(&f.cfg, f.leadership, f.unapplied)
 	f.divergence = newDivergence(&f.cfg, log)
 	return f, nil
 }
@@ -301,6 +303,27 @@ func (f *Follower) WithdrawUnsent(conn uint64) bool { return f.outbox.withdrawUn
 func (f *Follower) Sync(conn uint64, session jute.SessionID, w znode.Waiter) {
 	f.syncs.addSync(conn, session, w)
 }
+
+// MayRead reports whether a read of the state is not stale now: this member has a lease for reads, and has applied everything that it holds.
+// It never blocks.
+func (f *Follower) MayRead() bool {
+	index, ok := f.syncs.heldToRead()
+	return ok && index == 0
+}
+
+// SyncRead calls w once a read of the state is not stale. It asks the leader if this member has no lease for reads, and otherwise waits until
+// the member has applied everything that it holds. Detach forgets w, as those of Sync.
+func (f *Follower) SyncRead(conn uint64, session jute.SessionID, w znode.Waiter) {
+	if index, ok := f.syncs.heldToRead(); ok {
+		f.syncs.addHeld(conn, session, index, w)
+		return
+	}
+	f.syncs.addSync(conn, session, w)
+}
+
+// ReturnReadLease drops this member's lease for reads, takes no other, and tells the leader, so that writes do not wait for a member that
+// stops. It blocks until the leader has replied, or ctx ends.
+func (f *Follower) ReturnReadLease(ctx context.Context) { f.syncs.returnLease(ctx) }
 
 // AwaitSync waits until everything that was committed before the call has been applied here. It fails
 // only if ctx ends first.

@@ -286,8 +286,9 @@ func (h *heard) times() int {
 type fakeLeader struct {
 	nonce  uint64
 	sync   func(ctx context.Context) (uint64, error)
-	refuse bool        // streams
-	mute   atomic.Bool // no probe is answered
+	lease  func(req *proto.SyncRequest, reply *proto.SyncReply) // completes replies; nil: it grants no leases
+	refuse bool                                                 // streams
+	mute   atomic.Bool                                          // no probe is answered
 
 	mu      sync.Mutex
 	got     []*proto.Txn
@@ -313,7 +314,11 @@ func (l *fakeLeader) Sync(ctx context.Context, req *proto.SyncRequest, _ ...grpc
 		return nil, status.Error(codes.FailedPrecondition, "not leading")
 	}
 	index, err := l.sync(ctx)
-	return &proto.SyncReply{Index: index}, err
+	reply := &proto.SyncReply{Index: index}
+	if l.lease != nil && err == nil {
+		l.lease(req, reply)
+	}
+	return reply, err
 }
 
 func (l *fakeLeader) HandOver(context.Context, *proto.HandOverRequest, ...grpc.CallOption) (*proto.HandOverReply, error) {

@@ -21,6 +21,8 @@ const syncsPerLock = 256
 type syncs struct {
 	cfg           *Config
 	leadership    *leadership
+	unapplied     *unapplied
+	lease         readLease
 	callWanted    chan struct{} // one place: a sync waits for a call to the leader
 	completionDue chan struct{} // one place: a sync may be complete
 	callers       atomic.Uint64 // of awaitSync; they count as connections, whose numbers are random and far greater
@@ -32,9 +34,9 @@ type syncs struct {
 	rounds       []syncRound          // in order of their calls: of earlier terms first, and of a term in order of their indices
 }
 
-func newSyncs(cfg *Config, leadership *leadership) *syncs {
+func newSyncs(cfg *Config, leadership *leadership, unapplied *unapplied) *syncs {
 	return &syncs{
-		cfg: cfg, leadership: leadership,
+		cfg: cfg, leadership: leadership, unapplied: unapplied, lease: readLease{clock: cfg.Monotonic},
 		callWanted: make(chan struct{}, 1), completionDue: make(chan struct{}, 1),
 	}
 }
@@ -72,6 +74,30 @@ func (s *syncs) addSync(conn uint64, session jute.SessionID, w znode.Waiter) {
 	}
 }
 
+// heldToRead returns the last entry that this member holds and must apply before a read, or 0. ok is false if it has no lease for reads.
+func (s *syncs) heldToRead() (index uint64, ok bool) {
+	if !s.lease.isValid(s.unapplied.appliedIndex.Load(), func() { signal(s.callWanted) }) {
+		return 0, false
+	}
+	return s.unapplied.lastHeld(), true // after the lease was valid
+}
+
+// addHeld adds a read that waits until this member has applied everything that it holds, up to index. It must have a lease for reads.
+// Like a sync, the read may also go on after the TermStart of another leader.
+func (s *syncs) addHeld(conn uint64, session jute.SessionID, index uint64, w znode.Waiter) {
+	t := s.leadership.currentTerm()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.rounds); n == 0 || s.rounds[n-1].term != t || s.rounds[n-1].index < index {
+		s.rounds = append(s.rounds, syncRound{term: t, index: index, conns: map[uint64]connSyncs{}})
+	}
+	last := &s.rounds[len(s.rounds)-1]
+	last.conns[conn] = connSyncs{session, append(last.conns[conn].waiters, w)}
+	if s.rounds[0].isDone(s.appliedIndex) {
+		signal(s.completionDue)
+	}
+}
+
 func (s *syncs) dropConn(conn uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +119,7 @@ func (s *syncs) claimWaitingSyncs() bool {
 		s.requested[conn] = connSyncs{syncs.session, append(s.requested[conn].waiters, syncs.waiters...)}
 	}
 	s.waiting = nil
-	return len(s.requested) > 0
+	return len(s.requested) > 0 || s.lease.renewal.Load()
 }
 
 // requestedSessions returns the sessions of the syncs that claimWaitingSyncs has assigned.
@@ -207,6 +233,21 @@ func (s syncSignal) ReceiveResult(*znode.Result) { close(s) }
 // requestIndex returns the leader's reply. Its index is at or above everything acknowledged before the call. The leader may
 // rely on the fact that this member was in the leader's term after the syncs had begun, and had voted for no later one.
 func (s *syncs) requestIndex(ctx context.Context, t *term) (*proto.SyncReply, error) {
+	request := &proto.SyncRequest{Member: s.cfg.Self, Nonce: t.Nonce, Sessions: s.requestedSessions(), Boot: s.cfg.Boot}
+	if s.cfg.ReadsByLease {
+		request.LeaseRequest = s.lease.nextRequest()
+	}
+	sent := s.cfg.Monotonic.Now()
+	reply, err := s.callLeader(ctx, t, request)
+	if err == nil {
+		s.lease.grant(reply, sent)
+	}
+	s.lease.renewal.Store(false) // after the grant: reads that came meanwhile make no other call
+	return reply, err
+}
+
+// callLeader makes a call to the leader of a term. It takes a tick at most.
+func (s *syncs) callLeader(ctx context.Context, t *term, request *proto.SyncRequest) (*proto.SyncReply, error) {
 	if !s.leadership.mayStillLead(t) {
 		return nil, errNoLeader
 	}
@@ -217,7 +258,6 @@ func (s *syncs) requestIndex(ctx context.Context, t *term) (*proto.SyncReply, er
 	if err != nil {
 		return nil, fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
 	}
-	request := &proto.SyncRequest{Member: s.cfg.Self, Nonce: t.Nonce, Sessions: s.requestedSessions()}
 	reply, err := leader.Sync(ctx, request)
 	if err != nil {
 		return nil, fmt.Errorf("follower: sync: %w", err)

@@ -181,7 +181,7 @@ func TestSyncDetached(t *testing.T) {
 // A call names the sessions whose clients wait, once each. A sync of a session that the leader is closing gets
 // SessionExpired: its reply must not prove that the session lives.
 func TestSyncsOfSessions(t *testing.T) {
-	s, present := newSyncs(&Config{Tick: tick}, nil), newTerm(znode.Term{}, time.Now())
+	s, present := newSyncs(&Config{Tick: tick}, nil, nil), newTerm(znode.Term{}, time.Now())
 	live, ending, other := &heard{}, &heard{}, &heard{}
 	s.addSync(1, 21, live)
 	s.addSync(1, 21, live)
@@ -207,7 +207,7 @@ func TestSyncsOfSessions(t *testing.T) {
 
 // A sync is for the call that begins after it, and is done once the index of that call is applied.
 func TestSyncsInRounds(t *testing.T) {
-	s, present := newSyncs(&Config{Tick: tick}, nil), newTerm(znode.Term{}, time.Now())
+	s, present := newSyncs(&Config{Tick: tick}, nil, nil), newTerm(znode.Term{}, time.Now())
 	s.addSync(1, 0, &heard{})
 	if !s.claimWaitingSyncs() {
 		t.Fatal("no call for the first")

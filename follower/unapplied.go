@@ -128,6 +128,15 @@ func (u *unapplied) entryFinished(index uint64) {
 	u.applied = make(chan struct{})
 }
 
+// lastHeld returns the last entry that this member has stored and has not applied, or 0.
+func (u *unapplied) lastHeld() uint64 {
+	stored := u.storedIndex.Load()
+	if stored <= u.appliedIndex.Load() {
+		return 0
+	}
+	return stored
+}
+
 // indexToAwait returns the index of the stored entry for which a read of path should wait, or 0 if there is none. It
 // never blocks.
 func (u *unapplied) indexToAwait(path []byte) uint64 {

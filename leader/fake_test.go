@@ -143,6 +143,10 @@ func (f *fakeLog) SettledIndex() uint64 {
 	return max(f.stored, f.commit)
 }
 
+func (f *fakeLog) GrantRead(uint64, uint32, uint64, LeaseRequest) (lease time.Duration, index uint64) { return 0, 0 }
+
+func (f *fakeLog) ReturnRead(uint64, uint32, uint64, LeaseRequest) {}
+
 // when returns the time after the start at which the session's expiry was proposed.
 func (f *fakeLog) when(id jute.SessionID) (time.Duration, bool) {
 	f.mu.Lock()

@@ -40,6 +40,7 @@ import (
 	"rollcall/internal/monotonic"
 	"rollcall/internal/stages"
 	"rollcall/proto"
+	"rollcall/quorum/readlease"
 	"rollcall/sessiontracker"
 	"rollcall/zk/jute"
 )
@@ -54,7 +55,16 @@ type Log interface {
 	// SettledIndex returns the last index that is on this member's disk or, if it is higher, on those of a majority. No
 	// member has applied or acknowledged anything above it. It may be ahead of what this member has counted as committed, and so may be what a follower has acknowledged.
 	SettledIndex() uint64
+
+	// GrantRead gives a member with a disk a lease for reads in a term: for lease from before it asked, and once it has applied the log up to
+	// index. lease is 0 if it gets none. This leader has proved since the member asked that it leads in the term. disk is 0 for this member.
+	GrantRead(term uint64, member uint32, disk uint64, request LeaseRequest) (lease time.Duration, index uint64)
+	// ReturnRead ends the lease of a member that has given it back, unless it was granted for a later request than last.
+	ReturnRead(term uint64, member uint32, disk uint64, last LeaseRequest)
 }
+
+// LeaseRequest is a member's request for a lease for reads: a process's requests have numbers, from 1 on.
+type LeaseRequest = readlease.Request
 
 // Future is an entry that is under way.
 type Future interface {

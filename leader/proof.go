@@ -164,10 +164,27 @@ func (p *pinger) requestProofRound() uint64 {
 // The leader has touched the request's sessions, except those that it is closing. So the reply proves to a client that
 // its session lives for a whole timeout from when it sent the sync, by the leader's clock: a later leader than this one
 // was elected after that, and gives each session a full timeout anew.
+//
+// With the proof, the caller gets a lease for reads if it wants one: see package readlease. If it gives one back, there is no proof, and the
+// reply has nothing.
 func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest, disk uint64) (*proto.SyncReply, error) {
 	if err := l.tenure.checkNonce(request.Nonce); err != nil {
 		return nil, err
 	}
+	if last := request.GetReturnedLease(); last > 0 {
+		l.cfg.Log.ReturnRead(l.cfg.Term, request.Member, disk, LeaseRequest{Boot: request.Boot, Number: last})
+		return &proto.SyncReply{}, nil
+	}
+	reply, err := l.proveIndex(ctx, request, disk)
+	if number := request.GetLeaseRequest(); err == nil && number > 0 {
+		lease, index := l.cfg.Log.GrantRead(l.cfg.Term, request.Member, disk, LeaseRequest{Boot: request.Boot, Number: number})
+		reply.LeaseUs, reply.LeaseIndex = uint64(lease.Microseconds()), index
+	}
+	return reply, err
+}
+
+// proveIndex returns the reply without a lease.
+func (l *Leader) proveIndex(ctx context.Context, request *proto.SyncRequest, disk uint64) (*proto.SyncReply, error) {
 	l.syncsAwaitingProof.Add(1)
 	defer l.syncsAwaitingProof.Add(-1)
 	ending := l.expiry.touchSyncers(request.Sessions, l.cfg.Monotonic.Now())

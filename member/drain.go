@@ -30,6 +30,8 @@ type drain struct {
 	http   *admin.HTTP
 	log    *slog.Logger
 
+	returnReadLease func(context.Context) // see follower.Follower
+
 	started   chan struct{} // closed by the first drain
 	startOnce sync.Once
 }
@@ -110,7 +112,13 @@ func (s services) Drain(ctx context.Context, r *proto.DrainRequest) (*proto.Drai
 func (d *drain) drainForStop(ctx context.Context) {
 	_ = d.startDrainAndYield(ctx, d.cfg.handOverTime()) // it is logged
 	d.server.Drain(ctx, d.cfg.DrainTime)
+	ctx, cancel := context.WithTimeout(ctx, maxReturnTime)
+	defer cancel()
+	d.returnReadLease(ctx)
 }
+
+// maxReturnTime limits the time in which a member that stops gives its lease for reads back. The lease ends soon anyway.
+const maxReturnTime = 100 * time.Millisecond
 
 // minHandOverHeartbeats is the minimum time for handing over, in heartbeat timeouts. An attempt with one other
 // member takes two of them.

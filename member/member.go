@@ -348,7 +348,7 @@ func (m *Member) assembleLogParts() {
 	}
 	m.drain = &drain{
 		cfg: &m.cfg, node: m.node, server: m.server, http: m.adminHTTP, log: m.log,
-		started: make(chan struct{}),
+		returnReadLease: m.follower.ReturnReadLease, started: make(chan struct{}),
 	}
 	m.backups = &backups{
 		cfg: &m.cfg, wallClock: m.wallClock, state: m.state, follower: m.follower, serverLists: m.serverLists,
@@ -372,6 +372,7 @@ func (m *Member) followerConfig() follower.Config {
 		VoterIDs:     func() []uint32 { return raftVoters(m.node) }, FetchStateHashes: m.peerConns.fetchStateHashes,
 		OnDamage:     func(why string) { m.health.reportDamage(why) },
 		OnDivergence: func(why string) { m.health.recordDispute(why) },
+		ReadsByLease: m.cfg.LinearizableReads,
 		MaxInFlight:  m.cfg.MaxInFlight, Stages: m.viewer.slow.recorder, Logger: m.log,
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"rollcall/leader"
 	"rollcall/proto"
 	"rollcall/quorum"
+	"rollcall/quorum/disk"
 	"rollcall/sessiontracker"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -184,7 +185,8 @@ func (t *terms) termStartEntry(format uint32, nonce uint64, list *proto.ServerLi
 		SkipAcl: t.m.cfg.Rules.SkipACL, TtlNodes: t.m.cfg.Rules.TTLNodes, EnforceQuota: t.m.cfg.Rules.EnforceQuota,
 		X509: t.m.cfg.Rules.X509,
 		Sasl: t.m.cfg.Rules.SASL, DataQuota: t.m.cfg.Rules.DataQuota, Reconfig: t.m.cfg.Rules.Reconfig,
-		LongNames: t.m.cfg.Rules.LongNames, AnySaslUser: t.m.cfg.Rules.AnySASLUser, ServerList: list, Cause: why,
+		LongNames: t.m.cfg.Rules.LongNames, AnySaslUser: t.m.cfg.Rules.AnySASLUser,
+		ReadLeaseMs: t.m.cfg.Rules.ReadLeaseMs, ServerList: list, Cause: why,
 	})
 	if err != nil {
 		return nil, err
@@ -237,7 +239,7 @@ func (t *terms) leaderConfig(o appliedStart) leader.Config {
 	return leader.Config{
 		Self: t.m.cfg.ID, DiskID: func() uint64 { return uint64(t.m.node.DiskID()) }, Term: o.Term.Term, Nonce: o.Nonce, EntryFormat: t.entryFormat,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, PartingTime: RemovedGracePeriod + t.m.cfg.Tick,
-		WallClock: t.m.wallClock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node}),
+		WallClock: t.m.wallClock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node, t.readLease()}),
 		Sessions: o.sessionTable, Counters: &t.counters,
 		Ensemble: t.m.terms.transferTargets, CloseConnection: func(id uint32, route int) { t.m.peerConns.replaceConn(peerRoute{id, route}) },
 		Members:  func() []leader.Member { return raftMembers(t.m.node) },
@@ -245,6 +247,11 @@ func (t *terms) leaderConfig(o appliedStart) leader.Config {
 		ReachableServers: t.reachableAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load,
 		Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Stages: t.m.viewer.slow.recorder, Logger: t.m.log,
 	}
+}
+
+// readLease returns the longest lease for reads that this member grants while it leads; 0: none.
+func (t *terms) readLease() time.Duration {
+	return time.Duration(t.m.cfg.Rules.ReadLeaseMs) * time.Millisecond
 }
 
 func (t *terms) linkTo(id uint32, route int) (leader.Link, error) {
@@ -340,11 +347,26 @@ func (n reapableNodes) HasUnswept() bool {
 }
 
 // raftLog implements leader.Log.
-type raftLog struct{ node *quorum.Node }
+type raftLog struct {
+	node      *quorum.Node
+	readLease time.Duration // 0: none is granted
+}
 
 func (l raftLog) Propose(data []byte, from []uint32) leader.Future { return l.node.Propose(data, from) }
 
 func (l raftLog) SettledIndex() uint64 { return l.node.Status().SettledIndex() }
+
+func (l raftLog) GrantRead(term uint64, member uint32, of uint64, request leader.LeaseRequest) (lease time.Duration, index uint64) {
+	index, ok := l.node.GrantRead(term, member, disk.ID(of), request, l.readLease)
+	if !ok {
+		return 0, 0
+	}
+	return l.readLease, index
+}
+
+func (l raftLog) ReturnRead(term uint64, member uint32, of uint64, last leader.LeaseRequest) {
+	l.node.ReturnRead(term, member, disk.ID(of), last)
+}
 
 // Forward passes a member's stream to the present term's leader, or rejects it.
 func (t *terms) Forward(stream proto.Leader_ForwardServer) error {

@@ -47,6 +47,12 @@ type Member interface {
 	// does so under the tree's lock; the read lock is enough. Sync never blocks.
 	Sync(conn uint64, session jute.SessionID, w znode.Waiter)
 
+	// MayRead reports whether a read of the state is not stale now. It never blocks.
+	MayRead() bool
+
+	// SyncRead calls w once a read of the state is not stale, as Sync does for a sync.
+	SyncRead(conn uint64, session jute.SessionID, w znode.Waiter)
+
 	// IndexToAwait returns the index of an entry for which a read of path should wait with AwaitIndex, so that it is not
 	// stale, or 0. It never blocks.
 	IndexToAwait(path []byte) (index uint64)

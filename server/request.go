@@ -191,7 +191,7 @@ func (c *conn) mayAwaitEntry() bool {
 // replyAfterEntry serves the read r once the entry of an index is applied, if index is not 0.
 func replyAfterEntry(r *request, index uint64) bool {
 	c := r.c
-	if c.srv.cfg.LinearizableReads {
+	if c.srv.cfg.LinearizableReads && !c.srv.cfg.Member.MayRead() {
 		return r.requestProof()
 	}
 	if index == 0 {
@@ -298,7 +298,11 @@ func (r *request) requestProof() bool {
 	r.tooSlowForApply = r.operation.tooSlowForApply != nil
 	r.copyBody()
 	r.enqueue(len(r.body))
-	c.srv.cfg.Member.Sync(c.uniqueNumber, c.session.id, r)
+	if r.op == jute.OpSync {
+		c.srv.cfg.Member.Sync(c.uniqueNumber, c.session.id, r)
+	} else {
+		c.srv.cfg.Member.SyncRead(c.uniqueNumber, c.session.id, r)
+	}
 	return true
 }
 

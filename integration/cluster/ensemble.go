@@ -247,13 +247,21 @@ func (e *Ensemble) tryBoot(id uint32) error {
 	return nil
 }
 
+// readLeaseMs returns the leases for reads that leaders grant, in milliseconds: of a twentieth of a tick, if reads are linearizable.
+func (e *Ensemble) readLeaseMs() uint64 {
+	if !e.opts.Linear {
+		return 0
+	}
+	return uint64(max(1, e.opts.Tick.Milliseconds()/20))
+}
+
 func (e *Ensemble) memberConfig(id uint32, host *simulated.Host, clients net.Listener) member.Config {
 	cfg := member.Config{
 		EnsembleText: e.configText(id),
 		Settings: config.Settings{
 			Tick: e.opts.Tick, HeartbeatTimeout: e.opts.Tick / 4, MinTimeout: 2 * e.opts.Tick, MaxTimeout: 20 * e.opts.Tick,
 			SuperDigest: "super:lK75jTNcA+U9vtVEw5vB51mj/w4=", CommandWhitelist: []string{"*"},
-			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true, Reconfig: e.opts.Reconfig},
+			LinearizableReads: e.opts.Linear, Rules: znode.Rules{TTLNodes: true, Reconfig: e.opts.Reconfig, ReadLeaseMs: e.readLeaseMs()},
 		}.WithDefaults(),
 		ID: id, Servers: e.members[id].list, Stores: &e.members[id].stores, ClientListener: clients,
 		Network: member.Network{Listen: host.Listen, Dial: host.Dial, Lookup: simulated.NoAddress},

@@ -1,0 +1,92 @@
+package follower
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"rollcall/internal/monotonic"
+	"rollcall/proto"
+)
+
+// renewShare divides a lease for reads: after that share of it, a read makes this member ask for the next one.
+const renewShare = 2
+
+// readLease is this member's lease for reads. While it lasts, no leader shows an entry that this member does not hold: see package
+// quorum/readlease. It is safe for concurrent use.
+type readLease struct {
+	clock   monotonic.Clock
+	granted atomic.Pointer[grantedLease] // nil: there was none yet; dropped: there is none any more
+	renewal atomic.Bool                  // a call to the leader is to be made, or is under way, even if nothing waits for it
+	number  atomic.Uint64                // of the last request
+}
+
+// grantedLease is a lease that a leader has granted.
+type grantedLease struct {
+	validUntil, renewAt time.Time // by the clock
+	index               uint64    // this member must have applied the log so far
+}
+
+// dropped takes the place of the lease of a member that stops, for good.
+var dropped = new(grantedLease)
+
+// nextRequest returns the number of the next request for a lease, or 0 if this member takes none.
+func (l *readLease) nextRequest() uint64 {
+	if l.granted.Load() == dropped {
+		return 0
+	}
+	return l.number.Add(1)
+}
+
+// grant records the reply to a request for a lease that was sent at sent. One goroutine calls it.
+func (l *readLease) grant(reply *proto.SyncReply, sent time.Time) {
+	lease := time.Duration(reply.GetLeaseUs()) * time.Microsecond
+	before := l.granted.Load()
+	if lease <= 0 || before == dropped {
+		return
+	}
+	l.granted.CompareAndSwap(before, &grantedLease{validUntil: sent.Add(lease), renewAt: sent.Add(lease / renewShare), index: reply.GetLeaseIndex()})
+}
+
+// isValid reports whether this member has a lease now, and has applied the log as far as the lease needs. It reports to wake when the next
+// lease is due.
+func (l *readLease) isValid(appliedIndex uint64, wake func()) bool {
+	g := l.granted.Load()
+	if g == nil || g == dropped {
+		return false
+	}
+	now := l.clock.Now()
+	if now.After(g.renewAt) && !l.renewal.Swap(true) {
+		wake()
+	}
+	return appliedIndex >= g.index && !now.After(g.validUntil)
+}
+
+// drop gives the lease up, and returns the number of the last request. No later reply grants another.
+func (l *readLease) drop() (last uint64) {
+	l.granted.Store(dropped)
+	return l.number.Load()
+}
+
+// returnPause is the time between two attempts to give a lease back.
+const returnPause = 10 * time.Millisecond
+
+// returnLease drops this member's lease, and tells the leader, or a later one, until it replies or ctx ends.
+func (s *syncs) returnLease(ctx context.Context) {
+	last := s.lease.drop()
+	if last == 0 {
+		return // there never was one
+	}
+	for {
+		t := s.leadership.currentTerm()
+		request := &proto.SyncRequest{Member: s.cfg.Self, Nonce: t.Nonce, Boot: s.cfg.Boot, ReturnedLease: last}
+		if _, err := s.callLeader(ctx, t, request); err == nil {
+			return
+		}
+		select {
+		case <-s.cfg.Monotonic.After(returnPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}

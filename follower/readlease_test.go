@@ -1,0 +1,249 @@
+package follower
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/proto"
+)
+
+const leaseTime = 100 * time.Millisecond
+
+// readers is a Follower whose leader grants leases.
+type readers struct {
+	*rig
+	l        *fakeLeader
+	calls    int
+	index    uint64               // that the leader's replies name, both for syncs and for leases
+	way      time.Duration        // of a call, in each direction
+	returned []uint64             // the requests up to which leases were given back
+	fails    func() (err error)   // nil: calls do not fail
+	requests []*proto.SyncRequest // for leases
+}
+
+func withLeases(t *testing.T, test func(t *testing.T, r *readers)) {
+	t.Helper()
+	bubble(t, func(cfg *Config) { cfg.ReadsByLease = true }, func(t *testing.T, rig *rig) {
+		r := &readers{rig: rig}
+		r.follow(rig.announced())
+		r.index = rig.state.index
+		test(t, r)
+	})
+}
+
+func (r *readers) follow(l *fakeLeader) {
+	r.l = l
+	l.sync = func(context.Context) (uint64, error) {
+		r.calls++
+		time.Sleep(r.way)
+		if r.fails != nil {
+			return 0, r.fails()
+		}
+		return r.index, nil
+	}
+	l.lease = func(req *proto.SyncRequest, reply *proto.SyncReply) {
+		if req.ReturnedLease > 0 {
+			r.returned = append(r.returned, req.ReturnedLease)
+			return
+		}
+		r.requests = append(r.requests, req)
+		reply.LeaseUs, reply.LeaseIndex = uint64(leaseTime.Microseconds()), r.index
+		time.Sleep(r.way)
+	}
+}
+
+// read makes a read that is not stale, and waits for all that goes on at once.
+func (r *readers) read() *heard {
+	w := &heard{}
+	r.f.SyncRead(1, 0, w)
+	synctest.Wait()
+	return w
+}
+
+// mayRead checks whether the member may read now, and how many calls there were.
+func (r *readers) mayRead(t *testing.T, when string, want bool, calls int) {
+	t.Helper()
+	got := r.f.MayRead()
+	synctest.Wait()
+	if got != want || r.calls != calls {
+		t.Errorf("%s: may read: %v after %d calls, want %v after %d", when, got, r.calls, want, calls)
+	}
+}
+
+// The first read makes a call, which brings a lease from before it was sent. A read in its second half makes the next call, once.
+func TestReadLease(t *testing.T) {
+	withLeases(t, func(t *testing.T, r *readers) {
+		r.mayRead(t, "without a lease", false, 0)
+		r.way = 10 * time.Millisecond
+		w := r.read()
+		time.Sleep(2 * r.way)
+		synctest.Wait()
+		if w.times() != 1 {
+			t.Errorf("the first read was done %d times", w.times())
+		}
+		r.mayRead(t, "with a lease", true, 1)
+		time.Sleep(leaseTime/2 - 2*r.way)
+		r.mayRead(t, "after half of it", true, 1)
+		time.Sleep(1)
+		for range 5 {
+			r.mayRead(t, "in its second half", true, 2)
+			time.Sleep(1)
+		}
+		time.Sleep(2*r.way - 5 - 1)
+		r.mayRead(t, "shortly before the reply", true, 2)
+		time.Sleep(1)
+		synctest.Wait()
+		r.mayRead(t, "with the next one", true, 2)
+		time.Sleep(leaseTime - 2*r.way)
+		r.fails = func() error { return context.Canceled }
+		r.mayRead(t, "at its end", true, 3)
+		time.Sleep(1)
+		r.mayRead(t, "after it", false, 3)
+		for i, req := range r.requests {
+			if req.LeaseRequest != uint64(i+1) || req.Boot != ourBoot {
+				t.Errorf("request %d of boot %d, want %d of %d", req.LeaseRequest, req.Boot, i+1, ourBoot)
+			}
+		}
+	})
+}
+
+// A call that fails does not renew the lease, and a later read makes another one.
+func TestReadLeaseRenewedAfterFailure(t *testing.T) {
+	withLeases(t, func(t *testing.T, r *readers) {
+		r.read()
+		time.Sleep(leaseTime/2 + 1)
+		r.fails = func() error { return context.Canceled }
+		r.mayRead(t, "in the second half", true, 2)
+		time.Sleep(leaseTime / 4)
+		r.fails = nil
+		deadline := time.Now().Add(10 * tick)
+		for r.f.MayRead(); len(r.requests) < 2 && time.Now().Before(deadline); r.f.MayRead() {
+			time.Sleep(time.Millisecond)
+		}
+		if len(r.requests) < 2 {
+			t.Error("no other call")
+		}
+	})
+}
+
+// Nobody asks for a lease if reads may be stale, and a lease that is not granted is none.
+func TestWithoutReadLeases(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, rig *rig) {
+		r := &readers{rig: rig}
+		r.follow(rig.announced())
+		r.read()
+		if len(r.requests) != 1 || r.requests[0].LeaseRequest != 0 {
+			t.Errorf("requests %v", r.requests)
+		}
+		if r.f.ReturnReadLease(t.Context()); r.calls != 1 {
+			t.Errorf("%d calls, the last one to give nothing back", r.calls)
+		}
+	})
+	withLeases(t, func(t *testing.T, r *readers) {
+		r.l.lease = nil
+		r.read()
+		r.mayRead(t, "no lease", false, 1)
+	})
+}
+
+// A lease is used once the log is applied as far as it says.
+func TestReadLeaseNeedsItsIndex(t *testing.T) {
+	withLeases(t, func(t *testing.T, r *readers) {
+		r.index += 2
+		w := r.read()
+		r.mayRead(t, "two entries are missing", false, 1)
+		r.apply()
+		r.mayRead(t, "one entry is missing", false, 1)
+		r.apply()
+		synctest.Wait()
+		r.mayRead(t, "none is missing", true, 1)
+		if w.times() != 1 {
+			t.Errorf("the read was done %d times", w.times())
+		}
+	})
+}
+
+// With a lease, a read waits until all that this member holds is applied, and makes no call. It goes on after another TermStart, too.
+func TestReadAwaitsWhatIsHeld(t *testing.T) {
+	withLeases(t, func(t *testing.T, r *readers) {
+		r.read()
+		held := r.state.index + 2
+		r.f.EntryStored(held-1, nil)
+		r.f.EntryStored(held, nil)
+		r.mayRead(t, "two entries are held", false, 1)
+		w := r.read()
+		r.apply()
+		synctest.Wait()
+		if w.times() != 0 {
+			t.Error("read before all is applied that is held")
+		}
+		r.f.EntryStored(held+1, nil) // after the read
+		later, detached := r.read(), &heard{}
+		r.f.SyncRead(2, 0, detached)
+		r.f.Detach(0, 2)
+		r.apply()
+		synctest.Wait()
+		if w.times() != 1 || later.times() != 0 {
+			t.Errorf("done %d times, and a later read %d times", w.times(), later.times())
+		}
+		r.lead(2, 2) // another entry takes the place of the last one
+		synctest.Wait()
+		if later.times() != 1 || detached.times() != 0 || r.calls != 1 {
+			t.Errorf("done %d times, %d times after its end, %d calls", later.times(), detached.times(), r.calls)
+		}
+		r.mayRead(t, "all is applied that is held", true, 1)
+		r.f.EntryStored(r.state.index+5, nil)
+		w = r.read()
+		r.lead(1, 3)
+		if synctest.Wait(); w.times() != 1 || r.calls != 1 {
+			t.Errorf("done %d times after another TermStart, %d calls", w.times(), r.calls)
+		}
+	})
+}
+
+// A member that has given its lease back takes no other one, also if the reply to a request is under way.
+func TestReadLeaseReturned(t *testing.T) {
+	withLeases(t, func(t *testing.T, r *readers) {
+		r.read()
+		r.way = 10 * time.Millisecond
+		time.Sleep(leaseTime/2 + 1)
+		r.mayRead(t, "in its second half", true, 2)
+		r.f.ReturnReadLease(t.Context())
+		if len(r.returned) != 1 || r.returned[0] != 2 {
+			t.Errorf("gave back %d, want the last request, 2", r.returned)
+		}
+		time.Sleep(3 * r.way)
+		synctest.Wait()
+		r.mayRead(t, "returned", false, 3)
+		r.read()
+		time.Sleep(3 * r.way)
+		r.mayRead(t, "after a sync", false, 4)
+		if last := r.requests[len(r.requests)-1]; last.LeaseRequest != 0 {
+			t.Errorf("asked for a lease: %v", last)
+		}
+	})
+	withLeases(t, func(t *testing.T, r *readers) {
+		r.read()
+		tries := 0
+		r.fails = func() error {
+			if tries++; tries == 3 {
+				r.fails = nil
+			}
+			return context.DeadlineExceeded
+		}
+		began := time.Now()
+		r.f.ReturnReadLease(t.Context())
+		if d := time.Since(began); len(r.returned) != 1 || d != 3*returnPause {
+			t.Errorf("gave back %d after %v, want once after %v", r.returned, d, 3*returnPause)
+		}
+		r.fails = func() error { return context.DeadlineExceeded }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began = time.Now()
+		if r.f.ReturnReadLease(ctx); time.Since(began) != time.Second {
+			t.Errorf("a leader that cannot be reached: ended after %v", time.Since(began))
+		}
+	})
+}
