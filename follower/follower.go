@@ -323,7 +323,7 @@ func (f *Follower) SyncRead(conn uint64, session jute.SessionID, w znode.Waiter)
 
 // ReturnReadLease drops this member's lease for reads, takes no other, and tells the leader, so that writes do not wait for a member that
 // stops. It blocks until the leader has replied, or ctx ends.
-func (f *Follower) ReturnReadLease(ctx context.Context) { f.syncs.returnLease(ctx) }
+func ReturnReadLease(ctx context.Context, f *Follower) { f.syncs.returnLease(ctx) }
 
 // AwaitSync waits until everything that was committed before the call has been applied here. It fails
 // only if ctx ends first.

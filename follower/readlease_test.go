@@ -86,20 +86,20 @@ func TestReadLease(t *testing.T) {
 		r.mayRead(t, "with a lease", true, 1)
 		time.Sleep(leaseTime/2 - 2*r.way)
 		r.mayRead(t, "after half of it", true, 1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		for range 5 {
 			r.mayRead(t, "in its second half", true, 2)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 		}
 		time.Sleep(2*r.way - 5 - 1)
 		r.mayRead(t, "shortly before the reply", true, 2)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		r.mayRead(t, "with the next one", true, 2)
 		time.Sleep(leaseTime - 2*r.way)
 		r.fails = func() error { return context.Canceled }
 		r.mayRead(t, "at its end", true, 3)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		r.mayRead(t, "after it", false, 3)
 		for i, req := range r.requests {
 			if req.LeaseRequest != uint64(i+1) || req.Boot != ourBoot {
@@ -137,7 +137,7 @@ func TestWithoutReadLeases(t *testing.T) {
 		if len(r.requests) != 1 || r.requests[0].LeaseRequest != 0 {
 			t.Errorf("requests %v", r.requests)
 		}
-		if r.f.ReturnReadLease(t.Context()); r.calls != 1 {
+		if ReturnReadLease(t.Context(), r.f); r.calls != 1 {
 			t.Errorf("%d calls, the last one to give nothing back", r.calls)
 		}
 	})
@@ -210,7 +210,7 @@ func TestReadLeaseReturned(t *testing.T) {
 		r.way = 10 * time.Millisecond
 		time.Sleep(leaseTime/2 + 1)
 		r.mayRead(t, "in its second half", true, 2)
-		r.f.ReturnReadLease(t.Context())
+		ReturnReadLease(t.Context(), r.f)
 		if len(r.returned) != 1 || r.returned[0] != 2 {
 			t.Errorf("gave back %d, want the last request, 2", r.returned)
 		}
@@ -234,7 +234,7 @@ func TestReadLeaseReturned(t *testing.T) {
 			return context.DeadlineExceeded
 		}
 		began := time.Now()
-		r.f.ReturnReadLease(t.Context())
+		ReturnReadLease(t.Context(), r.f)
 		if d := time.Since(began); len(r.returned) != 1 || d != 3*returnPause {
 			t.Errorf("gave back %d after %v, want once after %v", r.returned, d, 3*returnPause)
 		}
@@ -242,7 +242,7 @@ func TestReadLeaseReturned(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began = time.Now()
-		if r.f.ReturnReadLease(ctx); time.Since(began) != time.Second {
+		if ReturnReadLease(ctx, r.f); time.Since(began) != time.Second {
 			t.Errorf("a leader that cannot be reached: ended after %v", time.Since(began))
 		}
 	})

@@ -144,7 +144,10 @@ func TestReadsByLeaseOfMemberThatIsCutOff(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			e.clients[e.leader].Call(1000, jute.OpCreate, &jute.CreateRequest{Path: []byte("/late"), ACL: jute.OpenACL})
+			_, _, err := e.clients[e.leader].Call(1000, jute.OpCreate, &jute.CreateRequest{Path: []byte("/late"), ACL: jute.OpenACL})
+			if err != nil {
+				t.Error(err)
+			}
 			wrote.Store(int64(time.Since(granted)))
 		}()
 		var last time.Duration // after which a read was answered at once

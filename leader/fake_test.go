@@ -143,7 +143,9 @@ func (f *fakeLog) SettledIndex() uint64 {
 	return max(f.stored, f.commit)
 }
 
-func (f *fakeLog) GrantRead(uint64, uint32, uint64, LeaseRequest) (lease time.Duration, index uint64) { return 0, 0 }
+func (f *fakeLog) GrantRead(uint64, uint32, uint64, LeaseRequest) (lease time.Duration, index uint64) {
+	return 0, 0
+}
 
 func (f *fakeLog) ReturnRead(uint64, uint32, uint64, LeaseRequest) {}
 

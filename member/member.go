@@ -348,7 +348,7 @@ func (m *Member) assembleLogParts() {
 	}
 	m.drain = &drain{
 		cfg: &m.cfg, node: m.node, server: m.server, http: m.adminHTTP, log: m.log,
-		returnReadLease: m.follower.ReturnReadLease, started: make(chan struct{}),
+		returnReadLease: func(ctx context.Context) { follower.ReturnReadLease(ctx, m.follower) }, started: make(chan struct{}),
 	}
 	m.backups = &backups{
 		cfg: &m.cfg, wallClock: m.wallClock, state: m.state, follower: m.follower, serverLists: m.serverLists,

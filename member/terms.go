@@ -357,7 +357,7 @@ func (l raftLog) Propose(data []byte, from []uint32) leader.Future { return l.no
 func (l raftLog) SettledIndex() uint64 { return l.node.Status().SettledIndex() }
 
 func (l raftLog) GrantRead(term uint64, member uint32, of uint64, request leader.LeaseRequest) (lease time.Duration, index uint64) {
-	index, ok := l.node.GrantRead(term, member, disk.ID(of), request, l.readLease)
+	index, ok := quorum.ReadLeasesOf(l.node).Grant(term, member, disk.ID(of), request, l.readLease)
 	if !ok {
 		return 0, 0
 	}
@@ -365,7 +365,7 @@ func (l raftLog) GrantRead(term uint64, member uint32, of uint64, request leader
 }
 
 func (l raftLog) ReturnRead(term uint64, member uint32, of uint64, last leader.LeaseRequest) {
-	l.node.ReturnRead(term, member, disk.ID(of), last)
+	quorum.ReadLeasesOf(l.node).Return(term, member, disk.ID(of), last)
 }
 
 // Forward passes a member's stream to the present term's leader, or rejects it.

@@ -44,7 +44,7 @@ type membership struct {
 	hellos          *hellos
 	reachability    *Reachability
 	transfer        *Transfer
-	awaitLeaseEnd   func(context.Context, raft.ServerID) (mayStay func(), err error) // see Node.awaitLeaseEnd
+	awaitLeaseEnd   func(context.Context, raft.ServerID) (mayStay func(), err error) // see ReadLeases.awaitLeaseEnd
 	electionTimeout time.Duration
 	logger          *slog.Logger
 

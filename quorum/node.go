@@ -173,7 +173,7 @@ func (n *Node) openData() (err error) {
 	if err := n.repairAndLoadState(); err != nil {
 		return errors.Join(err, n.disk.Close())
 	}
-	n.fsm.roster = readlease.New(n.rosterConfig()) // after this member's disk is known
+	n.fsm.roster = readlease.New(ReadLeases{n}.rosterConfig()) // after this member's disk is known
 	n.fsm.awaitReleased = n.fsm.roster.AwaitReleased
 	n.transfer = &Transfer{
 		status: n.status, serverList: n.serverList, electionTimeout: n.electionTimeout,

@@ -21,46 +21,52 @@ const maxScannedTerms = 1024
 // maxScannedEntries limits the entries that it reads of each term: one entry of raft's, and empty ones, come before the TermStart.
 const maxScannedEntries = 16
 
-// GrantRead gives a member with a disk a lease for reads as the leader of a term: see readlease.Roster.Grant. The caller has proved, since the
+// ReadLeases are the leases for reads that a node grants while it leads. Make them with ReadLeasesOf.
+type ReadLeases struct{ node *Node }
+
+// ReadLeasesOf returns the leases of a node. It may be called at any time after Open.
+func ReadLeasesOf(n *Node) ReadLeases { return ReadLeases{n} }
+
+// Grant gives a member with a disk a lease for reads as the leader of a term: see readlease.Roster.Grant. The caller has proved, since the
 // member asked, that this member leads in the term. ok is false if the member gets none. It never blocks.
-func (n *Node) GrantRead(term uint64, member uint32, of disk.ID, request readlease.Request, lease time.Duration) (index uint64, ok bool) {
-	server := n.serverOf(member, of)
-	if !n.hasCommittedVoter(server) {
+func (l ReadLeases) Grant(term uint64, member uint32, of disk.ID, request readlease.Request, lease time.Duration) (index uint64, ok bool) {
+	server := l.serverOf(member, of)
+	if !l.hasCommittedVoter(server) {
 		return 0, false
 	}
-	index, ok = n.fsm.roster.Grant(term, server, request, lease)
-	return index, ok && n.hasCommittedVoter(server) // it may have left meanwhile, before the lease was known
+	index, ok = l.node.fsm.roster.Grant(term, server, request, lease)
+	return index, ok && l.hasCommittedVoter(server) // it may have left meanwhile, before the lease was known
 }
 
 // hasCommittedVoter reports whether a server is a voter of the latest configuration, and that is committed.
-func (n *Node) hasCommittedVoter(server raft.ServerID) bool {
-	r := n.status.raft.Load()
-	return r != nil && slices.Contains(voterServers(r), server) && n.status.configurationCommitted()
+func (l ReadLeases) hasCommittedVoter(server raft.ServerID) bool {
+	r := l.node.status.raft.Load()
+	return r != nil && slices.Contains(voterServers(r), server) && l.node.status.configurationCommitted()
 }
 
-// ReturnRead ends the lease of a member that has given it back to the leader of a term: see readlease.Roster.Return.
-func (n *Node) ReturnRead(term uint64, member uint32, of disk.ID, last readlease.Request) {
-	n.fsm.roster.Return(term, n.serverOf(member, of), last)
+// Return ends the lease of a member that has given it back to the leader of a term: see readlease.Roster.Return.
+func (l ReadLeases) Return(term uint64, member uint32, of disk.ID, last readlease.Request) {
+	l.node.fsm.roster.Return(term, l.serverOf(member, of), last)
 }
 
 // serverOf returns the server of a member. Its disk is not needed if it is this one.
-func (n *Node) serverOf(member uint32, of disk.ID) raft.ServerID {
-	if member == n.cfg.MemberID {
-		return n.status.selfPeer().ServerID()
+func (l ReadLeases) serverOf(member uint32, of disk.ID) raft.ServerID {
+	if member == l.node.cfg.MemberID {
+		return l.node.status.selfPeer().ServerID()
 	}
 	return wire.Peer{ID: member, DiskID: of}.ServerID()
 }
 
-func (n *Node) rosterConfig() readlease.Config {
+func (l ReadLeases) rosterConfig() readlease.Config {
 	return readlease.Config{
-		Clock: n.cfg.Monotonic, Self: n.cfg.AddressBook.Self().ServerID(), LeadingTerm: n.status.leadingTerm,
+		Clock: l.node.cfg.Monotonic, Self: l.node.cfg.AddressBook.Self().ServerID(), LeadingTerm: l.node.status.leadingTerm,
 		Voters: func() []raft.ServerID {
-			if r := n.status.raft.Load(); r != nil {
+			if r := l.node.status.raft.Load(); r != nil {
 				return voterServers(r)
 			}
 			return nil
 		},
-		LastIndex: n.status.LastIndex, EarlierLease: n.earlierLease, Lease: n.cfg.StateMachine.OwnReadLease(),
+		LastIndex: l.node.status.LastIndex, EarlierLease: l.earlierLease, Lease: l.node.cfg.StateMachine.OwnReadLease(),
 	}
 }
 
@@ -79,15 +85,15 @@ func (s *Status) leadingTerm() uint64 {
 
 // earlierLease returns the longest lease that a leader of an earlier term may have granted. A leader grants some only once the entry that says
 // so is applied there, so it is committed and in this log: it is the latest one that is applied, or above that.
-func (n *Node) earlierLease() time.Duration {
-	lease, index := n.cfg.StateMachine.ReadLease()
-	return max(lease, longestLease(index+1, n.status.LastIndex(), n.cachedEntry, n.cfg.StateMachine.ReadLeaseOf))
+func (l ReadLeases) earlierLease() time.Duration {
+	lease, index := l.node.cfg.StateMachine.ReadLease()
+	return max(lease, longestLease(index+1, l.node.status.LastIndex(), l.cachedEntry, l.node.cfg.StateMachine.ReadLeaseOf))
 }
 
 // cachedEntry returns an entry of this member's log, from memory if it is one of the last, or nil if the log does not have it.
-func (n *Node) cachedEntry(index uint64) *raft.Log {
+func (l ReadLeases) cachedEntry(index uint64) *raft.Log {
 	entry := new(raft.Log)
-	if n.status.logCache.GetLog(index, entry) != nil {
+	if l.node.status.logCache.GetLog(index, entry) != nil {
 		return nil
 	}
 	return entry
@@ -134,12 +140,12 @@ func leaseOfTerm(first, last uint64, stored func(index uint64) *raft.Log, leaseO
 }
 
 // awaitLeaseEnd waits until a voter that is to leave has no lease for reads. undo lets it have leases again.
-func (n *Node) awaitLeaseEnd(ctx context.Context, server raft.ServerID) (undo func(), err error) {
-	term := n.status.leadingTerm()
+func (l ReadLeases) awaitLeaseEnd(ctx context.Context, server raft.ServerID) (undo func(), err error) {
+	term := l.node.status.leadingTerm()
 	if term == 0 {
 		return nil, errNotLeading
 	}
-	return n.fsm.roster.AwaitEnd(ctx, term, server)
+	return l.node.fsm.roster.AwaitEnd(ctx, term, server)
 }
 
 var errNotLeading = errors.New("quorum: this member does not lead")

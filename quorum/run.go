@@ -107,7 +107,7 @@ func keepPast(ctx context.Context, past *history.Keeper, logger *slog.Logger) (w
 func (n *Node) newMembership(r *raft.Raft) *membership {
 	return &membership{
 		raft: r, status: n.status, transport: n.transport, serverList: n.serverList, hellos: n.hellos,
-		reachability: n.reachability, transfer: n.transfer, awaitLeaseEnd: n.awaitLeaseEnd,
+		reachability: n.reachability, transfer: n.transfer, awaitLeaseEnd: ReadLeases{n}.awaitLeaseEnd,
 		electionTimeout: n.electionTimeout, logger: n.logger, loggedRivals: map[uint32]string{},
 	}
 }

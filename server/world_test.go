@@ -176,7 +176,9 @@ func (m *fakeMember) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 
 func (m *fakeMember) MayRead() bool { return false }
 
-func (m *fakeMember) SyncRead(conn uint64, session jute.SessionID, w znode.Waiter) { m.Sync(conn, session, w) }
+func (m *fakeMember) SyncRead(conn uint64, session jute.SessionID, w znode.Waiter) {
+	m.Sync(conn, session, w)
+}
 
 func (m *fakeMember) IndexToAwait(path []byte) uint64 {
 	m.numLookedUp.Add(1)

@@ -155,7 +155,7 @@ func TestLeaseEnds(t *testing.T) {
 		time.Sleep(waited - 1)
 		r.limits(t, "at the end", 8, 8, 10)
 		w.goesOn(t, "at the end")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		r.limits(t, "after it", 10, 10, 10)
 		w.ends(t, "after it", true, waited)
 	})
@@ -371,7 +371,7 @@ func TestLateWait(t *testing.T) {
 		if r.late.Load() != 0 {
 			t.Errorf("reported %d times before %v", r.late.Load(), lateAfter)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if r.late.Load() != 1 {
 			t.Errorf("reported %d times after %v, want once", r.late.Load(), lateAfter)

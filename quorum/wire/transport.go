@@ -232,7 +232,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	t.awaitThenTrimUncommitted(id, req)
 	err, sent := t.cfg.MayLead(), req
 	if err == nil {
-		sent = t.clampToReleased(t.clampCommit(req))
+		sent = clampToReleased(t.cfg.Releases, t.clampCommit(req))
 		err = cmp.Or(t.dialer.call(to, requestAppend, sent, entriesBytes(req.Entries), resp), checkReply(req, resp))
 	}
 	switch {
@@ -310,8 +310,8 @@ func (t *Transport) clampCommit(req *raft.AppendEntriesRequest) *raft.AppendEntr
 }
 
 // clampToReleased lowers the commit index of req to the last entry that this leader has released.
-func (t *Transport) clampToReleased(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
-	released := t.cfg.Releases.Limit(req.Term, req.LeaderCommitIndex)
+func clampToReleased(releases Releases, req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+	released := releases.Limit(req.Term, req.LeaderCommitIndex)
 	if req.LeaderCommitIndex <= released {
 		return req
 	}
