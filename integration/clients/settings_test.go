@@ -90,7 +90,7 @@ func children(t *testing.T, c *wire.Conn, path string) [][]byte {
 }
 
 // A member that cannot reach the leader's port for writes, while it still gets the log, closes its
-// clients' connections after syncLimit. Until then it answers no read if reads are linearizable.
+// clients' connections after syncLimit. Until then it answers no read if reads are linearizable, once its lease for reads has ended.
 func TestSettingsOfLinks(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()
@@ -99,6 +99,7 @@ func TestSettingsOfLinks(t *testing.T) {
 	// sends nothing.
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 3 * tick, Lines: `syncLimit=1
 readConsistency=linearizable
+readLease=10
 handshakeTimeout=12000
 reconfigEnabled=true
 DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
@@ -113,6 +114,7 @@ DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
 	for _, l := range links {
 		l.block()
 	}
+	time.Sleep(20 * time.Millisecond) // by the member's own clock its lease ends within 10 ms of the request for it
 	if err := reader.Send(2, jute.OpExists, exists); err != nil {
 		t.Fatal(err)
 	}
