@@ -62,6 +62,12 @@ func (r *readers) read() *heard {
 	return w
 }
 
+// mayStillRead asks whether the member may read now, and waits for all that goes on at once.
+func (r *readers) mayStillRead() {
+	r.f.MayRead()
+	synctest.Wait()
+}
+
 // mayRead checks whether the member may read now, and how many calls there were.
 func (r *readers) mayRead(t *testing.T, when string, want bool, calls int) {
 	t.Helper()
@@ -117,9 +123,10 @@ func TestReadLeaseRenewedAfterFailure(t *testing.T) {
 		r.fails = func() error { return context.Canceled }
 		r.mayRead(t, "in the second half", true, 2)
 		time.Sleep(leaseTime / 4)
+		synctest.Wait()
 		r.fails = nil
 		deadline := time.Now().Add(10 * tick)
-		for r.f.MayRead(); len(r.requests) < 2 && time.Now().Before(deadline); r.f.MayRead() {
+		for r.mayStillRead(); len(r.requests) < 2 && time.Now().Before(deadline); r.mayStillRead() {
 			time.Sleep(time.Millisecond)
 		}
 		if len(r.requests) < 2 {

@@ -2,6 +2,7 @@ package readlease
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +14,14 @@ import (
 
 // ensemble is what a Roster sees of raft. The test's goroutine changes it.
 type ensemble struct {
-	term, last uint64
-	earlier    time.Duration
+	term    atomic.Uint64
+	last    uint64
+	earlier time.Duration
 }
 
 func (e *ensemble) roster() *Roster {
 	return New(Config{
-		Clock: monotonic.System{}, Self: "1", Lease: lease, LeadingTerm: func() uint64 { return e.term },
+		Clock: monotonic.System{}, Self: "1", Lease: lease, LeadingTerm: e.term.Load,
 		Voters:    func() []raft.ServerID { return []raft.ServerID{"1", "2", "3"} },
 		LastIndex: func() uint64 { return e.last }, EarlierLease: func() time.Duration { return e.earlier },
 	})
@@ -34,10 +36,11 @@ func isReleased(r *Roster, index uint64) bool {
 // only 3 holds the entry.
 func TestDeposedBeforeApplying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &ensemble{term: 5, last: 11, earlier: lease}
+		e := &ensemble{last: 11, earlier: lease}
+		e.term.Store(5)
 		r := e.roster()
 		r.NoteHeld("3", 5, 11)
-		e.term = 0
+		e.term.Store(0)
 		if isReleased(r, 10) {
 			t.Fatal("an entry is released that 2 does not hold, although it may have a lease")
 		}
@@ -47,10 +50,11 @@ func TestDeposedBeforeApplying(t *testing.T) {
 // TestDeposedLeaderHearsNothing has a deposed leader that hears nothing of the next one.
 func TestDeposedLeaderHearsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &ensemble{term: 5, last: 11, earlier: lease}
+		e := &ensemble{last: 11, earlier: lease}
+		e.term.Store(5)
 		r := e.roster()
 		r.NoteHeld("3", 5, 11)
-		e.term = 0
+		e.term.Store(0)
 		begun := time.Now()
 		if !r.AwaitReleased(10, func() {}) {
 			t.Fatal("the Roster is closed")
@@ -64,7 +68,8 @@ func TestDeposedLeaderHearsNothing(t *testing.T) {
 // TestRenewalsWithoutEntries has a voter that asks for leases all the time, and gets no entries.
 func TestRenewalsWithoutEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &ensemble{term: 5, last: 10}
+		e := &ensemble{last: 10}
+		e.term.Store(5)
 		r := e.roster()
 		for number := uint64(1); number < 100; number++ {
 			_, granted := r.Grant(5, "2", Request{1, number}, lease)
@@ -87,10 +92,11 @@ func TestRenewalsWithoutEntries(t *testing.T) {
 // TestLeavingInALaterTerm has a leader that is deposed, and leads again, while a voter that is to leave waits for the end of its lease.
 func TestLeavingInALaterTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &ensemble{term: 5, last: 10}
+		e := &ensemble{last: 10}
+		e.term.Store(5)
 		r := e.roster()
 		r.Grant(5, "2", Request{1, 1}, lease)
-		time.AfterFunc(lease/2, func() { e.term = 7 })
+		time.AfterFunc(lease/2, func() { e.term.Store(7) })
 		if _, err := r.AwaitEnd(context.Background(), 5, "2"); err == nil {
 			t.Fatal("2 may leave, although it may have a lease of term 6")
 		}
