@@ -205,6 +205,25 @@ func TestSyncsOfSessions(t *testing.T) {
 	}
 }
 
+// A read waits for what its member holds, in the term in which it came: the end of an earlier term lets only those go on that came in it.
+func TestHeldReadsOfTwoTerms(t *testing.T) {
+	first, second := newTerm(znode.Term{Term: 1}, time.Now()), newTerm(znode.Term{Term: 2}, time.Now())
+	leads := &leadership{term: first}
+	s := newSyncs(&Config{Tick: tick}, leads, nil)
+	old, fresh := &heard{}, &heard{}
+	s.addHeld(1, 0, 10, old)
+	leads.term = second
+	s.addHeld(2, 0, 8, fresh)
+	first.cancel()
+	if done := s.takeDone(9); len(done) != 1 || done[0].waiter != old {
+		t.Errorf("%v done, want the read of the first term", done)
+	}
+	s.advanceAppliedIndex(8)
+	if done := s.takeDone(9); len(done) != 1 || done[0].waiter != fresh {
+		t.Errorf("%v done, want the read of the second term", done)
+	}
+}
+
 // A sync is for the call that begins after it, and is done once the index of that call is applied.
 func TestSyncsInRounds(t *testing.T) {
 	s, present := newSyncs(&Config{Tick: tick}, nil, nil), newTerm(znode.Term{}, time.Now())

@@ -114,10 +114,17 @@ DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
 	for _, l := range links {
 		l.block()
 	}
-	time.Sleep(20 * time.Millisecond) // by the member's own clock its lease ends within 10 ms of the request for it
-	if err := reader.Send(2, jute.OpExists, exists); err != nil {
-		t.Fatal(err)
-	}
+	lastRead := make(chan time.Time, 1) // the last one that was answered
+	go func() {
+		var answered time.Time
+		for xid := int32(2); ; xid++ {
+			if _, _, err := reader.Call(xid, jute.OpExists, exists); err != nil {
+				lastRead <- answered
+				return
+			}
+			answered = time.Now()
+		}
+	}()
 
 	t.Run("syncLimit", func(t *testing.T) {
 		if err := idle.Closed(process.Patience); err != nil {
@@ -130,9 +137,14 @@ DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=
 			t.Errorf("the client is closed after a connection that says nothing: ruok on that is answered with %q, %v", answer, err)
 		}
 	})
-	t.Run("readConsistency", func(t *testing.T) { // by default the read is answered
-		if err := reader.Closed(process.Patience); err != nil {
-			t.Error(err)
+	t.Run("readConsistency", func(t *testing.T) { // by default reads are answered until the connection closes, which takes 3 s
+		select {
+		case last := <-lastRead:
+			if d := time.Since(last); d < tick {
+				t.Errorf("a read was answered %v before the connection was closed, long after the member's lease had ended", d)
+			}
+		case <-time.After(process.Patience):
+			t.Error("the connection is open, and reads are answered")
 		}
 	})
 }

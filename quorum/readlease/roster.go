@@ -106,34 +106,37 @@ func (r *Roster) LimitWord(to raft.ServerID, term, index uint64) uint64 {
 }
 
 func (r *Roster) limitWithout(server raft.ServerID, term, index uint64) uint64 {
-	r.mu.Lock()
+	t := r.lockInTerm(term) // before a request of the term is sent: later this member may be deposed before it looks
 	defer r.mu.Unlock()
-	t := r.led
-	if t == nil || t.number < term { // before a request of the term is sent: later this member may be deposed before it looks
-		r.mu.Unlock()
-		t = r.beginTerm(term)
-		r.mu.Lock()
-	}
 	switch {
 	case index <= r.released:
 		return index
-	case t == nil || t.number != term:
+	case t == nil:
 		return r.released
 	}
 	return max(r.released, r.heldByAll(t, index, r.cfg.Self, server))
 }
 
-// beginTerm returns a term in which this member leads, or nil if it is not the latest one.
-func (r *Roster) beginTerm(term uint64) *ledTerm {
+// lockInTerm takes the lock, which the caller releases. It returns a term in which this member leads, and begins it if this is the first call
+// that names it. It returns nil if it is not the latest term, or raft leads in it no more. Term 0 is none.
+func (r *Roster) lockInTerm(term uint64) *ledTerm {
 	r.mu.Lock()
-	led := r.led
-	r.mu.Unlock()
-	if led != nil && led.number >= term {
-		if led.number > term {
-			return nil
+	if term != 0 && (r.led == nil || r.led.number < term) {
+		r.mu.Unlock()
+		next := r.newTerm(term)
+		r.mu.Lock()
+		if next != nil && (r.led == nil || r.led.number < term) {
+			r.led = next
 		}
-		return led
 	}
+	if r.led == nil || r.led.number != term {
+		return nil
+	}
+	return r.led
+}
+
+// newTerm returns a term that raft has begun to lead, or nil if it does not lead in it any more.
+func (r *Roster) newTerm(term uint64) *ledTerm {
 	next := &ledTerm{
 		number: term, until: map[raft.ServerID]time.Time{}, granted: map[raft.ServerID]Request{}, named: map[raft.ServerID]uint64{},
 		leaving: map[raft.ServerID]struct{}{},
@@ -152,15 +155,7 @@ func (r *Roster) beginTerm(term uint64) *ledTerm {
 	if r.cfg.LeadingTerm() != term { // read last: log and configuration were this leader's
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.led == nil || r.led.number < term {
-		r.led = next
-	}
-	if r.led.number != term {
-		return nil
-	}
-	return r.led
+	return next
 }
 
 // heldByAll returns index, or the last one that all voters hold that may have a lease, except for two servers.
@@ -208,8 +203,7 @@ func (t *ledTerm) hasEnded(now time.Time) bool {
 // the server's copy. So the term has begun here before raft commits anything in it, and AwaitReleased knows later that this member has led it.
 // It may read the disk, once in a term.
 func (r *Roster) NoteHeld(server raft.ServerID, term, index uint64) {
-	_ = r.beginTerm(term) // if raft leads no more, it counts no copy of that term either
-	r.mu.Lock()
+	r.lockInTerm(term) // if raft leads no more, it counts no copy of that term either
 	defer r.mu.Unlock()
 	if term > r.replies.term {
 		r.replies = replies{term, map[raft.ServerID]uint64{}}
@@ -256,9 +250,6 @@ func (r *Roster) signal() {
 func (r *Roster) AwaitReleased(index uint64, late func()) bool {
 	var isLate <-chan time.Time // nil before the first wait
 	for {
-		if term := r.cfg.LeadingTerm(); term != 0 {
-			_ = r.beginTerm(term)
-		}
 		released, next, changed := r.look(index)
 		if changed == nil {
 			return released
@@ -279,7 +270,7 @@ func (r *Roster) AwaitReleased(index uint64, late func()) bool {
 // changed, and after what time to look again.
 func (r *Roster) look(index uint64) (released bool, again time.Duration, changed <-chan struct{}) {
 	leading := r.cfg.LeadingTerm()
-	r.mu.Lock()
+	r.lockInTerm(leading)
 	defer r.mu.Unlock()
 	switch now := r.cfg.Clock.Now(); {
 	case r.closed:
@@ -311,8 +302,8 @@ func (r *Roster) look(index uint64) (released bool, again time.Duration, changed
 //
 // The caller has proved, since the voter asked, that this member leads in the term, and that the voter is one of the committed configuration.
 func (r *Roster) Grant(term uint64, server raft.ServerID, request Request, lease time.Duration) (index uint64, ok bool) {
-	t := r.beginTerm(term)
-	if t == nil || lease <= 0 || lease > MaxLease || !r.addLease(t, server, request, lease) {
+	t := r.addLease(term, server, request, lease)
+	if t == nil {
 		return 0, false
 	}
 	index = r.cfg.LastIndex() // entries above it wait for this voter
@@ -322,30 +313,33 @@ func (r *Roster) Grant(term uint64, server raft.ServerID, request Request, lease
 	return index, r.cfg.LeadingTerm() == term
 }
 
-func (r *Roster) addLease(t *ledTerm, server raft.ServerID, request Request, lease time.Duration) bool {
-	r.mu.Lock()
+// addLease returns the term in which a server now has a lease, or nil if it gets none.
+func (r *Roster) addLease(term uint64, server raft.ServerID, request Request, lease time.Duration) *ledTerm {
+	t := r.lockInTerm(term)
 	defer r.mu.Unlock()
-	if _, leaves := t.leaving[server]; leaves || r.led != t {
-		return false
-	}
-	if server != r.cfg.Self && r.heldInTerm(t, server) < t.named[server] {
-		return false
+	if t == nil || lease <= 0 || lease > MaxLease || !r.mayGrant(t, server) {
+		return nil
 	}
 	t.isGated = true
 	t.granted[server] = request
 	if end := r.cfg.Clock.Now().Add(bounded(lease)); end.After(t.until[server]) {
 		t.until[server] = end
 	}
-	return true
+	return t
+}
+
+// mayGrant reports whether a server does not leave, and holds what its last lease has named.
+func (r *Roster) mayGrant(t *ledTerm, server raft.ServerID) bool {
+	_, leaves := t.leaving[server]
+	return !leaves && (server == r.cfg.Self || r.heldInTerm(t, server) >= t.named[server])
 }
 
 // Return ends the lease of a server that does not use it any more, and takes none for its requests up to last. A message that comes late
 // ends nothing: not the lease of a later process, nor that of a later request.
 func (r *Roster) Return(term uint64, server raft.ServerID, last Request) {
-	t := r.beginTerm(term)
-	r.mu.Lock()
+	t := r.lockInTerm(term)
 	defer r.mu.Unlock()
-	if t == nil || r.led != t {
+	if t == nil {
 		return
 	}
 	if request, granted := t.granted[server]; granted && (request.Boot != last.Boot || request.Number > last.Number) {
@@ -358,11 +352,11 @@ func (r *Roster) Return(term uint64, server raft.ServerID, last Request) {
 // AwaitEnd gives a server no lease any more in a term, and waits until the one that it may have has ended. It returns an error if ctx ends
 // first, or if this member leads the term no more, and then the server may get leases again. After mayStay it may, too.
 func (r *Roster) AwaitEnd(ctx context.Context, term uint64, server raft.ServerID) (mayStay func(), err error) {
-	t := r.beginTerm(term)
+	t := r.lockInTerm(term)
 	if t == nil {
+		r.mu.Unlock()
 		return nil, errLeadsNoMore
 	}
-	r.mu.Lock()
 	t.leaving[server] = struct{}{}
 	wait := t.until[server].Sub(r.cfg.Clock.Now()) + 1
 	r.mu.Unlock()
