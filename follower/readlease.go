@@ -30,7 +30,7 @@ type grantedLease struct {
 // dropped takes the place of the lease of a member that stops, for good.
 var dropped = new(grantedLease)
 
-// nextRequest returns the number of the next request for a lease, or 0 if this member takes none.
+// nextRequest returns the number of the next request for a lease. It returns 0 if this member stops and requests none.
 func (l *readLease) nextRequest() uint64 {
 	if l.granted.Load() == dropped {
 		return 0

@@ -76,7 +76,7 @@ func (m *Model) Run() (r Result) {
 				r.Trace = append(r.Trace, how.String())
 				return
 			}
-			m.dropUseless(&n)
+			m.forgetReleased(&n)
 			x.add(&n, at)
 		})
 	}
@@ -84,8 +84,9 @@ func (m *Model) Run() (r Result) {
 	return r
 }
 
-// dropUseless removes from w what no step can use: what a leader knows of copies of entries that it has released.
-func (m *Model) dropUseless(w *world) {
+// forgetReleased makes worlds equal that no later step tells apart. Once a leader has released an entry, it needs no replies about it any
+// more, so all servers count as having it.
+func (m *Model) forgetReleased(w *world) {
 	for i := range w.servers {
 		l := &w.servers[i]
 		if !l.leads {
@@ -109,7 +110,7 @@ func (m *Model) trace(x *known, at int) (steps []string) {
 		before := x.all[x.from[at]]
 		m.eachStep(&before, func(n world, how step) {
 			m.settle(&n)
-			m.dropUseless(&n)
+			m.forgetReleased(&n)
 			if n == x.all[at] && (len(steps) == 0 || steps[len(steps)-1] != "") {
 				steps = append(steps, how.String(), "")
 			}

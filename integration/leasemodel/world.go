@@ -54,7 +54,7 @@ type leadership struct {
 	granted servers             // members of the roster whose lease this leader has granted
 	holds   [maxServers]uint8   // how many entries each server has in memory, as it has said in this term
 	copies  [voters]uint8       // how many entries each voter has on its disk, as it has said in this term
-	given   uint8               // the highest word that it has given to a follower; 0: what it has released is higher
+	given   uint8               // the highest index that it has sent to a follower as its word; 0: it has released everything up to there
 	seen    servers             // whose request it has, not granted yet
 	heard   [maxServers]servers // by request: the voters that were heard since
 	ends    [maxServers]uint8   // by request: the end of the log when it arrived. Only with EndsAtArrival
