@@ -14,8 +14,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// maxScannedTerms limits the terms that a new leader reads in the part of its log that it has not applied. Each takes an election and, in memory, some 20 reads. If there
-// are more, it waits as for the longest lease.
+// maxScannedTerms limits the terms that a new leader reads in the part of its log that it has not applied. Each took an election, and
+// costs some 20 reads, mostly of memory. If there are more, it waits as for the longest lease.
 const maxScannedTerms = 1024
 
 // maxScannedEntries limits the entries that it reads of each term: one entry of raft's, and empty ones, come before the TermStart.
