@@ -304,21 +304,14 @@ func (f *Follower) Sync(conn uint64, session jute.SessionID, w znode.Waiter) {
 	f.syncs.addSync(conn, session, w)
 }
 
-// MayRead reports whether a read of the state is not stale now: this member has a lease for reads, and has applied everything that it holds.
-// It never blocks.
-func (f *Follower) MayRead() bool {
-	index, ok := f.syncs.heldToRead()
-	return ok && index == 0
-}
+// IndexToRead returns the entry that this member must have applied before a read of path, so that it is not stale: the last one that it holds
+// and that the read may depend on. It returns 0 if the member has applied that. Each entry counts for a read without a path (nil). ok is false
+// if the member has no lease for reads, and must ask the leader. It never blocks.
+func (f *Follower) IndexToRead(path []byte) (index uint64, ok bool) { return f.syncs.heldToRead(path) }
 
-// SyncRead calls w once a read of the state is not stale. It asks the leader if this member has no lease for reads, and otherwise waits until
-// the member has applied everything that it holds. Detach forgets w, as those of Sync.
-func (f *Follower) SyncRead(conn uint64, session jute.SessionID, w znode.Waiter) {
-	if index, ok := f.syncs.heldToRead(); ok {
-		f.syncs.addHeld(conn, session, index, w)
-		return
-	}
-	f.syncs.addSync(conn, session, w)
+// SyncRead calls w once this member has applied the log up to index, which IndexToRead has returned. Detach forgets w, as those of Sync.
+func (f *Follower) SyncRead(conn uint64, session jute.SessionID, index uint64, w znode.Waiter) {
+	f.syncs.addHeld(conn, session, index, w)
 }
 
 // ReturnReadLease drops this member's lease for reads, takes no other, and tells the leader, so that writes do not wait for a member that

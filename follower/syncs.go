@@ -1,9 +1,11 @@
 package follower
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -31,7 +33,7 @@ type syncs struct {
 	appliedIndex uint64
 	waiting      map[uint64]connSyncs // by connection, for the next call to the leader
 	requested    map[uint64]connSyncs // by connection, for the call under way
-	rounds       []syncRound          // in order of their calls: of earlier terms first, and of a term in order of their indices
+	rounds       []syncRound          // of earlier terms first, and of a term in order of their indices; one at most for each unapplied entry
 }
 
 func newSyncs(cfg *Config, leadership *leadership, unapplied *unapplied) *syncs {
@@ -74,28 +76,38 @@ func (s *syncs) addSync(conn uint64, session jute.SessionID, w znode.Waiter) {
 	}
 }
 
-// heldToRead returns the last entry that this member holds and must apply before a read, or 0. ok is false if it has no lease for reads.
-func (s *syncs) heldToRead() (index uint64, ok bool) {
+// heldToRead returns the last entry that this member holds and must apply before a read of path, or 0. ok is false if it has no lease for
+// reads.
+func (s *syncs) heldToRead(path []byte) (index uint64, ok bool) {
 	if !s.lease.isValid(s.unapplied.appliedIndex.Load(), func() { signal(s.callWanted) }) {
 		return 0, false
 	}
-	return s.unapplied.lastHeld(), true // after the lease was valid
+	return s.unapplied.heldToRead(path), true // after the lease was valid
 }
 
-// addHeld adds a read that waits until this member has applied everything that it holds, up to index. It must have a lease for reads.
-// Like a sync, the read may also go on after the TermStart of another leader.
+// addHeld adds a read that waits until this member has applied the log up to index, which heldToRead has returned. Like a sync, the read may
+// also go on after the TermStart of another leader.
 func (s *syncs) addHeld(conn uint64, session jute.SessionID, index uint64, w znode.Waiter) {
 	t := s.leadership.currentTerm()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(s.rounds); n == 0 || s.rounds[n-1].term != t || s.rounds[n-1].index < index {
-		s.rounds = append(s.rounds, syncRound{term: t, index: index, conns: map[uint64]connSyncs{}})
+	at := s.placeOf(t, index)
+	if at == len(s.rounds) || s.rounds[at].index != index || s.rounds[at].ending != nil {
+		s.rounds = slices.Insert(s.rounds, at, syncRound{term: t, index: index, conns: map[uint64]connSyncs{}})
 	}
-	last := &s.rounds[len(s.rounds)-1]
-	last.conns[conn] = connSyncs{session, append(last.conns[conn].waiters, w)}
+	round := &s.rounds[at]
+	round.conns[conn] = connSyncs{session, append(round.conns[conn].waiters, w)}
 	if s.rounds[0].isDone(s.appliedIndex) {
 		signal(s.completionDue)
 	}
+}
+
+// placeOf returns the place of a round in the order of rounds. The caller holds the lock.
+func (s *syncs) placeOf(t *term, index uint64) int {
+	return sort.Search(len(s.rounds), func(i int) bool {
+		at := s.rounds[i]
+		return cmp.Or(cmp.Compare(at.term.Term.Term, t.Term.Term), cmp.Compare(at.index, index)) >= 0
+	})
 }
 
 func (s *syncs) dropConn(conn uint64) {
@@ -140,7 +152,8 @@ func (s *syncs) assignReply(t *term, reply *proto.SyncReply) {
 	defer s.mu.Unlock()
 	if len(s.requested) > 0 {
 		slices.Sort(reply.Ending)
-		s.rounds = append(s.rounds, syncRound{term: t, index: reply.Index, conns: s.requested, ending: reply.Ending})
+		round := syncRound{term: t, index: reply.Index, conns: s.requested, ending: reply.Ending}
+		s.rounds = slices.Insert(s.rounds, s.placeOf(t, reply.Index), round)
 	}
 	s.requested = nil
 	signal(s.completionDue)

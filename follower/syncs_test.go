@@ -224,6 +224,44 @@ func TestHeldReadsOfTwoTerms(t *testing.T) {
 	}
 }
 
+// A read that depends on an earlier entry does not wait for those after it, although another read that came before does.
+func TestHeldReadsInOrderOfEntries(t *testing.T) {
+	leads := &leadership{term: newTerm(znode.Term{Term: 1}, time.Now())}
+	s := newSyncs(&Config{Tick: tick}, leads, nil)
+	reads := map[uint64]*heard{10: {}, 6: {}, 8: {}, 7: {}}
+	for _, index := range []uint64{10, 6, 8, 8, 7} {
+		s.addHeld(index, 0, index, reads[index])
+	}
+	ending := &heard{}
+	s.addSync(22, 22, ending)
+	s.claimWaitingSyncs()
+	s.assignReply(leads.term, &proto.SyncReply{Index: 8, Ending: []uint64{22}})
+	s.addHeld(8, 22, 8, reads[8]) // no call to the leader says anything of its session
+	for _, tt := range []struct {
+		applied uint64
+		done    []*heard
+	}{{5, nil}, {6, []*heard{reads[6]}}, {7, []*heard{reads[7]}}, {9, []*heard{reads[8], reads[8], reads[8], ending}}, {10, []*heard{reads[10]}}} {
+		s.advanceAppliedIndex(tt.applied)
+		done := s.takeDone(9)
+		got := map[znode.Waiter]int{}
+		for _, d := range done {
+			got[d.waiter]++
+			if (d.code == jute.SessionExpired) != (d.waiter == ending) {
+				t.Errorf("applied up to %d: code %v", tt.applied, d.code)
+			}
+		}
+		for _, w := range tt.done {
+			got[w]--
+			if got[w] < 0 {
+				t.Errorf("applied up to %d: a read is not done", tt.applied)
+			}
+		}
+		if len(done) != len(tt.done) {
+			t.Errorf("applied up to %d: %d done, want %d", tt.applied, len(done), len(tt.done))
+		}
+	}
+}
+
 // A sync is for the call that begins after it, and is done once the index of that call is applied.
 func TestSyncsInRounds(t *testing.T) {
 	s, present := newSyncs(&Config{Tick: tick}, nil, nil), newTerm(znode.Term{}, time.Now())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"hash/maphash"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,12 +34,13 @@ const (
 //
 // This makes stale reads rare, and promises nothing: the entry may not have come, and a read waits for a short time
 // only. It does not wait for the end of a session, because that entry does not name the nodes that it deletes.
-// unapplied is safe for concurrent use.
+// A read by a lease does, and waits as long as it must: see heldToRead. unapplied is safe for concurrent use.
 type unapplied struct {
 	clock        monotonic.Clock
 	longestWait  time.Duration
 	seed         maphash.Seed
 	lastWrites   [pathSlots]atomic.Uint64 // by the hash of a path: the last stored entry that may write it
+	lastUnnamed  atomic.Uint64            // the last stored entry that may write nodes whose paths it does not name
 	storedIndex  atomic.Uint64            // of the last stored entry
 	appliedIndex atomic.Uint64
 	skipThrough  atomic.Uint64 // no read waits for entries up to this index: one has waited in vain
@@ -64,7 +66,9 @@ func newUnapplied(clock monotonic.Clock, tick time.Duration) *unapplied {
 // time is linear in the operations of the entry; see BenchmarkEntryStored.
 func (u *unapplied) entryStored(index uint64, data []byte) {
 	u.storedIndex.Store(index)
-	proto.EachTxn(data, func(op int32, body []byte) {
+	namesAll := true
+	isWhole := proto.EachTxn(data, func(op int32, body []byte) {
+		namesAll = namesAll && writesOnlyNamed(jute.Op(op))
 		eachWrittenPath(jute.Op(op), body, func(path []byte, inParent bool) {
 			u.slot(path).Store(index)
 			if inParent {
@@ -72,6 +76,9 @@ func (u *unapplied) entryStored(index uint64, data []byte) {
 			}
 		})
 	})
+	if !namesAll || !isWhole {
+		u.lastUnnamed.Store(index)
+	}
 	if u.measuredIndex.Load() == 0 {
 		u.storedAt = u.clock.Now()
 		u.measuredIndex.Store(index)
@@ -94,6 +101,17 @@ func eachWrittenPath(op jute.Op, body []byte, note func(path []byte, inParent bo
 	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete:
 		note(firstPath(body), true)
 	}
+}
+
+// writesOnlyNamed reports whether a transaction writes no node but those that eachWrittenPath names, and those below /zookeeper. A new
+// session, or a new owner or identity of one, writes no node.
+func writesOnlyNamed(op jute.Op) bool {
+	switch op {
+	case jute.OpMulti, jute.OpSetData, jute.OpSetACL, jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete,
+		jute.OpCreateSession, jute.OpAttach, jute.OpIdentify, jute.OpEmpty:
+		return true
+	}
+	return false
 }
 
 // firstPath returns the path at the beginning of a request's record, or nil if it cannot be decoded.
@@ -128,14 +146,26 @@ func (u *unapplied) entryFinished(index uint64) {
 	u.applied = make(chan struct{})
 }
 
-// lastHeld returns the last entry that this member has stored and has not applied, or 0.
-func (u *unapplied) lastHeld() uint64 {
-	stored := u.storedIndex.Load()
-	if stored <= u.appliedIndex.Load() {
+// heldToRead returns the last entry that this member has stored and has not applied, and that a read of path may depend on, or 0. Each
+// entry counts for a read without a path (nil), and for one below /zookeeper: the quotas there change with other nodes.
+func (u *unapplied) heldToRead(path []byte) uint64 {
+	applied := u.appliedIndex.Load()
+	if u.storedIndex.Load() <= applied {
 		return 0
 	}
-	return stored
+	held := uint64(math.MaxUint64)
+	if len(path) > 0 && !bytes.HasPrefix(path, []byte(systemPath)) {
+		held = max(u.lastWrite(path), u.lastUnnamed.Load())
+	}
+	held = min(held, u.storedIndex.Load()) // entries that the log had above that were another leader's, and are no more
+	if held <= applied {
+		return 0
+	}
+	return held
 }
+
+// systemPath is the node of ZooKeeper's own nodes.
+const systemPath = "/zookeeper"
 
 // indexToAwait returns the index of the stored entry for which a read of path should wait, or 0 if there is none. It
 // never blocks.
@@ -143,14 +173,20 @@ func (u *unapplied) indexToAwait(path []byte) uint64 {
 	if u.storedIndex.Load() <= u.appliedIndex.Load() {
 		return 0 // as mostly; a multiRead has thousands of paths
 	}
-	index := u.slot(path).Load()
+	index := u.lastWrite(path)
+	if index <= max(u.appliedIndex.Load(), u.skipThrough.Load()) || u.usualTime.Load() > int64(u.longestWait) {
+		return 0
+	}
+	return index
+}
+
+// lastWrite returns the last stored entry that names path, or names the prefix of a sequential node, which path may be.
+func (u *unapplied) lastWrite(path []byte) (index uint64) {
+	index = u.slot(path).Load()
 	for _, digits := range jute.SequenceLengths { // a sequential create names the prefix
 		if prefix := sequentialPrefix(path, digits); prefix != nil {
 			index = max(index, u.slot(prefix).Load())
 		}
-	}
-	if index <= max(u.appliedIndex.Load(), u.skipThrough.Load()) || u.usualTime.Load() > int64(u.longestWait) {
-		return 0
 	}
 	return index
 }

@@ -3,6 +3,7 @@ package follower
 import (
 	"context"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,20 @@ type record interface{ Append(b []byte) []byte }
 func writeOf(tb testing.TB, op jute.Op, request record) []byte {
 	tb.Helper()
 	data, err := proto.MarshalEntry(&proto.Entry{Txns: []*proto.Txn{{Member: 1, Seq: 1, Op: int32(op), Body: request.Append(nil)}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
+// entryOf returns an entry of transactions without bodies.
+func entryOf(tb testing.TB, ops ...jute.Op) []byte {
+	tb.Helper()
+	e := &proto.Entry{}
+	for i, op := range ops {
+		e.Txns = append(e.Txns, &proto.Txn{Member: 1, Seq: uint64(i + 1), Op: int32(op)})
+	}
+	data, err := proto.MarshalEntry(e)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -84,6 +99,67 @@ func TestPathsOfEntries(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A read by a lease waits for each entry that may write its path: also for those that do not name the nodes that they write.
+func TestHeldToRead(t *testing.T) {
+	named := writeOf(t, jute.OpCreate, jute.CreateRequest{Path: []byte("/a/lock-")})
+	cut := writeOf(t, jute.OpSetData, jute.SetDataRequest{Path: []byte("/a")})
+	for _, tt := range []struct {
+		name    string
+		entry   []byte
+		waits   []string
+		doesNot []string
+	}{
+		{"a create", named, []string{"/a", "/a/lock-", "/a/lock-0000000007", "", "/zookeeper", "/zookeeper/quota/a"}, []string{"/", "/b", "/a/b"}},
+		{"a new session", writeOf(t, jute.OpCreateSession, records(nil)), []string{""}, []string{"/", "/a"}},
+		{"the end of a session", writeOf(t, jute.OpCloseSession, records(nil)), []string{"", "/", "/a"}, nil},
+		{"an expired session", writeOf(t, jute.OpExpire, records(nil)), []string{"", "/", "/a"}, nil},
+		{"a node with a TTL that ends", writeOf(t, jute.OpReap, records(nil)), []string{"", "/", "/a"}, nil},
+		{"a term", writeOf(t, jute.OpTermStart, records(nil)), []string{"", "/", "/a"}, nil},
+		{"the end of a session, and a write", entryOf(t, jute.OpCloseSession, jute.OpEmpty), []string{"", "/", "/a"}, nil},
+		{"an entry that has more", append(named, 0x0f), []string{"", "/", "/b"}, nil},
+		{"a transaction that has more", append(cut, 0x2a, 1, 0x0f), []string{"", "/", "/b"}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u := newUnapplied(monotonic.System{}, tick)
+			u.entryFinished(4)
+			u.entryStored(5, tt.entry)
+			u.entryStored(6, writeOf(t, jute.OpSetData, jute.SetDataRequest{Path: []byte("/other")}))
+			for _, p := range tt.waits {
+				want := uint64(5)
+				if p == "" || strings.HasPrefix(p, "/zookeeper") {
+					want = 6
+				}
+				if index := u.heldToRead([]byte(p)); index != want {
+					t.Errorf("a read of %q waits for entry %d, want %d", p, index, want)
+				}
+			}
+			for _, p := range tt.doesNot {
+				if index := u.heldToRead([]byte(p)); index != 0 {
+					t.Errorf("a read of %q waits for entry %d", p, index)
+				}
+			}
+			u.entryFinished(5)
+			for _, p := range append(tt.waits, tt.doesNot...) {
+				if index := u.heldToRead([]byte(p)); index != 0 && index != 6 {
+					t.Errorf("a read of %q waits for entry %d, which is applied", p, index)
+				}
+			}
+		})
+	}
+}
+
+// If another leader's entries take the place of longer ones, a read waits for no entry that is not in the log any more.
+func TestHeldToReadAfterCutLog(t *testing.T) {
+	u := newUnapplied(monotonic.System{}, tick)
+	u.entryStored(9, writeOf(t, jute.OpSetData, jute.SetDataRequest{Path: []byte("/a")}))
+	u.entryStored(7, writeOf(t, jute.OpSetData, jute.SetDataRequest{Path: []byte("/b")}))
+	for _, p := range []string{"/a", "/b"} {
+		if index := u.heldToRead([]byte(p)); index != 7 {
+			t.Errorf("a read of %s waits for entry %d, want 7", p, index)
+		}
 	}
 }
 

@@ -117,9 +117,10 @@ func (i *Identity) decode(data []byte) bool {
 }
 
 // EachTxn calls do with the opcode and the body of each transaction of an encoded entry, up to the first one that has
-// anything which UnmarshalEntry leaves to protobuf. It allocates nothing. The bodies are parts of data.
-func EachTxn(data []byte, do func(op int32, body []byte)) {
-	for f := (fieldReader{rest: data}); f.next(); {
+// anything which UnmarshalEntry leaves to protobuf. It reports whether do was called for all. It allocates nothing. The bodies are parts of data.
+func EachTxn(data []byte, do func(op int32, body []byte)) (all bool) {
+	f := fieldReader{rest: data}
+	for f.next() {
 		if f.key != key(entryTxns, protowire.BytesType) {
 			continue
 		}
@@ -134,10 +135,11 @@ func EachTxn(data []byte, do func(op int32, body []byte)) {
 			}
 		}
 		if len(t.rest) > 0 {
-			return
+			return false
 		}
 		do(op, body)
 	}
+	return len(f.rest) == 0
 }
 
 // txnSlab holds the transactions of a message in one piece of memory.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,51 @@ func TestLinearizableReads(t *testing.T) {
 				c.reply()
 			})
 		}
+	}
+}
+
+// With a lease, a read waits for the entries that it depends on: for those of its paths, or for all if it shows more than one node.
+func TestReadsByLeaseDependOnPaths(t *testing.T) {
+	path := []byte("/a")
+	multi := raw(jute.AppendMulti(nil, []jute.MultiOp{
+		{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: path}},
+		{Op: jute.OpGetChildren, GetChildren: jute.GetChildrenRequest{Path: []byte("/b")}},
+	}))
+	stored := map[string]uint64{"": 9, "/a": 8, "/b": 7}
+	for _, tt := range []struct {
+		op        jute.Op
+		rec       record
+		dependsOn []string
+	}{
+		{jute.OpGetData, getData("/a", false), []string{"/a"}},
+		{jute.OpExists, exists("/c", true), []string{"/c"}},
+		{jute.OpGetChildren, jute.GetChildrenRequest{Path: path}, []string{"/a"}},
+		{jute.OpGetChildren2, jute.GetChildrenRequest{Path: path}, []string{"/a"}},
+		{jute.OpGetACL, jute.GetACLRequest{Path: path}, []string{"/a"}},
+		{jute.OpGetAllChildrenNumber, jute.GetAllChildrenNumberRequest{Path: path}, []string{""}},
+		{jute.OpGetEphemerals, jute.GetEphemeralsRequest{Path: path}, []string{""}},
+		{jute.OpMultiRead, multi, []string{"/a", "/b"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, false, func(c *Config) { c.LinearizableReads = true })
+			c := w.connect()
+			w.hold()
+			w.hasLease, w.stored = true, stored
+			c.request(tt.op, tt.rec)
+			synctest.Wait()
+			w.mu.Lock()
+			dependsOn, index, waits := w.dependsOn, w.readIndex, len(w.syncs) > 0
+			w.mu.Unlock()
+			want := uint64(0)
+			for _, p := range tt.dependsOn {
+				want = max(want, stored[p])
+			}
+			if !slices.Equal(dependsOn, tt.dependsOn) || index != want || waits != (want > 0) {
+				t.Errorf("%v depends on %q and waits for %d (%t), want %q and %d", tt.op, dependsOn, index, waits, tt.dependsOn, want)
+			}
+			w.release()
+			c.reply()
+		})
 	}
 }
 

@@ -47,11 +47,12 @@ type Member interface {
 	// does so under the tree's lock; the read lock is enough. Sync never blocks.
 	Sync(conn uint64, session jute.SessionID, w znode.Waiter)
 
-	// MayRead reports whether a read of the state is not stale now. It never blocks.
-	MayRead() bool
+	// IndexToRead returns the index up to which the log must be applied here before a read of path, so that it is not stale, or 0 if it is.
+	// Each entry counts for a read without a path (nil). ok is false if the read needs a Sync. It never blocks.
+	IndexToRead(path []byte) (index uint64, ok bool)
 
-	// SyncRead calls w once a read of the state is not stale, as Sync does for a sync.
-	SyncRead(conn uint64, session jute.SessionID, w znode.Waiter)
+	// SyncRead calls w once the log is applied here up to index, which IndexToRead has returned, as Sync does for a sync.
+	SyncRead(conn uint64, session jute.SessionID, index uint64, w znode.Waiter)
 
 	// IndexToAwait returns the index of an entry for which a read of path should wait with AwaitIndex, so that it is not
 	// stale, or 0. It never blocks.

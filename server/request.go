@@ -63,6 +63,11 @@ func (r *request) handleMultiRead() bool {
 		r.code = jute.MarshallingError
 		return r.replyLocally()
 	}
+	if c.srv.cfg.LinearizableReads {
+		return replyWhenFresh(r, func(note func(path []byte) (more bool)) {
+			jute.EachMultiOp(r.body, func(op *jute.MultiOp) (more bool) { return note(op.Path()) })
+		})
+	}
 	index := uint64(0)
 	if c.mayAwaitEntry() && c.replies.hasEmptyQueue() {
 		jute.EachMultiOp(r.body, func(op *jute.MultiOp) (more bool) {
@@ -169,11 +174,16 @@ func (c *conn) takeIdentifyTxn() *proto.Txn {
 	return &proto.Txn{Session: int64(c.session.id), Conn: c.uniqueNumber, Op: int32(jute.OpIdentify), Ids: added}
 }
 
+// handleRead serves a read of the path with which its record begins, if it has one.
 func (r *request) handleRead() bool {
+	d := jute.NewDecoder(r.body)
+	path := d.ReadBytes()
+	if r.c.srv.cfg.LinearizableReads {
+		return replyWhenFresh(r, func(note func(path []byte) (more bool)) { note(r.dependsOn(path)) })
+	}
 	var index uint64
 	if r.c.mayAwaitEntry() {
-		d := jute.NewDecoder(r.body)
-		index = r.c.srv.cfg.Member.IndexToAwait(d.ReadBytes())
+		index = r.c.srv.cfg.Member.IndexToAwait(path)
 	}
 	if index > 0 && !r.c.replies.hasEmptyQueue() {
 		index = 0
@@ -181,19 +191,43 @@ func (r *request) handleRead() bool {
 	return replyAfterEntry(r, index)
 }
 
+// dependsOn returns the path of the node that a read depends on, or nil if that is more than one. path is the one that it names.
+func (r *request) dependsOn(path []byte) []byte {
+	if r.op == jute.OpGetEphemerals || r.op == jute.OpGetAllChildrenNumber {
+		return nil
+	}
+	return path
+}
+
+// replyWhenFresh serves the read r once what it depends on is not stale. Without a path, that is everything.
+func replyWhenFresh(r *request, eachPath func(note func(path []byte) (more bool))) bool {
+	var index uint64
+	hasLease := true
+	eachPath(func(path []byte) (more bool) {
+		var needed uint64
+		needed, hasLease = r.c.srv.cfg.Member.IndexToRead(path)
+		index = max(index, needed)
+		return hasLease
+	})
+	switch {
+	case !hasLease:
+		return r.requestProof()
+	case index > 0:
+		return r.awaitHeld(index)
+	}
+	return r.replyLocally()
+}
+
 // mayAwaitEntry reports whether a read that is taken in now may wait for an entry that writes its path, if no earlier
 // request waits: behind one it gets its reply in turn. A read that came together with one that has waited does not
 // wait: of a thousand reads that a client sends at once, each could find the next write of a busy path.
 func (c *conn) mayAwaitEntry() bool {
-	return !c.srv.cfg.LinearizableReads && (c.stream.InLoop() || c.awaitedInput != c.stream.InputReads())
+	return c.stream.InLoop() || c.awaitedInput != c.stream.InputReads()
 }
 
 // replyAfterEntry serves the read r once the entry of an index is applied, if index is not 0.
 func replyAfterEntry(r *request, index uint64) bool {
 	c := r.c
-	if c.srv.cfg.LinearizableReads && !c.srv.cfg.Member.MayRead() {
-		return r.requestProof()
-	}
 	if index == 0 {
 		return r.replyLocally()
 	}
@@ -293,17 +327,24 @@ func (r *request) handleSync() bool {
 // requestProof makes the member apply everything that was committed before now, according to a leader that
 // has proved that it leads. A sync then gets its reply, and a read in its turn.
 func (r *request) requestProof() bool {
-	c := r.c
+	r.enqueueUnproved()
+	r.c.srv.cfg.Member.Sync(r.c.uniqueNumber, r.c.session.id, r)
+	return true
+}
+
+// awaitHeld makes a read wait until the log is applied up to index. The read gets its reply in its turn.
+func (r *request) awaitHeld(index uint64) bool {
+	r.enqueueUnproved()
+	r.c.srv.cfg.Member.SyncRead(r.c.uniqueNumber, r.c.session.id, index, r)
+	return true
+}
+
+// enqueueUnproved puts a sync, or a read that could be stale now, into the queue.
+func (r *request) enqueueUnproved() {
 	r.needsProof, r.inLog = true, r.op == jute.OpSync
 	r.tooSlowForApply = r.operation.tooSlowForApply != nil
 	r.copyBody()
 	r.enqueue(len(r.body))
-	if r.op == jute.OpSync {
-		c.srv.cfg.Member.Sync(c.uniqueNumber, c.session.id, r)
-	} else {
-		c.srv.cfg.Member.SyncRead(c.uniqueNumber, c.session.id, r)
-	}
-	return true
 }
 
 // enqueue puts a request that holds so many bytes into the queue. From now on it may be applied and freed.

@@ -53,9 +53,13 @@ type fakeMember struct {
 
 	numLookedUp atomic.Int64 // calls of IndexToAwait
 
-	stored  map[string]uint64 // by path, for IndexToAwait
+	stored  map[string]uint64 // by path, for IndexToAwait and IndexToRead
 	awaited chan uint64       // gets the index of each AwaitIndex, which then waits until applied has a value
 	applied chan struct{}
+
+	hasLease  bool     // reads need no Sync
+	dependsOn []string // the paths of IndexToRead
+	readIndex uint64   // of the last SyncRead
 
 	reconfigured *znode.Result // of every reconfig, instead of what the state makes of it; may be nil
 }
@@ -174,9 +178,17 @@ func (m *fakeMember) TrySubmit(txn *proto.Txn, w znode.Waiter) bool {
 	return true
 }
 
-func (m *fakeMember) MayRead() bool { return false }
+func (m *fakeMember) IndexToRead(path []byte) (index uint64, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dependsOn = append(m.dependsOn, string(path))
+	return m.stored[string(path)], m.hasLease
+}
 
-func (m *fakeMember) SyncRead(conn uint64, session jute.SessionID, w znode.Waiter) {
+func (m *fakeMember) SyncRead(conn uint64, session jute.SessionID, index uint64, w znode.Waiter) {
+	m.mu.Lock()
+	m.readIndex = index
+	m.mu.Unlock()
 	m.Sync(conn, session, w)
 }
 
