@@ -25,6 +25,7 @@ func main() {
 func pictures() map[string]string {
 	return map[string]string{
 		"ensemble.svg": ensemble(),
+		"read.svg":     read(),
 		"session.svg":  session(),
 	}
 }
