@@ -24,7 +24,11 @@ func sendAndWait(ctx context.Context, c *Client, op jute.Op, path string, invali
 		var t tries
 		for {
 			var err error
-			t.last, err = c.session.DoNumbered(ctx, op, rec, into)
+			if op.Class() == jute.ClassRead && hasFreshReads(ctx) {
+				t.last, err = c.session.DoSynced(ctx, op, rec, into)
+			} else {
+				t.last, err = c.session.DoNumbered(ctx, op, rec, into)
+			}
 			t.countSent()
 			if !errors.Is(err, ErrConnectionLost) || op.IsWrite() || c.policy == Fail {
 				return t, err

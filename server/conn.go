@@ -38,6 +38,7 @@ type conn struct {
 	closeSessionOnEnd bool // rejected for want of an identity, and the session was never used
 	closeApplied      bool // the connection's own closeSession; no lease is needed any more
 	isCommand         bool
+	linearReads       bool   // no read is stale; only the reader or the loop uses it
 	awaitedInput      uint32 // the Stream.InputReads in which a read has waited; only the reader uses it
 	missedCheck       missedCheck
 	replay            *watchReplay // nil unless a setWatches2 is being served whose watches have missed events
@@ -53,7 +54,7 @@ var (
 )
 
 func newConn(s *Server, addr net.Addr, l *listener) *conn {
-	c := &conn{srv: s, listener: l, addr: addr}
+	c := &conn{srv: s, listener: l, addr: addr, linearReads: s.cfg.LinearizableReads}
 	c.session = session{tree: s.cfg.State, limits: &s.cfg.Limits, watchOwner: c}
 	c.replies = replies{session: &c.session, stream: &c.stream, stats: &s.stats, stages: s.cfg.Stages}
 	c.missedCheck = missedCheck{session: &c.session, stream: &c.stream, searchTurn: &s.missedSweep.searchTurn}

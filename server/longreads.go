@@ -222,10 +222,10 @@ func (s *session) stepsOfMultiRead(r *request) (steps int, _ jute.Code) {
 
 // beginsTooLong reports whether the reply to a multiRead has too many bytes (stepsOfMultiRead) because of its first
 // opsPerLock operations. It is false if the request has hardly more than that: it is decoded in a moment. The replies
-// to all earlier requests must be known, because r shows their writes. With Config.LinearizableReads it is false,
+// to all earlier requests must be known, because r shows their writes. If its connection's reads are never stale it is false,
 // because r may have to show what has not come here.
 func (s *session) beginsTooLong(r *request) bool {
-	if len(r.body) <= opsPerLock*minMultiOpBytes || r.c.srv.cfg.LinearizableReads {
+	if len(r.body) <= opsPerLock*minMultiOpBytes || r.c.linearReads {
 		return false
 	}
 	_, size := s.estimateMultiRead(r, opsPerLock)

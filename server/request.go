@@ -63,7 +63,7 @@ func (r *request) handleMultiRead() bool {
 		r.code = jute.MarshallingError
 		return r.replyLocally()
 	}
-	if c.srv.cfg.LinearizableReads {
+	if c.linearReads {
 		return replyWhenFresh(r, func(note func(path []byte) (more bool)) {
 			jute.EachMultiOp(r.body, func(op *jute.MultiOp) (more bool) { return note(op.Path()) })
 		})
@@ -123,7 +123,7 @@ func (r *request) handleCloseSession() bool {
 	return false
 }
 
-// handleAuth takes an auth packet. A password of the super user waits for its turn, if many from the client's
+// handleAuth takes an auth packet, which may also choose how fresh reads are. A password of the super user waits for its turn, if many from the client's
 // address were wrong.
 func (r *request) handleAuth() bool {
 	c := r.c
@@ -131,6 +131,9 @@ func (r *request) handleAuth() bool {
 		c.srv.authenticator.logRejection("client of another ensemble", c.addr, c.session.id, "the name that it gives is not in ensembleAuthName")
 		c.stream.Drop(otherEnsemble)
 		return false
+	}
+	if code, isChoice := c.chooseReadMode(r.body); isChoice {
+		return r.replyToAuth(code)
 	}
 	claims, right := c.srv.authenticator.checkSuperPassword(r.body)
 	if !claims {
@@ -178,7 +181,7 @@ func (c *conn) takeIdentifyTxn() *proto.Txn {
 func (r *request) handleRead() bool {
 	d := jute.NewDecoder(r.body)
 	path := d.ReadBytes()
-	if r.c.srv.cfg.LinearizableReads {
+	if r.c.linearReads {
 		return replyWhenFresh(r, func(note func(path []byte) (more bool)) { note(r.dependsOn(path)) })
 	}
 	var index uint64

@@ -110,7 +110,7 @@ type Config struct {
 	Login        Login                    // SASL logins and required identities; default: none
 	Memory       *admission.MemoryLimiter // default: no limit
 	Commands     Commands                 // four-letter commands; default: none
-	// every read waits for the leader's proof; default: reads may be stale
+	// no read is stale, unless its client chooses otherwise; default: reads may be stale
 	LinearizableReads bool
 	// of clients' operations that are not in the ensemble's log; nil: none
 	Audit             *audit.Log

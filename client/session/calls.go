@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,22 +76,31 @@ const (
 // for a connection: without one it returns ErrNotConnected. (Ready waits for one.) If Go returns an
 // error, nothing was sent and done will not be called.
 func (c *Session) Go(ctx context.Context, op jute.Op, rec Record, done func(Reply, error)) error {
-	_, err := c.sendRequest(ctx, op, rec, done, false)
+	_, err := c.sendRequest(ctx, outgoing{op: op, record: rec, done: done})
 	return err
 }
 
 // GoNumbered is Go, and returns the number of the request.
 func (c *Session) GoNumbered(ctx context.Context, op jute.Op, rec Record, done func(Reply, error)) (xid int32, err error) {
-	return c.sendRequest(ctx, op, rec, done, false)
+	return c.sendRequest(ctx, outgoing{op: op, record: rec, done: done})
 }
 
-func (c *Session) sendRequest(ctx context.Context, op jute.Op, rec Record, done func(Reply, error), last bool) (xid int32, err error) {
-	if op == jute.OpCloseSession {
+// outgoing is a request that is to be sent.
+type outgoing struct {
+	op       jute.Op
+	record   Record
+	done     func(Reply, error)
+	syncDone func(Reply, error) // a sync goes directly before the request, on the same connection; nil: none does
+	isLast   bool               // of the session
+}
+
+func (c *Session) sendRequest(ctx context.Context, o outgoing) (xid int32, err error) {
+	if o.op == jute.OpCloseSession {
 		c.right.end(true) // before the request can be sent, and also without a connection
 	}
 	c.mu.Lock()
 	for {
-		if err := c.checkCanSend(last); err != nil {
+		if err := c.checkCanSend(o.isLast); err != nil {
 			c.mu.Unlock()
 			return 0, err
 		}
@@ -101,7 +111,7 @@ func (c *Session) sendRequest(ctx context.Context, op jute.Op, rec Record, done 
 			return 0, err
 		}
 	}
-	l, xid, write, err := c.queueRequest(op, rec, done)
+	l, xid, write, err := c.queueRequest(o)
 	if write {
 		l.writeOutput(false)
 	}
@@ -110,9 +120,29 @@ func (c *Session) sendRequest(ctx context.Context, op jute.Op, rec Record, done 
 
 // queueRequest queues a request on the connection, and returns its number. It reports whether the caller has to call
 // writeOutput. It releases the lock.
-func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) (l *link, xid int32, write bool, err error) {
+func (c *Session) queueRequest(o outgoing) (l *link, xid int32, write bool, err error) {
 	defer c.mu.Unlock()
 	l = c.link
+	if o.syncDone != nil {
+		if _, err := l.appendCall(jute.OpSync, jute.SyncRequest{Path: []byte("/")}, o.syncDone); err != nil {
+			return l, 0, false, err
+		}
+	}
+	xid, err = l.appendCall(o.op, o.record, o.done) // if it fails, the sync may go out with a later request
+	if err != nil {
+		return l, 0, false, err
+	}
+	write = l.claimWrite()
+	if write && c.calls.count() >= gatherFrom {
+		go l.gatherAndWrite()
+		write = false
+	}
+	return l, xid, write, nil
+}
+
+// appendCall appends a request to the output, and returns its number. The lock is held.
+func (l *link) appendCall(op jute.Op, rec Record, done func(Reply, error)) (xid int32, err error) {
+	c := l.c
 	xid = nextXid(c.xid)
 	out, mark := jute.BeginFrame(l.output())
 	out = jute.RequestHeader{Xid: xid, Op: op}.Append(out)
@@ -121,7 +151,7 @@ func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) 
 		out = rec.Append(out)
 	}
 	if size := len(jute.EndFrame(out, mark)[mark:]) - 4; size > c.cfg.MaxRequest {
-		return l, 0, false, fmt.Errorf("%w: it has %d bytes, and MaxRequest is %d", ErrTooLong, size, c.cfg.MaxRequest)
+		return 0, fmt.Errorf("%w: it has %d bytes, and MaxRequest is %d", ErrTooLong, size, c.cfg.MaxRequest)
 	}
 	next := call{done: done, xid: xid, op: op}
 	next.path, next.watchKind = requestedWatch(op, out[body:])
@@ -129,12 +159,7 @@ func (c *Session) queueRequest(op jute.Op, rec Record, done func(Reply, error)) 
 	l.trips.proof.begin(xid, op, c)
 	c.xid = xid
 	c.calls.push(next)
-	write = l.claimWrite()
-	if write && c.calls.count() >= gatherFrom {
-		go l.gatherAndWrite()
-		write = false
-	}
-	return l, xid, write, nil
+	return xid, nil
 }
 
 // nextXid returns the number of the request after one. Numbers are positive.
@@ -200,7 +225,7 @@ func (c *Session) wakeRoomWaiter() {
 // An error that ended a request after it was sent is an *UnansweredError: the request may have been carried
 // out, or may still be.
 func (c *Session) Do(ctx context.Context, op jute.Op, rec Record, into Readable) (zxid int64, err error) {
-	sent, err := c.doRequest(ctx, op, rec, into, false)
+	sent, err := c.doRequest(ctx, outgoing{op: op, record: rec}, into)
 	return sent.Zxid, err
 }
 
@@ -212,20 +237,33 @@ type Numbers struct {
 
 // DoNumbered is Do, and returns the number of the request, too.
 func (c *Session) DoNumbered(ctx context.Context, op jute.Op, rec Record, into Readable) (Numbers, error) {
-	return c.doRequest(ctx, op, rec, into, false)
+	return c.doRequest(ctx, outgoing{op: op, record: rec}, into)
 }
 
-func (c *Session) doRequest(ctx context.Context, op jute.Op, rec Record, into Readable, last bool) (sent Numbers, err error) {
+// DoSynced is DoNumbered for a read, with a sync directly before it on the same connection. The read therefore shows at least what its
+// server shows after the sync. If the sync fails, so does the read.
+func (c *Session) DoSynced(ctx context.Context, op jute.Op, rec Record, into Readable) (Numbers, error) {
+	var synced error // written before the reply to the read is handed over
+	sent, err := c.doRequest(ctx, outgoing{op: op, record: rec, syncDone: func(r Reply, err error) { synced = cmp.Or(err, r.Err.Err()) }}, into)
+	var unanswered *UnansweredError
+	if sent.Xid == 0 || errors.As(err, &unanswered) { // the reply to the sync may come yet
+		return sent, err
+	}
+	return sent, cmp.Or(synced, err)
+}
+
+func (c *Session) doRequest(ctx context.Context, o outgoing, into Readable) (sent Numbers, err error) {
 	if err := ctx.Err(); err != nil {
 		return Numbers{}, err
 	}
 	w := c.waiterFromPool()
 	for {
-		sent.Xid, err = c.sendRequest(ctx, op, rec, w.done, last)
+		o.done = w.done
+		sent.Xid, err = c.sendRequest(ctx, o)
 		if err == nil {
 			break
 		}
-		if errors.Is(err, ErrNotConnected) && (last || !c.cfg.FailWithoutConnection) {
+		if errors.Is(err, ErrNotConnected) && (o.isLast || !c.cfg.FailWithoutConnection) {
 			err = c.AwaitReady(ctx)
 		}
 		if err != nil {

@@ -534,3 +534,28 @@ func TestCallersGiveUp(t *testing.T) {
 		}
 	})
 }
+
+// The sync of DoSynced goes on the connection of its read. If the connection breaks between their replies, the read has none.
+func TestSyncedReadOnOneConnection(t *testing.T) {
+	within(t, func(t *testing.T, f *fake) {
+		var p *peer
+		c := f.open(Config{}, func() {
+			p = <-f.peers
+			p.accept()
+		})
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.DoSynced(ctx, jute.OpGetData, jute.GetDataRequest{Path: []byte("/a")}, &jute.GetDataResponse{})
+			done <- err
+		}()
+		sync := p.want(jute.OpSync)
+		if get := p.want(jute.OpGetData); get.Xid != sync.Xid+1 {
+			t.Errorf("the read has the number %d after %d", get.Xid, sync.Xid)
+		}
+		p.reply(sync.Xid, 1, jute.OK, jute.SyncResponse{Path: []byte("/")})
+		_ = p.Close()
+		if err := <-done; !errors.Is(err, ErrConnectionLost) {
+			t.Errorf("error %v, want %v", err, ErrConnectionLost)
+		}
+	})
+}

@@ -323,7 +323,7 @@ func (c *Session) Close(ctx context.Context) error {
 	}
 	err := ErrConnectionLost
 	for errors.Is(err, ErrConnectionLost) {
-		_, err = c.doRequest(ctx, jute.OpCloseSession, nil, nil, true)
+		_, err = c.doRequest(ctx, outgoing{op: jute.OpCloseSession, isLast: true}, nil)
 	}
 	c.stop()
 	AwaitEnd(ctx, c.readerEnded)

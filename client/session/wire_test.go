@@ -108,7 +108,7 @@ func TestManyAreGathered(t *testing.T) {
 	c, p := dialed(t)
 	for number := 1; number <= 2*gatherFrom; number++ {
 		c.mu.Lock()
-		l, _, write, err := c.queueRequest(jute.OpSync, nil, func(Reply, error) {})
+		l, _, write, err := c.queueRequest(outgoing{op: jute.OpSync, done: func(Reply, error) {}})
 		if want := number < gatherFrom; write != want || err != nil {
 			t.Errorf("request %d: its caller writes: %v, error %v", number, write, err)
 		}
