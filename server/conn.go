@@ -39,13 +39,10 @@ type conn struct {
 	closeApplied      bool // the connection's own closeSession; no lease is needed any more
 	isCommand         bool
 	linearReads       bool   // no read is stale; only the reader or the loop uses it
+	readOnly          bool   // the session is of the read-only mode: it belongs to this connection alone, and Config.Member does not know it
 	awaitedInput      uint32 // the Stream.InputReads in which a read has waited; only the reader uses it
 	missedCheck       missedCheck
 	replay            *watchReplay // nil unless a setWatches2 is being served whose watches have missed events
-
-	// readOnly marks a session of the read-only mode: it belongs to this connection alone, and Config.Member
-	// does not know it. It is set once, before the stream is opened.
-	readOnly bool
 }
 
 var (

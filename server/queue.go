@@ -94,11 +94,11 @@ func (r *request) canReply() bool { return !r.inProgress && (r.isReady || !r.inL
 type queue struct {
 	first, last  *request
 	n            int
-	heldBytes    int // heldBytes that the requests hold
-	numProofs    int // syncs, and reads that wait for a proof
-	numUnapplied int // writes that are not applied
-	numTooSlow   int // reads that apply does not serve
-	numReconfigs int
+	heldBytes    int   // heldBytes that the requests hold
+	numProofs    int32 // syncs, and reads that wait for a proof
+	numUnapplied int32 // writes that are not applied
+	numTooSlow   int32 // reads that apply does not serve
+	numReconfigs int32
 }
 
 // hasLateReads reports whether a read in the queue may get its reply after a write that is submitted now.

@@ -11,8 +11,8 @@ import (
 // guards it.
 type traffic struct {
 	received, sent                      uint64  // packets
-	lastOp                              jute.Op // of the last reply
 	replies                             uint64  // including the handshake's
+	lastOp                              jute.Op // of the last reply
 	lastXid                             int32   // of the last reply to a request with a xid of its own
 	hasXid                              bool
 	lastZxid                            int64         // in the last reply

@@ -14,7 +14,7 @@ type Account struct {
 	life              *Lifecycle
 	heldBytes         atomic.Int64 // bytes counted in the budget; changed under the stream's lock
 	lastProgress      atomic.Int64 // when the client last sent or took bytes, in nanoseconds since Init
-	frameBytes        int          // of the frame that is being read, if it is long; else 0
+	frameBytes        uint32       // of the frame that is being read, if it is long; else 0
 	hasGrant          bool         // the budget has granted the bytes of TryClaimBytes
 	ownerBytes        atomic.Int64 // see AddOwnerBytes
 	countedOwnerBytes atomic.Int64 // the part of heldBytes that the owner keeps; changed under the stream's lock
@@ -100,7 +100,7 @@ func (f frameReader) awaitAndClaimFrame(n int) bool {
 			f.setReadDeadline(time.Now())
 		}
 	}
-	s.Account.frameBytes = n
+	s.Account.frameBytes = uint32(n)
 	s.UpdateAccount()
 	return !s.Life.hasEnded
 }

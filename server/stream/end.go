@@ -41,7 +41,7 @@ func (s *Stream) DropAfter(d time.Duration, why Reason) bool {
 	return s.Life.setTimeLimit(d, why, func() {
 		s.Life.mu.Lock()
 		defer s.Life.mu.Unlock()
-		if !time.Now().Before(s.Life.expiresAt) { // otherwise there is a newer limit
+		if !time.Now().Before(s.Life.ExpiresAt()) { // otherwise there is a newer limit
 			s.DropLocked(s.Life.limitReason)
 		}
 	})

@@ -5,13 +5,13 @@ import (
 	"io"
 )
 
-// input reads from a client's socket. While it waits for the next frame it has only peekBuffer to read into.
+// input reads from a client's socket. While a reader waits for the next frame it has only peekBuffer to read into.
 // If a client sends more, input takes a buffer from a pool. Only the reader uses it.
 type input struct {
 	source       io.Reader
-	unread       []byte // read and not yet consumed; in one of the buffers, or read by a loop
-	numReads     uint32 // times that input came from the source, or from a loop; it may wrap
-	peekBuffer   [peekSize]byte
+	unread       []byte          // read and not yet consumed; in one of the buffers, or read by a loop
+	numReads     uint32          // times that input came from the source, or from a loop; it may wrap
+	peekBuffer   *[peekSize]byte // nil until the reader waits; a stream in a loop has none
 	pooledBuffer *[readSize]byte // from the pool, nil when idle
 }
 
@@ -24,12 +24,21 @@ func (in *input) awaitByte() error {
 		readBufferPool.Put(in.pooledBuffer)
 		in.pooledBuffer = nil
 	}
-	n, err := in.readSource(in.peekBuffer[:])
-	in.unread = in.peekBuffer[:n]
+	peek := in.peeked()
+	n, err := in.readSource(peek)
+	in.unread = peek[:n]
 	if n > 0 {
 		return nil // the next read returns the error again
 	}
 	return err
+}
+
+// peeked returns peekBuffer.
+func (in *input) peeked() []byte {
+	if in.peekBuffer == nil {
+		in.peekBuffer = new([peekSize]byte)
+	}
+	return in.peekBuffer[:]
 }
 
 // Read implements io.Reader for jute.ReadFrame.
@@ -57,12 +66,12 @@ func (in *input) readSource(p []byte) (int, error) {
 	return in.source.Read(p)
 }
 
-// free returns pooled memory, and drops all unread input.
+// free gives all memory back, and drops all unread input.
 func (in *input) free() {
 	if in.pooledBuffer != nil {
 		readBufferPool.Put(in.pooledBuffer)
 	}
-	in.pooledBuffer, in.unread = nil, nil
+	in.pooledBuffer, in.peekBuffer, in.unread = nil, nil, nil
 }
 
 // holdsFrame reports whether a whole frame has been read, so that reading it does not block.
@@ -73,9 +82,10 @@ func (in *input) holdsFrame() bool {
 // peekFourBytes waits for the first four bytes and returns them without consuming them.
 func (in *input) peekFourBytes() ([4]byte, error) {
 	for len(in.unread) < 4 {
-		have := copy(in.peekBuffer[:], in.unread)
-		n, err := in.readSource(in.peekBuffer[have:])
-		in.unread = in.peekBuffer[:have+n]
+		peek := in.peeked()
+		have := copy(peek, in.unread)
+		n, err := in.readSource(peek[have:])
+		in.unread = peek[:have+n]
 		if n == 0 && err != nil {
 			return [4]byte{}, err
 		}

@@ -28,13 +28,13 @@ import (
 // in a loop, it runs in a goroutine of its own.
 type Lifecycle struct {
 	mu            sync.Mutex
-	changed       sync.Cond // a goroutine may wait for the change
-	context       lifetime  // ends with the stream
+	changed       change   // a goroutine may wait for it
+	context       lifetime // ends with the stream
 	startedAt     time.Time
 	idleSlackUnit time.Duration
 	timeout       time.Duration // longest silence of the client; 0: the stream has not been opened
-	expiresAt     time.Time     // when the stream ends if the client stays silent
-	limitTimer    *time.Timer   // of DropAfter
+	expiry        time.Duration // from startedAt until the stream ends if the client stays silent
+	limitTimer    *time.Timer   // of DropAfter; nil before it, and once the stream is open
 	numHelpers    int           // besides the reader
 	endReason     Reason
 	limitReason   Reason // the reason of limitTimer
@@ -44,22 +44,24 @@ type Lifecycle struct {
 }
 
 func (l *Lifecycle) init(tick time.Duration) {
-	l.startedAt, l.idleSlackUnit, l.context = time.Now(), tick, make(lifetime)
-	l.changed.L = &l.mu
+	l.startedAt, l.idleSlackUnit = time.Now(), tick
 }
 
 // StartedAt returns the time of Init.
 func (l *Lifecycle) StartedAt() time.Time { return l.startedAt }
 
 // Context returns a context that ends with the stream.
-func (l *Lifecycle) Context() context.Context { return l.context }
+func (l *Lifecycle) Context() context.Context { return &l.context }
 
 // Timeout returns the timeout that was passed to Open. ServeFrame may call it without the lock; other callers
 // hold the lock.
 func (l *Lifecycle) Timeout() time.Duration { return l.timeout }
 
 // ExpiresAt returns the time at which the stream ends if the client stays silent. The caller holds the lock.
-func (l *Lifecycle) ExpiresAt() time.Time { return l.expiresAt }
+func (l *Lifecycle) ExpiresAt() time.Time { return l.startedAt.Add(l.expiry) }
+
+// expireAt sets the time at which the stream ends if the client stays silent. The caller holds the lock.
+func (l *Lifecycle) expireAt(t time.Time) { l.expiry = t.Sub(l.startedAt) }
 
 // WakeWaiters wakes the goroutines in Stream.WaitWhile. The caller holds the lock.
 func (l *Lifecycle) WakeWaiters() { l.changed.Broadcast() }
@@ -74,6 +76,15 @@ func (l *Lifecycle) Go(f func()) {
 		l.helperDone()
 	}()
 }
+
+// nextTick returns the time from the start until more than a tick after now, when a deadline that was set now is set again: once per tick and
+// not for each frame.
+func (l *Lifecycle) nextTick(now time.Time) time.Duration {
+	return now.Sub(l.startedAt) + l.idleSlackUnit + 1
+}
+
+// isDue reports whether a time of nextTick has come. The zero value has.
+func (l *Lifecycle) isDue(at time.Duration, now time.Time) bool { return now.Sub(l.startedAt) >= at }
 
 // Finish makes the queued output the last that the client is sent. Flush or FlushLater sends it. The caller
 // holds the lock.
@@ -91,7 +102,7 @@ func (l *Lifecycle) helperDone() {
 // awaitHelpers waits until all helpers are about to return. The caller holds the lock.
 func (l *Lifecycle) awaitHelpers() {
 	for l.numHelpers > 0 {
-		l.changed.Wait()
+		l.changed.await(&l.mu)
 	}
 }
 
@@ -113,10 +124,8 @@ func (l *Lifecycle) isAlive() bool {
 // open ends the limit of a stream, and sets the timeout of its client. The caller holds the lock.
 func (l *Lifecycle) open(timeout time.Duration) {
 	l.timeout = timeout
-	if l.limitTimer != nil {
-		l.limitTimer.Stop()
-	}
-	l.expiresAt = time.Now().Add(l.maxSilence())
+	l.endTimeLimit()
+	l.expireAt(time.Now().Add(l.maxSilence()))
 }
 
 // end notes that the stream is over, and returns false if it was before. The caller holds the lock.
@@ -128,10 +137,8 @@ func (l *Lifecycle) end(why Reason) bool {
 		l.endReason = why
 	}
 	l.hasEnded = true
-	close(l.context)
-	if l.limitTimer != nil {
-		l.limitTimer.Stop()
-	}
+	l.context.end()
+	l.endTimeLimit()
 	l.changed.Broadcast()
 	return true
 }
@@ -144,7 +151,8 @@ func (l *Lifecycle) setTimeLimit(d time.Duration, why Reason, late func()) bool 
 	if l.hasEnded {
 		return false
 	}
-	l.expiresAt, l.limitReason = time.Now().Add(d), why
+	l.expireAt(time.Now().Add(d))
+	l.limitReason = why
 	if l.limitTimer == nil {
 		l.limitTimer = time.AfterFunc(d, late)
 	} else {
@@ -153,22 +161,10 @@ func (l *Lifecycle) setTimeLimit(d time.Duration, why Reason, late func()) bool 
 	return true
 }
 
-// lifetime is a context that ends when it is closed.
-type lifetime chan struct{}
-
-var _ context.Context = lifetime(nil)
-
-func (l lifetime) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-func (l lifetime) Done() <-chan struct{} { return l }
-
-func (l lifetime) Value(any) any { return nil }
-
-func (l lifetime) Err() error {
-	select {
-	case <-l:
-		return context.Canceled
-	default:
-		return nil
+// endTimeLimit stops the timer of setTimeLimit, and forgets it: an idle stream has none. The caller holds the lock.
+func (l *Lifecycle) endTimeLimit() {
+	if l.limitTimer != nil {
+		l.limitTimer.Stop()
+		l.limitTimer = nil
 	}
 }

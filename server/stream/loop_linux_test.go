@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -228,4 +229,27 @@ func TestWriteLast(t *testing.T) {
 	if got, err := io.ReadAll(c); string(got) != "bye" || err != nil {
 		t.Errorf("the client got %q, %v", got, err)
 	}
+}
+
+// An idle stream in a loop has no memory besides its own: no buffer, timer, channel or condition.
+func TestIdleStreamHasNoMemory(t *testing.T) {
+	o, c := looped(t)
+	if !o.DropAfter(time.Hour, Idle) {
+		t.Fatal("the stream has ended")
+	}
+	o.do(func() {
+		if o.Life.limitTimer == nil {
+			t.Error("there is no time limit")
+		}
+		o.Open(time.Hour)
+	})
+	o.calm(c)
+	o.do(func() {
+		if o.Life.limitTimer != nil || o.Life.context.done != nil || o.Life.changed.cond != nil {
+			t.Errorf("timer %v, channel %v, condition %v", o.Life.limitTimer, o.Life.context.done, o.Life.changed.cond)
+		}
+		if in := o.reader.input; in.peekBuffer != nil || in.pooledBuffer != nil || o.reader.frame != nil || o.output.queued != nil {
+			t.Errorf("the stream has a buffer: %+v, frame %v, output %v", in, o.reader.frame, o.output.queued)
+		}
+	})
 }

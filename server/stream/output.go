@@ -8,11 +8,11 @@ import (
 
 // output is the queued output, and the state of the goroutine that sends it. The connection's lock guards it.
 type output struct {
-	queued        *Buffer // frames in the order the client must see; nil when empty
-	sendingBytes  int
-	hasFlusher    bool      // a goroutine writes to the socket, or is about to
-	flushClaimed  bool      // the owner has arranged a Flush
-	deadlineSetAt time.Time // of the write deadline; only the flusher uses it
+	queued       *Buffer // frames in the order the client must see; nil when empty
+	sendingBytes int
+	hasFlusher   bool          // a goroutine writes to the socket, or is about to
+	flushClaimed bool          // the owner has arranged a Flush
+	deadlineDue  time.Duration // from the stream's start until the write deadline is set again; only the flusher uses it
 }
 
 func (o *output) unsentBytes() int {
@@ -224,7 +224,7 @@ func (f flusher) awaitPermit(now time.Time) bool {
 		return true
 	}
 	s.Life.mu.Unlock()
-	ok := s.owner.AwaitPermit(s.Life.context)
+	ok := s.owner.AwaitPermit(&s.Life.context)
 	s.Life.mu.Lock()
 	f.armWriteDeadline(now)
 	return ok
@@ -249,9 +249,9 @@ func (f flusher) armWriteDeadline(now time.Time) {
 	if !s.Life.isOpen() {
 		patience = s.group.HandshakeTimeout
 	}
-	if tick := s.group.Tick; !s.Life.hasEnded && now.Sub(s.output.deadlineSetAt) > tick {
-		s.output.deadlineSetAt = now
-		_ = s.socket.SetWriteDeadline(now.Add(patience + tick)) // if it fails, so will the write
+	if !s.Life.hasEnded && s.Life.isDue(s.output.deadlineDue, now) {
+		s.output.deadlineDue = s.Life.nextTick(now)
+		_ = s.socket.SetWriteDeadline(now.Add(patience + s.group.Tick)) // if it fails, so will the write
 	}
 }
 

@@ -114,7 +114,7 @@ func (f frameReader) armReadDeadline() {
 	s := f.s
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
-	if now := time.Now(); s.Life.isOpen() && !s.Life.isClosing() && now.Sub(s.reader.deadlineSetAt) > s.group.Tick {
+	if now := time.Now(); s.Life.isOpen() && !s.Life.isClosing() && s.Life.isDue(s.reader.deadlineDue, now) {
 		f.setReadDeadline(now)
 	}
 }
@@ -122,8 +122,9 @@ func (f frameReader) armReadDeadline() {
 // setReadDeadline sets the read deadline. The caller holds the lock.
 func (f frameReader) setReadDeadline(now time.Time) {
 	s := f.s
-	s.reader.deadlineSetAt, s.Life.expiresAt = now, now.Add(s.Life.maxSilence())
-	_ = s.socket.SetReadDeadline(s.Life.expiresAt) // if it fails, so will the read
+	s.Life.expireAt(now.Add(s.Life.maxSilence()))
+	s.reader.deadlineDue = s.Life.nextTick(now)
+	_ = s.socket.SetReadDeadline(s.Life.ExpiresAt()) // if it fails, so will the read
 }
 
 // awaitRoom waits until one more frame may be served: the stream is open, and not too many frames wait. It
@@ -134,7 +135,7 @@ func (f frameReader) awaitRoom() bool {
 	defer s.Life.mu.Unlock()
 	for !s.Life.isClosing() && (!s.Life.isOpen() || s.mustWait()) {
 		s.FlushLater() // the client may wait for what is queued
-		s.Life.changed.Wait()
+		s.Life.changed.await(&s.Life.mu)
 	}
 	return !s.Life.isClosing()
 }
@@ -180,7 +181,7 @@ func (f frameReader) linger() {
 	timer := time.AfterFunc(s.Life.maxSilence(), func() { s.Drop(Idle) })
 	defer timer.Stop()
 	for !s.Life.hasEnded && !s.Life.lastSent {
-		s.Life.changed.Wait()
+		s.Life.changed.await(&s.Life.mu)
 	}
 	s.DropLocked(s.Life.endReason)
 }

@@ -66,7 +66,7 @@ func (f frameReader) promoteIfCalm() bool {
 	r.gate.reset()
 	s.UpdateAccount()
 	s.registration.loop, s.registration.fd = l, fd
-	s.Life.expiresAt = time.Now().Add(s.Life.maxSilence())
+	s.Life.expireAt(time.Now().Add(s.Life.maxSilence()))
 	return true
 }
 
@@ -99,7 +99,7 @@ func (v loopVisit) readInput(l *loop, fd int, now time.Time) []byte {
 		return nil
 	}
 	if kept == 0 && s.Life.isOpen() { // as with a reader, the rest of a frame is no new sign of life
-		s.Life.expiresAt = now.Add(s.Life.maxSilence())
+		s.Life.expireAt(now.Add(s.Life.maxSilence()))
 	}
 	s.reader.frame.free()
 	s.reader.frame = nil
@@ -220,7 +220,7 @@ func (v loopVisit) finishSending() {
 	s := v.s
 	shutdownWrite(s.registration.fd) // if it fails, so will the read
 	s.Life.lastSent = true
-	s.Life.expiresAt = time.Now().Add(LingerTime)
+	s.Life.expireAt(time.Now().Add(LingerTime))
 }
 
 // demote gives the stream a reader again when the loop has finished serving it. The reader begins with rest,
@@ -279,13 +279,13 @@ func (f frameReader) runReader(fd int, more bool) {
 	r := &s.reader
 	s.Life.mu.Lock()
 	s.socket, s.rawSocket, r.input.source = sock, rawOf(sock), sock
-	r.deadlineSetAt, s.output.deadlineSetAt = time.Time{}, time.Time{}
+	r.deadlineDue, s.output.deadlineDue = 0, 0
 	r.framesServed, r.promoteAfter = 0, PromoteAfterFrames
 	switch {
 	case s.Life.hasEnded:
 		_ = sock.SetDeadline(pastDeadline)
 	case s.Life.isOpen() || s.Life.lastSent: // until then its DropAfter ends it
-		_ = sock.SetReadDeadline(s.Life.expiresAt) // if it fails, so will the read
+		_ = sock.SetReadDeadline(s.Life.ExpiresAt()) // if it fails, so will the read
 	}
 	later := s.readerTask
 	s.readerTask = nil
@@ -300,7 +300,7 @@ func (v loopVisit) dropIfSilent(l *loop, now time.Time) {
 	s.Life.mu.Lock()
 	defer s.Life.mu.Unlock()
 	if s.registration.loop == l && !s.registration.isServing && (s.Life.isOpen() || s.Life.lastSent) &&
-		now.After(s.Life.expiresAt) {
+		now.After(s.Life.ExpiresAt()) {
 		s.DropLocked(Idle)
 	}
 }

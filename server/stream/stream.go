@@ -148,12 +148,12 @@ type Stream struct {
 // reader is the state of the goroutine that reads from the client: the reader, or the loop.
 type reader struct {
 	input         input
-	frame         *Buffer   // the present frame, or in a loop the beginning of one; nil when idle
-	deadlineSetAt time.Time // of the read deadline
-	framesServed  int       // since the stream has had this reader
-	promoteAfter  int       // the number of framesServed from which on a loop may have the stream
-	gate          frameGate // frames are read through it
-	gotFirstFrame bool      // the reader and the loop use it
+	frame         *Buffer       // the present frame, or in a loop the beginning of one; nil when idle
+	deadlineDue   time.Duration // from the stream's start until the read deadline is set again
+	framesServed  int           // since the stream has had this reader
+	promoteAfter  int           // the number of framesServed from which on a loop may have the stream
+	gate          frameGate     // frames are read through it
+	gotFirstFrame bool          // the reader and the loop use it
 }
 
 // Init makes s the stream of a socket, in group.
@@ -203,7 +203,7 @@ func (s *Stream) ReplaceSocket(sock net.Conn) bool {
 func (s *Stream) Open(timeout time.Duration) {
 	s.Life.open(timeout)
 	if s.socket != nil { // otherwise a loop has it, or the reader that begins sets the deadline
-		_ = s.socket.SetReadDeadline(s.Life.expiresAt) // if it fails, so will the read
+		_ = s.socket.SetReadDeadline(s.Life.ExpiresAt()) // if it fails, so will the read
 	}
 	s.Life.changed.Broadcast()
 }
@@ -222,7 +222,7 @@ func (s *Stream) WaitWhile(busy func() bool) bool {
 	defer timer.Stop()
 	for !s.Life.isClosing() && busy() {
 		s.FlushLater() // busy may wait for that
-		s.Life.changed.Wait()
+		s.Life.changed.await(&s.Life.mu)
 	}
 	return !s.Life.isClosing()
 }
