@@ -38,7 +38,7 @@ func (l *EnsembleFlags) newAdminClient(base, auth string) (c *api.Client, err er
 		dial, ports = l.socketDial(path), nil
 	case strings.HasPrefix(base, "https://"):
 		c.Authorization = auth
-		config, err = l.tls.loadClientConfig(l.streams)
+		config, err = l.tls.ClientConfig(l.streams)
 	case isToken:
 		dial = tokenProofDial(token)
 	}

@@ -162,7 +162,7 @@ func (l *EnsembleFlags) firstReplyingURL(ctx context.Context, named []string) (s
 		}
 		silent = append(silent, fmt.Errorf("%s: %w", base, err))
 	}
-	config, err := l.tls.loadClientConfig(l.streams)
+	config, err := l.tls.ClientConfig(l.streams)
 	if err != nil {
 		return "", err
 	}

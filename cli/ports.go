@@ -259,7 +259,7 @@ func (p portCheck) findUselessPorts(ctx context.Context, w IOStreams, flags *TLS
 func (p portCheck) findPorts(ctx context.Context, w IOStreams, flags *TLS, servers []string,
 	unreachable func(ctx context.Context, addr string) string,
 ) error {
-	config, err := flags.loadClientConfig(w)
+	config, err := flags.ClientConfig(w)
 	if err != nil {
 		return nil // the command has rejected it
 	}

@@ -52,9 +52,9 @@ func (s *TLS) CommandArgs() []string {
 	return args
 }
 
-// loadClientConfig reads the files and returns nil if there are no authorities. Its errors have the status
+// ClientConfig reads the files and returns nil if there are no authorities. Its errors have the status
 // UsageError.
-func (s *TLS) loadClientConfig(w IOStreams) (*tls.Config, error) {
+func (s *TLS) ClientConfig(w IOStreams) (*tls.Config, error) {
 	name := "--" + s.prefix + "tls-" // how a flag begins
 	setting := func(value, flag string) (_, origin string) {
 		value, origin = w.setting(value, flag)
@@ -94,7 +94,7 @@ func (s *TLS) loadClientConfig(w IOStreams) (*tls.Config, error) {
 // Dialer reads the files and returns a TLS dialer, or a plain one if there are no authorities. Its errors
 // have the status UsageError.
 func (s *TLS) Dialer(w IOStreams) (Dialer, error) {
-	config, err := s.loadClientConfig(w)
+	config, err := s.ClientConfig(w)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func TestBenchCases(t *testing.T) {
 // So do the cases whose sessions end, or would end, by the clock of the machine.
 func TestBenchCasesOfTimeouts(t *testing.T) {
 	needs.Check(t, needs.Nightly)
-	runCases(t, 4*time.Second, "sessions:hold=20,timeout=4s,duration=3s", "resume:conns=20,storms=3", "expiry:silent=10,timeout=4s")
+	runCases(t, 4*time.Second, "hold:sessions=20,timeout=4s,duration=3s", "resume:conns=20,storms=3", "expiry:silent=10,timeout=4s")
 }
 
 const (

@@ -65,12 +65,12 @@ func newKeepSessions(w cli.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: keeperName, Short: "hold sessions for another process", Hidden: true, Args: cli.RangeArgs(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dial, err := tls.Dialer(w)
+			config, err := tls.ClientConfig(w)
 			if err != nil {
 				return err
 			}
 			runtime.GOMAXPROCS(1)
-			return bench.ServeKeeper(cmd.Context(), bench.Dial(dial), w.In, w.Out)
+			return bench.ServeKeeper(cmd.Context(), config, w.In, w.Out)
 		},
 	}
 	tls.Register(cmd, "")
@@ -229,8 +229,7 @@ func (s *sideFlags) benchTarget(w cli.IOStreams, flagName string) (bench.Target,
 	if t.PIDs, err = bench.ParsePIDs(s.pids); err != nil {
 		return t, err
 	}
-	dial, err := s.tls.Dialer(w)
-	t.Dial = bench.Dial(dial)
+	t.TLS, err = s.tls.ClientConfig(w)
 	return t, err
 }
 

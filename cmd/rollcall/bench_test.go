@@ -23,7 +23,7 @@ func TestBenchFlags(t *testing.T) {
 		{[]string{"--hosts=a:1/app", "get"}, `bench: --hosts: the path "/app": loads begin at the root of the tree`},
 		{[]string{at, "put"}, `bench: unknown case "put"`},
 		{[]string{at, "-conns=0", "get"}, `bench: --conns "0": 0 connections; must be 1 to 100000`},
-		{[]string{at, "-hold=5", "get", "set"}, "-hold: none of the cases takes it"},
+		{[]string{at, "-sessions=5", "get", "set"}, "-sessions: none of the cases takes it"},
 		{[]string{at, "get", "-conns=0"}, `bench: --conns "0": 0 connections; must be 1 to 100000`}, // a flag may follow the cases
 		{[]string{at, "-pids=1,x", "get"}, `"x" is not a process id`},
 		{[]string{at, "-pids=99999999", "get"}, "no process 99999999"},

@@ -30,7 +30,7 @@ func TestBenchTLS(t *testing.T) {
 		}
 		return string(out), err
 	}
-	out, err := run("ca.pem", "app.pem", "get:conns=3", "sessions:hold=20,timeout=3s,duration=3s")
+	out, err := run("ca.pem", "app.pem", "get:conns=3", "hold:sessions=20,timeout=3s,duration=3s")
 	if err != nil {
 		t.Fatal(err)
 	}

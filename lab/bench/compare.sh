@@ -227,7 +227,7 @@ failover_turn() {
 
 # hold_sessions N holds N sessions until it is killed.
 hold_sessions() {
-  exec ${LINKS:+ip netns exec "${LINKS}1"} timeout -k 5 1800 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 30m "sessions:hold=$1,timeout=10s" >/dev/null 2>&1
+  exec ${LINKS:+ip netns exec "${LINKS}1"} timeout -k 5 1800 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 30m "hold:sessions=$1,timeout=10s" >/dev/null 2>&1
 }
 
 # break_leader PART ROW SIDE ROUND SIGNAL runs clients while the leader gets a signal, and starts it again.

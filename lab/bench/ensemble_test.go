@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,10 @@ type fakeEnsemble struct {
 	sizes             map[int]int     // how often data of each size were set or created on these
 	watchers          map[string][]*fakeConn
 	recursiveWatchers map[string][]*fakeConn // recursive watches
+	lasting           map[string][]*fakeConn // persistent watches on one node
+	all               []*fakeConn            // in the order in which they came
+	lost              map[jute.SessionID]bool
+	onWrite           func(path string) // is called before the data of a node are set, with the lock held
 }
 
 type fakeNode struct {
@@ -40,6 +45,7 @@ type fakeNode struct {
 
 type fakeConn struct {
 	id      jute.SessionID
+	conn    net.Conn
 	out     chan []byte // has room for all frames of a test
 	expires *time.Timer
 }
@@ -67,7 +73,13 @@ func (f *fakeEnsemble) serve(conn net.Conn) {
 	if f.conns == 2 {
 		f.measuredSince = time.Now()
 	}
-	c := &fakeConn{id: jute.SessionID(f.conns), out: make(chan []byte, 1<<16)}
+	c := &fakeConn{id: jute.SessionID(f.conns), conn: conn, out: make(chan []byte, 1<<16)}
+	if id := connect.SessionID; f.lost[id] {
+		c.id = 0
+	} else if id != 0 {
+		c.id = id
+	}
+	f.all = append(f.all, c)
 	f.mu.Unlock()
 	timeout := time.Duration(connect.TimeOut) * time.Millisecond
 	c.expires = time.AfterFunc(timeout+f.expiryDelay, func() {
@@ -115,7 +127,12 @@ func (f *fakeEnsemble) serve(conn net.Conn) {
 func (f *fakeEnsemble) dropWatches(c *fakeConn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, watches := range []map[string][]*fakeConn{f.watchers, f.recursiveWatchers} {
+	f.forget(c)
+}
+
+// forget drops the watches of a connection. The lock is held.
+func (f *fakeEnsemble) forget(c *fakeConn) {
+	for _, watches := range []map[string][]*fakeConn{f.watchers, f.recursiveWatchers, f.lasting} {
 		for path, conns := range watches {
 			var left []*fakeConn
 			for _, w := range conns {
@@ -159,7 +176,11 @@ func (f *fakeEnsemble) handleRequest(c *fakeConn, op jute.Op, d *jute.Decoder, c
 	case jute.OpAddWatch:
 		var r jute.AddWatchRequest
 		r.Decode(d)
-		f.recursiveWatchers[string(r.Path)] = append(f.recursiveWatchers[string(r.Path)], c)
+		watches := f.lasting
+		if r.Mode == jute.AddWatchPersistentRecursive {
+			watches = f.recursiveWatchers
+		}
+		watches[string(r.Path)] = append(watches[string(r.Path)], c)
 		return nil, jute.OK
 	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2:
 		var r jute.GetDataRequest // all begin so
@@ -205,6 +226,9 @@ func (f *fakeEnsemble) read(c *fakeConn, op jute.Op, path string, watch bool) ([
 func (f *fakeEnsemble) write(c *fakeConn, op *jute.MultiOp, counted bool) ([]byte, jute.Code) {
 	switch op.Op {
 	case jute.OpSetData:
+		if f.onWrite != nil {
+			f.onWrite(string(op.SetData.Path))
+		}
 		n := f.nodes[string(op.SetData.Path)]
 		if n == nil {
 			return nil, jute.NoNode
@@ -261,7 +285,7 @@ func (f *fakeEnsemble) endSession(id jute.SessionID) {
 }
 
 func (f *fakeEnsemble) notify(kind jute.EventType, path string) {
-	conns := f.watchers[path]
+	conns := slices.Concat(f.watchers[path], f.lasting[path])
 	delete(f.watchers, path)
 	for directory, watching := range f.recursiveWatchers {
 		if strings.HasPrefix(path, directory+"/") {
@@ -278,7 +302,7 @@ func (f *fakeEnsemble) notify(kind jute.EventType, path string) {
 func (f *fakeEnsemble) runCase(t *testing.T, text string, base Params) (r Result, lines []string) {
 	t.Helper()
 	f.nodes, f.requests, f.sizes = map[string]*fakeNode{}, map[jute.Op]int{}, map[int]int{}
-	f.watchers, f.recursiveWatchers = map[string][]*fakeConn{}, map[string][]*fakeConn{}
+	f.watchers, f.recursiveWatchers, f.lasting = map[string][]*fakeConn{}, map[string][]*fakeConn{}, map[string][]*fakeConn{}
 	p, err := ParseCase(text, base)
 	if err != nil {
 		t.Fatal(err)
@@ -328,6 +352,9 @@ func TestCases(t *testing.T) {
 		{"sync", 2000, ms, map[jute.Op]int64{jute.OpSync: 2200}, -1, nil},
 		// A session is opened, creates three nodes and closes.
 		{"ephemerals:each=3", 400, ms, map[jute.Op]int64{jute.OpCloseSession: 440, jute.OpCreate2: 1320}, 0, figures("whole session p50", 5.0, "whole session p99", 5.0)},
+		// A session is opened, creates a node and closes.
+		{"churn", 666, 3 * ms, map[jute.Op]int64{jute.OpCreate2: 733, jute.OpCloseSession: 733}, 0, figures("open p50", 1.0, "create p99", 1.0, "close p99", 1.0)},
+		{"churn:rate=100", 100, 3 * ms, map[jute.Op]int64{jute.OpCreate2: 110, jute.OpCloseSession: 110}, 0, figures("open p50", 1.0)},
 		// A write takes a millisecond, in which its events arrive. Then each session sets its watch again.
 		{"watches:watchers=5", 2500, ms, map[jute.Op]int64{jute.OpGetData: 2750}, -1, figures("writes", 500.0, "write p50", 1.0, "first event p50", 1.0, "last event p50", 1.0, "last event max", 1.0)},
 		// A node is created, read and deleted.

@@ -93,7 +93,7 @@ func (r *caseRun) runEphemerals() (Result, error) {
 	}
 	defer o.client.Abandon()
 	gone := &tally{}
-	result, err := r.runTimedLoops(r.params.Conns,
+	result, err := r.runTimedLoops(r.params.Conns, 0,
 		func(ctx context.Context, i int, round int64, _ time.Time, note func(*tally, time.Duration)) error {
 			took, err := r.runEphemeralSession(ctx, o, i, round)
 			if err == nil {

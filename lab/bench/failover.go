@@ -64,7 +64,11 @@ func (r *caseRun) runFailover() (Result, error) {
 		})
 	}
 	hooked := make(chan error, 1)
-	go func() { hooked <- f.runHookWhenDue() }() // f.hookOutput is set before the send
+	go func() {
+		var err error
+		f.hookOutput, err = r.runHookWhenDue(f.ctx, f.measureFrom) // it is set before the send
+		hooked <- err
+	}()
 	var wait sync.WaitGroup
 	for _, u := range f.clients {
 		wait.Go(u.sendRequests)
@@ -81,15 +85,6 @@ func (r *caseRun) runFailover() (Result, error) {
 		return Result{}, err
 	}
 	return f.verifiedResult(begin, end)
-}
-
-// runHookWhenDue runs the hook after a quarter of the measured time.
-func (f *failover) runHookWhenDue() (err error) {
-	if err = sleepUntil(f.ctx, f.measureFrom.Add(f.run.params.Duration/4)); err != nil {
-		return err
-	}
-	f.hookOutput, err = runHook(f.ctx, f.run.params.Hook)
-	return err
 }
 
 // sendRequests sends requests until the end of the run. It replaces a lost session.

@@ -36,7 +36,7 @@ func (r *caseRun) runFirstReads() (Result, error) {
 	}
 	var counts firstReads
 	ages := &tally{}
-	result, err := r.runTimedLoops(r.params.Conns,
+	result, err := r.runTimedLoops(r.params.Conns, 0,
 		func(ctx context.Context, i int, round int64, began time.Time, note func(*tally, time.Duration)) error {
 			own, at := sessions[i*members:(i+1)*members], int(round)%members
 			path := home.path + "/" + strconv.Itoa(i) + "-" + strconv.FormatInt(round, 10)

@@ -45,7 +45,7 @@ live() {
     ! kept live "$n" Rollcall 1 || continue
     say "live, $n sessions"
     start Rollcall 3 || { missed "live: $n"; continue; }
-    measure live "$n" Rollcall 1 3 "sessions:hold=$n,timeout=10s,warmup=${HOLD_WARMUP:-10s},duration=${HOLD:-20s}"
+    measure live "$n" Rollcall 1 3 "hold:sessions=$n,timeout=10s,warmup=${HOLD_WARMUP:-10s},duration=${HOLD:-20s}"
   done
 }
 

@@ -43,11 +43,12 @@ func TestHolding(t *testing.T) {
 	ping(false, time.Second)
 	ping(true, 2*time.Millisecond)
 	ping(false, time.Second)
+	record := h.stateRecorder()
 	for _, s := range []client.State{client.Connected, client.Suspended, client.Reconnected, client.Suspended, client.Expired, client.Closed} {
-		h.recordState(client.StateChange{State: s})
+		record(client.StateChange{State: s})
 	}
 	got, err := h.fetchCounts()
-	if err != nil || got.Pings.Count() != 1 || got.Pings.Max() != 2*time.Millisecond || got.Seen != 3 || got.Expired != 1 || got.Dropped != 2 {
+	if err != nil || got.Pings.Count() != 1 || got.Pings.Max() != 2*time.Millisecond || got.Seen != 3 || got.Expired != 1 || got.Dropped != 2 || got.Back.Count() != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -75,7 +76,7 @@ func (f *fakeServer) listen(t *testing.T) string {
 // send pings, are counted, and are closed.
 func TestHoldInProcesses(t *testing.T) {
 	f := &fakeServer{startedAt: time.Now()}
-	p, err := ParseCase("sessions:hold=23,timeout=3s,warmup=0s,duration=2s", Defaults())
+	p, err := ParseCase("hold:sessions=23,timeout=3s,warmup=0s,duration=2s", Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func childProcesses(t *testing.T) (pids []string) {
 // A run rejects more sessions than its processes can hold. If a request to a keeper fails, the error
 // has the reason.
 func TestHoldRefused(t *testing.T) {
-	p, err := ParseCase("sessions:hold=1000,timeout=200ms", Defaults())
+	p, err := ParseCase("hold:sessions=1000,timeout=200ms", Defaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,5 +197,28 @@ func TestHistogramJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &got); err == nil {
 			t.Errorf("%s was accepted", text)
 		}
+	}
+}
+
+// The hook runs while the sessions are held. If it fails, so does the run.
+func TestHoldHook(t *testing.T) {
+	ran := filepath.Join(t.TempDir(), "ran")
+	synctest.Test(t, func(t *testing.T) {
+		base := quickParams()
+		base.Timeout, base.Hook = time.Minute, "touch '"+ran+"'"
+		r, _ := (&fakeEnsemble{delay: time.Millisecond}).runCase(t, "hold:sessions=3", base)
+		if _, err := os.Stat(ran); err != nil || extraOf(r)["expired"] != 0 {
+			t.Errorf("%v, %+v", err, r)
+		}
+	})
+	servers := []string{(&fakeServer{startedAt: time.Now()}).listen(t)}
+	base := quickParams()
+	base.Hook = "exit 3"
+	p, err := ParseCase("hold:sessions=1", base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), Config{Target: Target{Servers: servers}, Params: p}); err == nil || !strings.Contains(err.Error(), `hook "exit 3"`) {
+		t.Errorf("%v", err)
 	}
 }

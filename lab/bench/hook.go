@@ -44,6 +44,18 @@ func runHook(ctx context.Context, command string) (string, error) {
 	return string(text), nil
 }
 
+// runHookWhenDue runs the hook after a quarter of the measured time, which begins at from, and returns its output. Without a hook it
+// returns at once.
+func (r *caseRun) runHookWhenDue(ctx context.Context, from time.Time) (string, error) {
+	if r.params.Hook == "" {
+		return "", nil
+	}
+	if err := sleepUntil(ctx, from.Add(r.params.Duration/4)); err != nil {
+		return "", err
+	}
+	return runHook(ctx, r.params.Hook)
+}
+
 // cappedWriter drops output beyond its limit.
 type cappedWriter struct {
 	buffer    *bytes.Buffer

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,9 +14,10 @@ import (
 
 // keeperRequest is a request to a process that holds sessions. Each gets a keeperReply.
 type keeperRequest struct {
-	Do   string // open, measure, count or close
-	Part sessionShare
-	Yes  bool
+	Do     string // open, expect, measure, count or close
+	Part   sessionShare
+	Writes writeSchedule
+	Yes    bool
 }
 
 // keeperReply is the reply to a keeperRequest. Err is the text of an error, or "".
@@ -84,6 +86,11 @@ func (w *keeperProcess) setMeasuring(yes bool) error {
 	return err
 }
 
+func (w *keeperProcess) expectWrites(s writeSchedule) error {
+	_, err := w.sendRequest(keeperRequest{Do: "expect", Writes: s})
+	return err
+}
+
 func (w *keeperProcess) fetchCounts() (sessionCounts, error) {
 	a, err := w.sendRequest(keeperRequest{Do: "count"})
 	return a.Held, err
@@ -100,9 +107,9 @@ func (w *keeperProcess) abandonSessions() {
 }
 
 // ServeKeeper is the body of a process that holds a share of a run's sessions. It reads requests from in until
-// its end, and writes replies to out. It connects with dial, or over TCP if dial is nil.
-func ServeKeeper(ctx context.Context, dial Dial, in io.Reader, out io.Writer) error {
-	h := newLocalHolder(&caseRun{ctx: ctx, target: Target{Dial: dial}, reportLine: func(string) {}})
+// its end, and writes replies to out. Its connections are not encrypted if config is nil.
+func ServeKeeper(ctx context.Context, config *tls.Config, in io.Reader, out io.Writer) error {
+	h := newLocalHolder(&caseRun{ctx: ctx, target: Target{TLS: config}, reportLine: func(string) {}})
 	defer h.abandonSessions()
 	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	for {
@@ -122,8 +129,10 @@ func (h *localHolder) carryOut(ctx context.Context, o keeperRequest) (a keeperRe
 	var err error
 	switch o.Do {
 	case "open":
-		h.run.params.Timeout = o.Part.Timeout
+		h.run.params.Timeout, h.run.params.Sources = o.Part.Timeout, o.Part.Sources
 		err = h.openSessions(ctx, o.Part)
+	case "expect":
+		err = h.expectWrites(o.Writes)
 	case "measure":
 		err = h.setMeasuring(o.Yes)
 	case "count":

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"time"
 )
@@ -64,11 +63,4 @@ func (r *caseRun) queryServerRole(addr string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("unexpected reply to srvr: %.100q", text)
-}
-
-func (r *caseRun) dialServer(ctx context.Context, addr string) (net.Conn, error) {
-	if r.target.Dial != nil {
-		return r.target.Dial(ctx, addr)
-	}
-	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }

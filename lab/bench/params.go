@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,9 +25,10 @@ type Params struct {
 	Duration             time.Duration // measured time
 	Warmup               time.Duration // before the measured time
 	Timeout              time.Duration // the session timeout to request
-	HeldSessions         int           // sessions to keep alive; 0: open and close sessions
+	HeldSessions         int           // sessions to keep alive
 	EphemeralsPerSession int           // ephemeral nodes per session
 	Watchers             int
+	Sources              int // source addresses on loopback; 1: the kernel chooses
 	SilentSessions       int
 	ResumeRounds         int    // storms of the cases resume and storm
 	MemberRole           string // the role of the members to connect to; "": any
@@ -40,7 +42,7 @@ func Defaults() Params {
 	return Params{
 		Window: 64, Size: 100, Nodes: 1000, Reads: 90, Children: 100, Ops: 10,
 		Duration: 10 * time.Second, Warmup: 2 * time.Second, Timeout: 10 * time.Second,
-		EphemeralsPerSession: 10, Watchers: 1000, SilentSessions: 100, ResumeRounds: 10, Storm: stormExpires,
+		HeldSessions: 1000, EphemeralsPerSession: 10, Watchers: 1000, Sources: 1, SilentSessions: 100, ResumeRounds: 10, Storm: stormExpires,
 	}
 }
 
@@ -61,10 +63,12 @@ func benchCases() []benchCase {
 		{"mix", 8, "request", "get and set; --reads is the percentage of get", (*caseRun).runLoad},
 		{"children", 8, "request", "list a node's children", (*caseRun).runLoad},
 		{"multi", 8, "request", "a transaction of --ops sets", (*caseRun).runLoad},
+		{"sessions", 32, "session", "open and close sessions, --conns at once", (*caseRun).runSessions},
 		{
-			"sessions", 32, "session", "open and close sessions, --conns at once, or keep --hold sessions alive (op: a ping)",
-			(*caseRun).runSessions,
+			"churn", 32, "session", "sessions that create one ephemeral node and close, --conns at once, or at most so many at a --rate",
+			(*caseRun).runChurn,
 		},
+		{"hold", 0, "ping", "--sessions that only ping, spread over several processes, while --hook runs if there is one", (*caseRun).runHold},
 		{"sync", 1, "sync", "sync, one after the other on each connection", (*caseRun).runSyncs},
 		{"resume", 1000, "session", "--conns sessions lose their connections and come back at once, --storms times", (*caseRun).runResume},
 		{
@@ -116,6 +120,7 @@ type ParamFlag struct {
 // Limits of the parameters.
 const (
 	maxConns         = 100_000 // the limit on open files may be lower
+	maxHeld          = 300_000 // maxKeepers processes with 20,000 open files each
 	maxWindow        = 10_000
 	maxRate          = 1_000_000
 	maxSize          = 1_000_000 // with the rest of the request, below ZooKeeper's jute.maxbuffer
@@ -131,27 +136,32 @@ const (
 
 var (
 	loadCases  = []string{"get", "set", "create", "mix", "children", "multi"}
-	otherCases = []string{"sessions", "sync", "resume", "ephemerals", "watches", "firstreads", "expiry", "storm", "failover"}
-	allCases   = slices.Concat(loadCases, otherCases)
+	otherCases = []string{
+		"sessions", "churn", "hold", "sync", "resume", "ephemerals", "watches", "firstreads", "expiry", "storm", "failover",
+	}
+	allCases = slices.Concat(loadCases, otherCases)
 	// those end after so many storms
 	timedCases = slices.DeleteFunc(slices.Clone(allCases),
-		func(name string) bool { return name == "expiry" || name == "resume" || name == "storm" })
+		func(name string) bool {
+			return slices.Contains([]string{"expiry", "resume", "storm"}, name)
+		})
 )
 
 // ParamFlags lists all parameters.
 func ParamFlags() []ParamFlag {
 	return []ParamFlag{
 		{
-			"conns", "`number` of connections (default 8; sessions 32, sync 1, resume 1000, storm 5000, ephemerals 16, failover 4 of each kind " +
-				"on each member, firstreads 1 on each member)", slices.Concat(loadCases, []string{"sessions", "sync", "resume", "ephemerals", "firstreads", "storm", "failover"}),
+			"conns", "`number` of connections (default 8; sessions and churn 32, sync 1, resume 1000, storm 5000, ephemerals 16, " +
+				"failover 4 of each kind on each member, firstreads 1 on each member)",
+			slices.Concat(loadCases, []string{"sessions", "churn", "sync", "resume", "ephemerals", "firstreads", "storm", "failover"}),
 			intSetter("connections", 1, maxConns, func(p *Params) *int { return &p.Conns }),
 		},
 		{
 			"window", "`number` of requests that each connection keeps under way (default 64)", loadCases,
 			intSetter("requests", 1, maxWindow, func(p *Params) *int { return &p.Window }),
 		},
-		{"rate", "`number` of requests per second, of all connections; latency counts from its due time (default: as fast " +
-			"as replies come)", loadCases, setRate},
+		{"rate", "`number` of requests per second, of all connections, or of sessions; latency counts from its due time " +
+			"(default: as fast as replies come)", slices.Concat(loadCases, []string{"churn"}), setRate},
 		{
 			"size", "`bytes` of a node's data (default 100)", slices.Concat(loadCases, []string{"failover"}),
 			intSetter("bytes", 0, maxSize, func(p *Params) *int { return &p.Size }),
@@ -189,9 +199,9 @@ func ParamFlags() []ParamFlag {
 			durationSetter(100*time.Millisecond, maxTimeout, func(p *Params) *time.Duration { return &p.Timeout }),
 		},
 		{
-			"hold", "`number` of sessions to keep alive for the duration",
-			[]string{"sessions"},
-			intSetter("sessions", 1, maxConns, func(p *Params) *int { return &p.HeldSessions }),
+			"sessions", "`number` of sessions to keep alive for the duration (default 1000)",
+			[]string{"hold"},
+			intSetter("sessions", 1, maxHeld, func(p *Params) *int { return &p.HeldSessions }),
 		},
 		{
 			"each", "`number` of ephemeral nodes of each session (default 10)",
@@ -202,6 +212,11 @@ func ParamFlags() []ParamFlag {
 			"watchers", "`number` of sessions that watch (default 1000)",
 			[]string{"watches"},
 			intSetter("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers }),
+		},
+		{
+			"sources", "`number` of addresses, from 127.0.0.2 on, from which connections to servers on loopback come; an address has " +
+				"28,000 connections to a server at most, and maxClientCnxns counts for each (default 1: as the kernel chooses)", allCases,
+			intSetter("addresses", 1, maxSources, func(p *Params) *int { return &p.Sources }),
 		},
 		{
 			"silent", "`number` of sessions that go silent (default 100)",
@@ -218,10 +233,10 @@ func ParamFlags() []ParamFlag {
 				"vanish (their connections end, and they expire later), close or reconnect", []string{"storm"}, setStorm,
 		},
 		{"member", "the `role` leader, follower or observer: connect only to members of this role, which the reply to " +
-			"srvr has", slices.Concat(loadCases, []string{"sync", "expiry"}), setMemberRole},
+			"srvr has", slices.Concat(loadCases, []string{"sync", "expiry", "churn", "hold"}), setMemberRole},
 		{
 			"hook", "shell `command` to run after a quarter of the duration",
-			[]string{"failover"},
+			[]string{"failover", "hold"},
 			func(p *Params, v string) error { p.Hook = v; return nil },
 		},
 	}
@@ -313,9 +328,7 @@ func ParseCase(text string, base Params) (Params, error) {
 			}
 		}
 	}
-	if p.Conns == 0 {
-		p.Conns = k.defaultConns
-	}
+	p.Conns = cmp.Or(p.Conns, k.defaultConns)
 	return p, p.checkLimits()
 }
 
@@ -354,7 +367,7 @@ func (p *Params) checkLimits() error {
 		return errors.New("bench: ephemerals needs sessions with at least 1 node")
 	}
 	if p.Case == "failover" && p.Hook == "" {
-		return errors.New("bench: failover needs --hook, a command that breaks something")
+		return fmt.Errorf("bench: %s needs --hook, a command that breaks something", p.Case)
 	}
 	return nil
 }
@@ -365,10 +378,8 @@ const operationOverhead = 100
 // connectionCount returns the number of connections that the case opens at once.
 func (p *Params) connectionCount(servers int) int {
 	switch p.Case {
-	case "sessions":
-		if p.HeldSessions > 0 {
-			return 0 // several processes share them
-		}
+	case "hold":
+		return 0 // several processes share them
 	case "watches":
 		return p.Watchers
 	case "expiry":
@@ -406,10 +417,11 @@ func (p *Params) String() string {
 	s := p.Case
 	switch p.Case {
 	case "sessions":
-		if p.HeldSessions > 0 {
-			return fmt.Sprintf("sessions hold %d", p.HeldSessions)
-		}
 		return fmt.Sprintf("sessions %d at once", p.Conns)
+	case "churn":
+		return fmt.Sprintf("churn %d at once", p.Conns) + p.suffix()
+	case "hold":
+		return fmt.Sprintf("hold %d", p.HeldSessions) + p.suffix()
 	case "resume":
 		return fmt.Sprintf("resume %d at once, %d times", p.Conns, p.ResumeRounds)
 	case "ephemerals":
@@ -443,6 +455,11 @@ func (p *Params) String() string {
 	default:
 		s += fmt.Sprintf(" %dx%d %d B", p.Conns, p.Window, p.Size)
 	}
+	return s + p.suffix()
+}
+
+// suffix returns the members and the rate of a case that has both.
+func (p *Params) suffix() (s string) {
 	if p.MemberRole != "" {
 		s += " on " + p.MemberRole
 	}

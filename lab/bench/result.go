@@ -135,6 +135,15 @@ func (t *tally) addFailures(why string, n int64) {
 	t.failures[why] += n
 }
 
+// measured returns the number of ops of the measured time, with those that failed.
+func (t *tally) measured() int64 {
+	n := t.latencies.Count()
+	for _, failed := range t.failures {
+		n += failed
+	}
+	return n
+}
+
 func (t *tally) merge(o *tally) {
 	t.latencies.Merge(&o.latencies)
 	t.succeeded += o.succeeded

@@ -12,6 +12,7 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -26,16 +27,14 @@ import (
 // Target is the ensemble under test.
 type Target struct {
 	Name    string
-	Servers []string // host:port of each member; connections are spread over them in turn
-	PIDs    []int    // their processes on this machine, to measure their CPU time
-	Dial    Dial     // nil: TCP
-	// KeeperCommand is a command that calls ServeKeeper with the same Dial. A run starts several of these if it holds
+	Servers []string    // host:port of each member; connections are spread over them in turn
+	PIDs    []int       // their processes on this machine, to measure their CPU time
+	TLS     *tls.Config // nil: connections are not encrypted
+	Dial    Dial        // opens connections instead; nil: TCP, and TLS if that is set
+	// KeeperCommand is a command that calls ServeKeeper with the same TLS. A run starts several of these if it holds
 	// more sessions than one process may open files. nil: none.
 	KeeperCommand []string
 }
-
-// Dial opens a connection to a server, within ctx.
-type Dial func(ctx context.Context, addr string) (net.Conn, error)
 
 // Config configures one run of one case.
 type Config struct {
@@ -68,6 +67,7 @@ type caseRun struct {
 	chosenServers   []string       // servers of the connections
 	controlClient   *client.Client // creates and deletes nodes
 	tree            tree
+	dialed          atomic.Int64 // connections with a source address of their own
 }
 
 // Run runs one case. It returns when the case is over and its nodes are deleted. If ctx ends, it returns as
@@ -160,8 +160,8 @@ func (r *caseRun) openSession(ctx context.Context, cfg sessionConfig) (*client.C
 	defer stop()
 	cfg.Timeout, cfg.InOrder = r.params.Timeout, true
 	cfg.GiveUpAfter = client.NeverGiveUp // the servers alone decide which sessions expire
-	if dial := r.target.Dial; dial != nil && cfg.DialConn == nil {
-		cfg.DialConn = func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }
+	if cfg.DialConn == nil {
+		cfg.DialConn = func(ctx context.Context, _, addr string) (net.Conn, error) { return r.dialServer(ctx, addr) }
 	}
 	return client.Dial(ctx, strings.Join(cfg.servers, ","), cfg.Config)
 }

@@ -67,7 +67,7 @@ part() {
   case $1 in
     get) servers_by_turns get get:conns=64,window=1 ;;
     sessions) servers_by_turns sessions sessions:conns=64 ;;
-    idle) servers_by_turns idle sessions:hold=10000,timeout=10s,warmup=5s,duration=20s ;;
+    idle) servers_by_turns idle hold:sessions=10000,timeout=10s,warmup=5s,duration=20s ;;
     members)
       for ((round = 1; round <= rounds; round++)); do
         variants members "$round" Rollcall 3 $'plain|||\nsecret|||secret\ncertificates|||certificates' set:conns=8,window=64 set:conns=64,window=1

@@ -35,24 +35,11 @@ const (
 type storm struct {
 	run     *caseRun
 	parent  *parent // of the sessions' nodes
-	writers []*stormWriter
+	writers []*bystander
 	calm    tally // the writes before the storms
 	beside  tally // the writes that a storm met
 	spans   []time.Duration
 	intervals
-}
-
-// stormWriter writes to a node of its own, one write at a time.
-type stormWriter struct {
-	client *client.Client
-	path   string
-	writes []stormWrite
-	failed map[string]int64
-}
-
-type stormWrite struct {
-	sent time.Time
-	took time.Duration
 }
 
 // runStorm lets many sessions end, or come back, at once while one client of each member writes. An op is a write that was under way
@@ -63,22 +50,11 @@ func (r *caseRun) runStorm() (Result, error) {
 	if s.parent, err = r.tree.createParent(r.ctx, r.controlClient, "storm"); err != nil {
 		return Result{}, err
 	}
-	own, err := r.tree.createParent(r.ctx, r.controlClient, "writers")
+	var leave func()
+	s.writers, leave, err = r.openBystanders(0)
+	defer leave()
 	if err != nil {
 		return Result{}, err
-	}
-	if err := own.createNodes(r.ctx, r.controlClient, int64(len(r.target.Servers)), nil); err != nil {
-		return Result{}, err
-	}
-	clients, err := r.openManySessions(r.ctx, len(r.target.Servers), func(i int) sessionConfig {
-		return sessionConfig{servers: r.target.Servers[i : i+1]}
-	}, func(int, *client.Client) {})
-	defer func() { r.closeOrAbandon(clients) }()
-	if err != nil {
-		return Result{}, err
-	}
-	for i, c := range clients {
-		s.writers = append(s.writers, &stormWriter{client: c, path: string(own.appendNodePath(nil, int64(i)))})
 	}
 	for n := range r.params.ResumeRounds {
 		if err := s.runOne(n); err != nil {
@@ -97,16 +73,10 @@ func (s *storm) runOne(n int) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(s.run.ctx)
+	stop := s.run.startBystanders(s.writers)
 	defer stop()
-	var writing sync.WaitGroup
-	for _, w := range s.writers {
-		w.writes = w.writes[:0]
-		writing.Go(func() { w.writeUntil(ctx) })
-	}
 	begin, end, during, err := s.strike(n, clients, hold)
 	stop()
-	writing.Wait()
 	if err != nil {
 		return err
 	}
@@ -128,7 +98,7 @@ func (s *storm) openSessions(n int, hold *heldConns) ([]*client.Client, error) {
 	clients, err := r.openManySessions(r.ctx, r.params.Conns, func(i int) sessionConfig {
 		config := sessionConfig{servers: r.serverFor(i)}
 		if r.params.Storm == stormExpires {
-			config.DialConn = hold.dialer(r.target.Dial)
+			config.DialConn = hold.dialer(r.dialServer)
 		}
 		return config
 	}, func(int, *client.Client) {})
@@ -229,9 +199,6 @@ func (s *storm) awaitEnds() (begin, end usageReading, during []interval, err err
 	}
 }
 
-// interval is a time in which sessions of a storm end or come back.
-type interval struct{ from, until time.Time }
-
 // appendInterval appends a later interval. It joins it to the last one if they are less than stormPause apart.
 func appendInterval(list []interval, next interval) []interval {
 	if n := len(list); n > 0 && next.from.Sub(list[n-1].until) < stormPause {
@@ -239,41 +206,6 @@ func appendInterval(list []interval, next interval) []interval {
 		return list
 	}
 	return append(list, next)
-}
-
-// writeUntil writes until ctx ends.
-func (w *stormWriter) writeUntil(ctx context.Context) {
-	for ctx.Err() == nil {
-		sent := time.Now()
-		_, err := w.client.Set(ctx, w.path, nil, client.AnyVersion)
-		switch {
-		case err == nil:
-			w.writes = append(w.writes, stormWrite{sent, time.Since(sent)})
-		case ctx.Err() == nil:
-			if w.failed == nil {
-				w.failed = map[string]int64{}
-			}
-			w.failed[innermostMessage(err)]++
-			_ = sleepUntil(ctx, time.Now().Add(retryPause)) // the loop checks ctx
-		}
-	}
-}
-
-// divide adds the writes that ended before the storm to calm, and those that it met to beside.
-func (w *stormWriter) divide(during []interval, calm, beside *tally) {
-	for _, write := range w.writes {
-		done := write.sent.Add(write.took)
-		switch {
-		case done.Before(during[0].from):
-			calm.latencies.Add(write.took)
-		case slices.ContainsFunc(during, func(d interval) bool { return write.sent.Before(d.until) && done.After(d.from) }):
-			beside.latencies.Add(write.took)
-		}
-	}
-	for why, n := range w.failed {
-		beside.addFailures(why, n)
-	}
-	w.failed = nil
 }
 
 func (s *storm) caseResult() Result {
@@ -296,12 +228,8 @@ type heldConns struct {
 
 // dialer returns a function that dials connections to be kept.
 func (h *heldConns) dialer(dial Dial) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
-		if dial != nil {
-			conn, err = dial(ctx, addr)
-		} else {
-			conn, err = new(net.Dialer).DialContext(ctx, network, addr)
-		}
+	return func(ctx context.Context, _, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, addr)
 		if err != nil {
 			return nil, err
 		}

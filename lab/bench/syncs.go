@@ -16,7 +16,7 @@ func (r *caseRun) runSyncs() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return r.runTimedLoops(r.params.Conns,
+	return r.runTimedLoops(r.params.Conns, 0,
 		func(ctx context.Context, i int, _ int64, _ time.Time, _ func(*tally, time.Duration)) error {
 			return clients[i].Sync(ctx)
 		})

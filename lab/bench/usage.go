@@ -20,6 +20,13 @@ type usage struct {
 	cpuByPID map[int]time.Duration // user and system time, by process id
 	rss      int64                 // in bytes, of all processes; shared pages count for each
 	pss      int64                 // in bytes; a shared page is divided among its processes; 0: unknown
+	memory   map[int]memberMemory  // by process id
+}
+
+// memberMemory is the memory of one process.
+type memberMemory struct {
+	pss   int64 // in bytes; 0: unknown
+	files int   // open files, most of which are clients' connections; 0: unknown
 }
 
 // processes are the servers under test, as a /proc shows them.
@@ -55,13 +62,20 @@ func (p processes) fullUsage() (usage, error) {
 	if u.cpuByPID, err = p.cpuTimes(); err != nil {
 		return u, err
 	}
+	u.memory = map[int]memberMemory{}
 	for pid := range u.cpuByPID {
+		var m memberMemory
 		if status, err := os.ReadFile(p.procFile(pid, "status")); err == nil {
 			u.rss += parseSizeLine(status, "VmRSS:")
 		}
 		if rollup, err := os.ReadFile(p.procFile(pid, "smaps_rollup")); err == nil {
-			u.pss += parseSizeLine(rollup, "Pss:")
+			m.pss = parseSizeLine(rollup, "Pss:")
+			u.pss += m.pss
 		}
+		if files, err := os.ReadDir(p.procFile(pid, "fd")); err == nil {
+			m.files = len(files)
+		}
+		u.memory[pid] = m
 	}
 	return u, nil
 }
