@@ -1,9 +1,12 @@
 package bench
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"rollcall/zk/jute"
 )
 
 func extraOf(r Result) map[string]float64 {
@@ -12,6 +15,58 @@ func extraOf(r Result) map[string]float64 {
 		extra[e.Name] = e.Value
 	}
 	return extra
+}
+
+// Each write reaches every watch on its node once, a millisecond after it was due, and nothing is missing. One session's watches are on
+// nodes of its own, and the writes of the warm-up do not count.
+func TestFanOut(t *testing.T) {
+	for text, events := range map[string]int64{
+		"fanout:watchers=5,nodes=2,rate=100":                    250, // 3 sessions on one node, 2 on the other
+		"fanout:watchers=5,nodes=2,rate=100,persistent=true":    250,
+		"fanout:watchers=3,nodes=4,watches=2,rate=100":          150, // nodes 0 to 3, then 0 and 1
+		"fanout:watchers=4,nodes=4,watches=4,rate=20,warmup=0s": 80,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeEnsemble{delay: time.Millisecond}
+			base := quickParams()
+			base.Timeout = time.Minute
+			r, _ := f.runCase(t, text, base)
+			if r.Ops != events || r.Latency.P50 != 1000 || r.Latency.Max != 1000 || len(r.Errors) > 0 {
+				t.Errorf("%s: %+v, want %d events after a millisecond", text, r, events)
+			}
+			extra := extraOf(r)
+			for name, want := range map[string]float64{
+				"missing events": 0, "writes seen with a later one": 0, "watches not set again": 0, "expired": 0, "connections dropped": 0,
+				"write p50": 1, "others before p50": 1, "others p50": 1, "failed requests of others": 0,
+			} {
+				if got, ok := extra[name]; !ok || got != want {
+					t.Errorf("%s: %s is %v, want %v", text, name, extra[name], want)
+				}
+			}
+			if reads := f.requests[jute.OpGetData]; (reads == 0) != strings.Contains(text, "persistent") {
+				t.Errorf("%s: %d reads", text, reads)
+			}
+		})
+	}
+}
+
+// Events that do not come are missing, and the run waits for them only as long as for other answers.
+func TestFanOutMissesEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeEnsemble{delay: time.Millisecond}
+		f.onWrite = func(path string) {
+			if strings.Contains(path, "/watched/") {
+				delete(f.lasting, path) // the watches of the node are gone
+			}
+		}
+		base := quickParams()
+		base.Timeout = time.Minute
+		began := time.Now()
+		r, _ := f.runCase(t, "fanout:watchers=3,nodes=1,rate=100,persistent=true", base)
+		if extra := extraOf(r); r.Ops != 0 || extra["missing events"] != 330 || time.Since(began) > 4*drainTimeout+2*base.Timeout {
+			t.Errorf("%d events, %v after %v", r.Ops, extra, time.Since(began))
+		}
+	})
 }
 
 // A session that reads a node after two more writes had one event for the first of them, and sees the others with it. An event counts

@@ -28,7 +28,9 @@ type Params struct {
 	HeldSessions         int           // sessions to keep alive
 	EphemeralsPerSession int           // ephemeral nodes per session
 	Watchers             int
-	Sources              int // source addresses on loopback; 1: the kernel chooses
+	Watches              int  // of each session; 0: the default of the case
+	Persistent           bool // watches that last, instead of those that are set again after each event
+	Sources              int  // source addresses on loopback; 1: the kernel chooses
 	SilentSessions       int
 	ResumeRounds         int    // storms of the cases resume and storm
 	MemberRole           string // the role of the members to connect to; "": any
@@ -77,6 +79,10 @@ func benchCases() []benchCase {
 		},
 		{"watches", 0, "event", "--watchers sessions watch one node: from the write to the first and the last event", (*caseRun).runWatches},
 		{
+			"fanout", 0, "event", "--watchers sessions with --watches each on --nodes nodes, which are written at a --rate: from when a write was due",
+			(*caseRun).runFanOut,
+		},
+		{
 			"firstreads", 1, "node", "create at one member, read at the next one as soon as that is acknowledged: the stale reads",
 			(*caseRun).runFirstReads,
 		},
@@ -84,6 +90,10 @@ func benchCases() []benchCase {
 		{
 			"storm", 5000, "write", "--conns sessions end or come back at once (--storm), --storms times, while one client of each member writes",
 			(*caseRun).runStorm,
+		},
+		{
+			"cachestorm", 1000, "client", "--conns clients that cache --watches nodes while --hook runs: until the last one is current again",
+			(*caseRun).runCacheStorm,
 		},
 		{
 			"failover", 4, "request", "--conns writers and readers per member while --hook runs: gaps, sessions, writes lost",
@@ -121,6 +131,7 @@ type ParamFlag struct {
 const (
 	maxConns         = 100_000 // the limit on open files may be lower
 	maxHeld          = 300_000 // maxKeepers processes with 20,000 open files each
+	maxWatches       = 10_000  // of a session
 	maxWindow        = 10_000
 	maxRate          = 1_000_000
 	maxSize          = 1_000_000 // with the rest of the request, below ZooKeeper's jute.maxbuffer
@@ -137,13 +148,14 @@ const (
 var (
 	loadCases  = []string{"get", "set", "create", "mix", "children", "multi"}
 	otherCases = []string{
-		"sessions", "churn", "hold", "sync", "resume", "ephemerals", "watches", "firstreads", "expiry", "storm", "failover",
+		"sessions", "churn", "hold", "sync", "resume", "ephemerals", "watches", "fanout", "firstreads", "expiry", "storm", "cachestorm",
+		"failover",
 	}
 	allCases = slices.Concat(loadCases, otherCases)
 	// those end after so many storms
 	timedCases = slices.DeleteFunc(slices.Clone(allCases),
 		func(name string) bool {
-			return slices.Contains([]string{"expiry", "resume", "storm"}, name)
+			return slices.Contains([]string{"expiry", "resume", "storm", "cachestorm"}, name)
 		})
 )
 
@@ -151,24 +163,24 @@ var (
 func ParamFlags() []ParamFlag {
 	return []ParamFlag{
 		{
-			"conns", "`number` of connections (default 8; sessions and churn 32, sync 1, resume 1000, storm 5000, ephemerals 16, " +
+			"conns", "`number` of connections (default 8; sessions and churn 32, sync 1, resume and cachestorm 1000, storm 5000, ephemerals 16, " +
 				"failover 4 of each kind on each member, firstreads 1 on each member)",
-			slices.Concat(loadCases, []string{"sessions", "churn", "sync", "resume", "ephemerals", "firstreads", "storm", "failover"}),
+			slices.Concat(loadCases, []string{"sessions", "churn", "sync", "resume", "ephemerals", "firstreads", "storm", "cachestorm", "failover"}),
 			intSetter("connections", 1, maxConns, func(p *Params) *int { return &p.Conns }),
 		},
 		{
 			"window", "`number` of requests that each connection keeps under way (default 64)", loadCases,
 			intSetter("requests", 1, maxWindow, func(p *Params) *int { return &p.Window }),
 		},
-		{"rate", "`number` of requests per second, of all connections, or of sessions; latency counts from its due time " +
-			"(default: as fast as replies come)", slices.Concat(loadCases, []string{"churn"}), setRate},
+		{"rate", "`number` of requests per second, of all connections, of sessions, or of writes; latency counts from its due time " +
+			"(default: as fast as replies come; fanout 200)", slices.Concat(loadCases, []string{"churn", "fanout"}), setRate},
 		{
 			"size", "`bytes` of a node's data (default 100)", slices.Concat(loadCases, []string{"failover"}),
 			intSetter("bytes", 0, maxSize, func(p *Params) *int { return &p.Size }),
 		},
 		{
-			"nodes", "`number` of nodes that requests are spread over (default 1000)",
-			[]string{"get", "set", "mix", "multi"},
+			"nodes", "`number` of nodes that requests, or watches, are spread over (default 1000)",
+			[]string{"get", "set", "mix", "multi", "fanout"},
 			intSetter("nodes", 1, maxNodes, func(p *Params) *int { return &p.Nodes }),
 		},
 		{
@@ -210,8 +222,17 @@ func ParamFlags() []ParamFlag {
 		},
 		{
 			"watchers", "`number` of sessions that watch (default 1000)",
-			[]string{"watches"},
+			[]string{"watches", "fanout"},
 			intSetter("sessions", 1, maxConns, func(p *Params) *int { return &p.Watchers }),
+		},
+		{
+			"watches", "`number` of nodes that each session watches (default 1; cachestorm 50)",
+			[]string{"fanout", "cachestorm"},
+			intSetter("watches", 1, maxWatches, func(p *Params) *int { return &p.Watches }),
+		},
+		{
+			"persistent", "`true` for watches that last, which servers before ZooKeeper 3.6 do not have, or false for those that are set " +
+				"again after each event (default false)", []string{"fanout"}, setPersistent,
 		},
 		{
 			"sources", "`number` of addresses, from 127.0.0.2 on, from which connections to servers on loopback come; an address has " +
@@ -233,10 +254,10 @@ func ParamFlags() []ParamFlag {
 				"vanish (their connections end, and they expire later), close or reconnect", []string{"storm"}, setStorm,
 		},
 		{"member", "the `role` leader, follower or observer: connect only to members of this role, which the reply to " +
-			"srvr has", slices.Concat(loadCases, []string{"sync", "expiry", "churn", "hold"}), setMemberRole},
+			"srvr has", slices.Concat(loadCases, []string{"sync", "expiry", "churn", "hold", "fanout", "cachestorm"}), setMemberRole},
 		{
-			"hook", "shell `command` to run after a quarter of the duration",
-			[]string{"failover", "hold"},
+			"hook", "shell `command` to run after a quarter of the duration; cachestorm runs it after a calm",
+			[]string{"failover", "hold", "cachestorm"},
 			func(p *Params, v string) error { p.Hook = v; return nil },
 		},
 	}
@@ -280,6 +301,14 @@ func setRate(p *Params, value string) error {
 		return fmt.Errorf("%v requests per second; must be 0.01 to %d", rate, maxRate)
 	}
 	p.Rate = rate
+	return nil
+}
+
+func setPersistent(p *Params, value string) error {
+	if value != "true" && value != "false" {
+		return fmt.Errorf("%q must be true or false", value)
+	}
+	p.Persistent = value == "true"
 	return nil
 }
 
@@ -328,8 +357,22 @@ func ParseCase(text string, base Params) (Params, error) {
 			}
 		}
 	}
-	p.Conns = cmp.Or(p.Conns, k.defaultConns)
+	p.setDefaults(k)
 	return p, p.checkLimits()
+}
+
+// updateRate is the default rate of fanout: issue trackers of large installations name such rates for thousands of watchers.
+const updateRate = 200
+
+// setDefaults sets what depends on the case.
+func (p *Params) setDefaults(k benchCase) {
+	p.Conns = cmp.Or(p.Conns, k.defaultConns)
+	switch p.Case {
+	case "fanout":
+		p.Watches, p.Rate = cmp.Or(p.Watches, 1), cmp.Or(p.Rate, updateRate)
+	case "cachestorm":
+		p.Watches = cmp.Or(p.Watches, 50)
+	}
 }
 
 func (p *Params) setParam(key, value string) error {
@@ -366,8 +409,11 @@ func (p *Params) checkLimits() error {
 	if p.Case == "ephemerals" && p.EphemeralsPerSession == 0 {
 		return errors.New("bench: ephemerals needs sessions with at least 1 node")
 	}
-	if p.Case == "failover" && p.Hook == "" {
+	if (p.Case == "failover" || p.Case == "cachestorm") && p.Hook == "" {
 		return fmt.Errorf("bench: %s needs --hook, a command that breaks something", p.Case)
+	}
+	if p.Case == "fanout" && p.Watches > p.Nodes {
+		return fmt.Errorf("bench: %d watches of a session on %d nodes; must be at most one on each", p.Watches, p.Nodes)
 	}
 	return nil
 }
@@ -380,6 +426,8 @@ func (p *Params) connectionCount(servers int) int {
 	switch p.Case {
 	case "hold":
 		return 0 // several processes share them
+	case "fanout":
+		return servers + 1 // and several processes share the others
 	case "watches":
 		return p.Watchers
 	case "expiry":
@@ -388,7 +436,7 @@ func (p *Params) connectionCount(servers int) int {
 		return 2 * p.Conns * servers
 	case "firstreads":
 		return p.Conns * servers
-	case "storm":
+	case "storm", "cachestorm":
 		return p.Conns + servers
 	}
 	return p.Conns
@@ -428,6 +476,12 @@ func (p *Params) String() string {
 		return fmt.Sprintf("ephemerals %d at once, %d each", p.Conns, p.EphemeralsPerSession)
 	case "watches":
 		return fmt.Sprintf("watches %d", p.Watchers)
+	case "fanout":
+		kind := ""
+		if p.Persistent {
+			kind = " persistent"
+		}
+		return fmt.Sprintf("fanout %dx%d%s on %d nodes", p.Watchers, p.Watches, kind, p.Nodes) + p.suffix()
 	case "firstreads":
 		return fmt.Sprintf("firstreads %d at once", p.Conns)
 	case "expiry":
@@ -438,6 +492,8 @@ func (p *Params) String() string {
 		return s
 	case "storm":
 		return fmt.Sprintf("storm %d that %s, %d each, %d times", p.Conns, p.Storm, p.EphemeralsPerSession, p.ResumeRounds)
+	case "cachestorm":
+		return fmt.Sprintf("cachestorm %d of %d nodes", p.Conns, p.Watches) + p.suffix()
 	case "failover":
 		return fmt.Sprintf("failover %d per member", p.Conns)
 	case "mix":

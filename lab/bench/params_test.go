@@ -27,14 +27,16 @@ func TestParseCase(t *testing.T) {
 		"hold:member=follower":         "hold 1000 on follower",
 		"churn":                        "churn 32 at once",
 		"churn:rate=500,conns=9":       "churn 9 at once at 500/s",
-		"resume":                       "resume 1000 at once, 10 times",
-		"resume:conns=5,storms=2":      "resume 5 at once, 2 times",
-		"ephemerals:each=3":            "ephemerals 16 at once, 3 each",
-		"watches:watchers=4":           "watches 4",
-		"firstreads":                   "firstreads 1 at once",
-		"expiry":                       "expiry 100",
-		"expiry:member=leader":         "expiry 100 on leader",
-		"storm":                        "storm 5000 that expire, 10 each, 10 times",
+		"fanout":                       "fanout 1000x1 on 1000 nodes at 200/s",
+		"fanout:persistent=true,watches=3,rate=1": "fanout 1000x3 persistent on 1000 nodes at 1/s",
+		"resume":                  "resume 1000 at once, 10 times",
+		"resume:conns=5,storms=2": "resume 5 at once, 2 times",
+		"ephemerals:each=3":       "ephemerals 16 at once, 3 each",
+		"watches:watchers=4":      "watches 4",
+		"firstreads":              "firstreads 1 at once",
+		"expiry":                  "expiry 100",
+		"expiry:member=leader":    "expiry 100 on leader",
+		"storm":                   "storm 5000 that expire, 10 each, 10 times",
 		"storm:storm=close,each=0,storms=3,conns=2": "storm 2 that close, 0 each, 3 times",
 	} {
 		p, err := ParseCase(text, base)
@@ -87,6 +89,10 @@ func TestParseCaseErrors(t *testing.T) {
 		"failover":                      "failover needs --hook",
 		"hold:sessions=1,sessions=-5":   "sessions: -5 sessions; must be 1 to 300000",
 		"hold:sources=0":                "0 addresses; must be 1 to 65000",
+		"fanout:nodes=2,watches=3":      "3 watches of a session on 2 nodes; must be at most one on each",
+		"fanout:persistent=yes":         `"yes" must be true or false`,
+		"cachestorm:duration=1s":        "cachestorm does not take duration",
+		"cachestorm":                    "cachestorm needs --hook",
 	} {
 		if _, err := ParseCase(text, base); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
@@ -132,7 +138,7 @@ func TestFilesLimit(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for text, want := range map[string]int{
-		"get:conns=3": 3, "hold:sessions=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2, "resume:conns=9": 9, "firstreads:conns=2": 6, "storm:conns=5": 8, "churn:conns=4": 4,
+		"get:conns=3": 3, "hold:sessions=50": 0, "sessions:conns=3": 3, "watches:watchers=6": 6, "expiry:silent=7": 7, "ephemerals:conns=2": 2, "resume:conns=9": 9, "firstreads:conns=2": 6, "storm:conns=5": 8, "churn:conns=4": 4, "fanout:watchers=50": 4,
 	} {
 		if p, err = ParseCase(text, Defaults()); err != nil || p.connectionCount(3) != want {
 			t.Errorf("%s: %d connections, %v", text, p.connectionCount(3), err)

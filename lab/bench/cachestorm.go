@@ -1,0 +1,315 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/client"
+)
+
+const (
+	cachePoll = 5 * time.Millisecond // how often the clients are asked whether they are current
+	// cacheSettle is how long all clients must have been current for the storm to be over. Some servers drop their clients only a while
+	// after the fault.
+	cacheSettle = time.Second
+	// cacheGrace limits a storm beyond two timeouts: the election, and the time in which sessions that are lost are opened again.
+	cacheGrace = time.Minute
+)
+
+// cacheStorm is a run of the case with this name. All clients cache the same nodes.
+type cacheStorm struct {
+	run     *caseRun
+	parent  *parent // of the nodes; the marker is the first of them
+	clients []*cacheClient
+	reads   atomic.Int64 // that were sent
+	expired atomic.Int64 // sessions
+}
+
+// cacheClient caches the children of a node and their data, as the caches of client libraries do: it reads what an event is about
+// with a new watch, and reads everything when it has a connection again. If its session expires, it opens another one.
+type cacheClient struct {
+	storm *cacheStorm
+	index int
+
+	mu        sync.Mutex
+	client    *client.Client
+	connected bool
+	drops     int
+	pending   int   // reads without a reply
+	marker    int64 // the newest number in the marker that it has read
+	currentAt time.Time
+}
+
+// runCacheStorm lets a hook break a member, and measures how long until all clients know what was written after that. An op is a client,
+// and its latency counts from the hook.
+func (r *caseRun) runCacheStorm() (Result, error) {
+	s := &cacheStorm{run: r}
+	var err error
+	if s.parent, err = r.tree.createParent(r.ctx, r.controlClient, "cached"); err != nil {
+		return Result{}, err
+	}
+	if err := s.parent.createNodes(r.ctx, r.controlClient, int64(r.params.Watches), encodeNumber(0)); err != nil {
+		return Result{}, err
+	}
+	bystanders, leave, err := r.openBystanders(bystanderPause)
+	defer leave()
+	if err != nil {
+		return Result{}, err
+	}
+	defer s.closeClients()
+	if err := s.openClients(); err != nil {
+		return Result{}, err
+	}
+	stop := r.startBystanders(bystanders)
+	defer stop()
+	r.reportLine("a calm before the hook")
+	if err := sleepUntil(r.ctx, time.Now().Add(calmTime)); err != nil {
+		return Result{}, err
+	}
+	s.reads.Store(0)
+	begin, end, err := s.strike()
+	if err != nil {
+		return Result{}, err
+	}
+	stop()
+	var calm, beside tally
+	for _, b := range bystanders {
+		b.divide([]interval{{begin.at, end.at}}, &calm, &beside)
+	}
+	return s.caseResult(begin, end, bystanderFigures(&calm, &beside)), nil
+}
+
+// openClients opens all clients, and returns when each has read everything.
+func (s *cacheStorm) openClients() error {
+	for i := range s.run.params.Conns {
+		s.clients = append(s.clients, &cacheClient{storm: s, index: i})
+	}
+	err := inParallel(s.run.ctx, len(s.clients), parallelOpens, func(ctx context.Context, i int) error { return s.clients[i].open(ctx) })
+	if err != nil {
+		return err
+	}
+	_, err = s.awaitCurrent(0, 0)
+	return err
+}
+
+// strike runs the hook and writes the marker. It returns the usage at the hook and when the last client was current.
+func (s *cacheStorm) strike() (begin, end usageReading, err error) {
+	r := s.run
+	if begin, err = r.readUsage(false); err != nil {
+		return begin, end, err
+	}
+	if _, err = runHook(r.ctx, r.params.Hook); err != nil {
+		return begin, end, err
+	}
+	if err := s.writeMarker(); err != nil {
+		return begin, end, err
+	}
+	last, err := s.awaitCurrent(1, cacheSettle)
+	if err != nil {
+		return begin, end, err
+	}
+	if end, err = r.readUsage(true); err == nil {
+		end.at = last
+	}
+	return begin, end, err
+}
+
+// writeMarker writes the marker until that succeeds: the control client may have lost its member, too.
+func (s *cacheStorm) writeMarker() error {
+	ctx, stop := context.WithTimeout(s.run.ctx, 2*s.run.params.Timeout+cacheGrace)
+	defer stop()
+	path := string(s.parent.appendNodePath(nil, 0))
+	for {
+		_, err := s.run.controlClient.Set(ctx, path, encodeNumber(1), client.AnyVersion)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("no write succeeded after the hook: %w", err)
+		}
+		_ = sleepUntil(ctx, time.Now().Add(retryPause)) // the loop checks ctx
+	}
+}
+
+// awaitCurrent waits until all clients have been current for a time, with a number in the marker. It returns when the last one became
+// so. Clients that do not within the limit stay as they are.
+func (s *cacheStorm) awaitCurrent(marker int64, settle time.Duration) (last time.Time, err error) {
+	until := time.Now().Add(2*s.run.params.Timeout + cacheGrace)
+	var late int
+	defer s.run.reportProgress(func() string { return fmt.Sprintf("%d of %d clients are not current", late, len(s.clients)) })()
+	for {
+		late, last = 0, time.Time{}
+		for _, c := range s.clients {
+			at, current := c.current(marker)
+			if !current {
+				late++
+			}
+			if at.After(last) {
+				last = at
+			}
+		}
+		now := time.Now()
+		if late == 0 && now.Sub(last) >= settle || now.After(until) {
+			return last, nil
+		}
+		if err := sleepUntil(s.run.ctx, now.Add(cachePoll)); err != nil {
+			return last, err
+		}
+	}
+}
+
+func (s *cacheStorm) caseResult(begin, end usageReading, others []Figure) Result {
+	var all tally
+	var dropped int64
+	var reached []time.Duration
+	for _, c := range s.clients {
+		at, current := c.current(1)
+		if !current {
+			all.addFailures("a client did not become current", 1)
+			continue
+		}
+		all.latencies.Add(at.Sub(begin.at))
+		reached = append(reached, at.Sub(begin.at))
+		c.mu.Lock()
+		if c.drops > 0 {
+			dropped++
+		}
+		c.mu.Unlock()
+	}
+	result := s.run.commonResult(&all, begin, end)
+	took := end.at.Sub(begin.at).Seconds()
+	result.Seconds, result.PerSecond = roundToTenth(took), roundToTenth(float64(result.Ops)/took)
+	last := time.Duration(0)
+	if len(reached) > 0 {
+		last = slices.Max(reached)
+	}
+	result.Extra = append([]Figure{
+		millisFigure("last client current after", last),
+		{Name: "clients that lost their connection", Value: float64(dropped), Unit: unitCount},
+		faultFigure("sessions lost", s.expired.Load()),
+		{Name: "reads", Value: float64(s.reads.Load()), Unit: unitCount, betterDirection: lessIsBetter},
+	}, others...)
+	return result
+}
+
+func (s *cacheStorm) closeClients() {
+	clients := make([]*client.Client, len(s.clients))
+	for i, c := range s.clients {
+		c.mu.Lock()
+		clients[i] = c.client
+		c.mu.Unlock()
+	}
+	s.run.closeOrAbandon(clients)
+}
+
+// open opens a session, and has it read everything.
+func (c *cacheClient) open(ctx context.Context) error {
+	r := c.storm.run
+	opened, err := r.openSession(ctx, sessionConfig{
+		servers: rotateServers(r.chosenServers, c.index),
+		// The reader must never wait for room: each watch has at most one read of its event under way, and one of readAll.
+		Config: client.Config{OnEvent: c.onEvent, OnState: c.onState, MaxInFlight: 2 * (r.params.Watches + 1)},
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.client = opened
+	c.mu.Unlock()
+	c.readAll()
+	return nil
+}
+
+// onState reads everything when there is a connection again. The Client calls it on a goroutine of its own.
+func (c *cacheClient) onState(change client.StateChange) {
+	switch change.State {
+	case client.Suspended:
+		c.mu.Lock()
+		c.connected, c.drops = false, c.drops+1
+		c.mu.Unlock()
+	case client.Reconnected:
+		c.readAll()
+	case client.Expired:
+		c.storm.expired.Add(1)
+		for c.storm.run.ctx.Err() == nil && c.open(c.storm.run.ctx) != nil {
+			_ = sleepUntil(c.storm.run.ctx, time.Now().Add(retryPause)) // the loop checks ctx
+		}
+	}
+}
+
+// onEvent reads what an event is about. The Client's reader calls it.
+func (c *cacheClient) onEvent(e client.Event) {
+	switch e.Type {
+	case client.DataChanged:
+		c.readNode(e.Path)
+	case client.ChildrenChanged:
+		c.readNames()
+	}
+}
+
+// readAll reads everything on a new connection. Until all is sent, it counts as a read of its own, so that the client is not current.
+func (c *cacheClient) readAll() {
+	c.mu.Lock()
+	c.connected = true
+	c.pending++
+	c.mu.Unlock()
+	defer c.finish(0)
+	c.readNames()
+	var path []byte
+	for i := range int64(c.storm.run.params.Watches) {
+		path = c.storm.parent.appendNodePath(path[:0], i)
+		c.readNode(string(path))
+	}
+}
+
+// begin counts a read, and returns the session to send it to.
+func (c *cacheClient) begin() client.Pipeline {
+	c.storm.reads.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending++
+	return c.client.Pipeline()
+}
+
+func (c *cacheClient) readNames() {
+	done := func([]string, client.Stat, error) { c.finish(0) }
+	if err := c.begin().ChildrenAndWatch(c.storm.run.ctx, c.storm.parent.path, done); err != nil {
+		c.finish(0)
+	}
+}
+
+func (c *cacheClient) readNode(path string) {
+	done := func(data []byte, _ client.Stat, err error) {
+		number := int64(0)
+		if err == nil {
+			number, _ = decodeNumber(data) // other data than the bench's are not current
+		}
+		c.finish(number)
+	}
+	if err := c.begin().GetAndWatch(c.storm.run.ctx, path, done); err != nil {
+		c.finish(0)
+	}
+}
+
+// finish counts the end of a read, which found a number in the marker, or 0. A read fails if the connection is lost, and then all is
+// read again on the next one.
+func (c *cacheClient) finish(number int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending--
+	c.marker = max(c.marker, number)
+	if c.pending == 0 {
+		c.currentAt = time.Now()
+	}
+}
+
+// current reports whether the client knows everything, with a number in the marker, and since when.
+func (c *cacheClient) current(marker int64) (since time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.currentAt, c.connected && c.pending == 0 && c.marker >= marker
+}

@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollcall/zk/jute"
+)
+
+// Clients that lose their connection read everything again, one whose session is lost does so in a new one, and the others read what has
+// changed. The storm ends with the last client that knows the write after the hook.
+func TestCacheStorm(t *testing.T) {
+	const control, bystanders, clients = 1, 1, 5
+	for name, tt := range map[string]struct {
+		drop, lost     int // clients whose connection, or session, is lost
+		reads, dropped float64
+	}{
+		"nothing is lost":     {0, 0, 5, 0},
+		"connections":         {2, 0, 2*(3+1) + 3, 2},
+		"a session":           {2, 1, 2*(3+1) + 3, 2},
+		"all lose everything": {5, 5, 5 * (3 + 1), 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeEnsemble{delay: time.Millisecond, lost: map[jute.SessionID]bool{}}
+				struck := false
+				f.onWrite = func(path string) {
+					if struck || !strings.HasSuffix(path, "/cached/0000000000") {
+						return
+					}
+					struck = true
+					for i, c := range f.all[control+bystanders:][:tt.drop] {
+						f.lost[c.id] = i < tt.lost
+						f.forget(c)
+						_ = c.conn.Close()
+					}
+				}
+				base := quickParams()
+				base.Hook, base.Timeout = "true", time.Minute
+				r, _ := f.runCase(t, "cachestorm:conns=5,watches=3", base)
+				extra := extraOf(r)
+				if r.Ops != clients || len(r.Errors) > 0 || r.Latency.Max < 2000 || extra["last client current after"] != r.Latency.Max/1000 {
+					t.Errorf("%+v", r)
+				}
+				if extra["reads"] != tt.reads || extra["clients that lost their connection"] != tt.dropped || extra["sessions lost"] != float64(tt.lost) {
+					t.Errorf("%v, want %v reads", extra, tt.reads)
+				}
+				if extra["others p50"] != 1 || extra["others before p50"] != 1 {
+					t.Errorf("%v", extra)
+				}
+			})
+		})
+	}
+}
+
+// A client is not current while it has no connection, reads, or does not know the marker.
+func TestCacheClientCurrent(t *testing.T) {
+	c := &cacheClient{connected: true, marker: 1, pending: 1}
+	check := func(what string, want bool) {
+		t.Helper()
+		if _, ok := c.current(1); ok != want {
+			t.Errorf("%s: current is %t", what, ok)
+		}
+	}
+	check("it reads", false)
+	c.finish(0)
+	check("it knows the marker", true)
+	c.connected = false
+	check("no connection", false)
+	c.connected, c.marker = true, 0
+	check("an older marker", false)
+}
