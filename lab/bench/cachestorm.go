@@ -23,7 +23,8 @@ const (
 // cacheStorm is a run of the case with this name. All clients cache the same nodes.
 type cacheStorm struct {
 	run     *caseRun
-	parent  *parent // of the nodes; the marker is the first of them
+	ctx     context.Context // ends before the clients are closed
+	parent  *parent         // of the nodes; the marker is the first of them
 	clients []*cacheClient
 	reads   atomic.Int64 // that were sent
 	expired atomic.Int64 // sessions
@@ -49,6 +50,12 @@ type cacheClient struct {
 func (r *caseRun) runCacheStorm() (Result, error) {
 	s := &cacheStorm{run: r}
 	var err error
+	var giveUp context.CancelFunc
+	s.ctx, giveUp = context.WithCancel(r.ctx)
+	defer func() {
+		giveUp() // no session is opened any more
+		s.closeClients()
+	}()
 	if s.parent, err = r.tree.createParent(r.ctx, r.controlClient, "cached"); err != nil {
 		return Result{}, err
 	}
@@ -60,7 +67,6 @@ func (r *caseRun) runCacheStorm() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	defer s.closeClients()
 	if err := s.openClients(); err != nil {
 		return Result{}, err
 	}
@@ -88,7 +94,7 @@ func (s *cacheStorm) openClients() error {
 	for i := range s.run.params.Conns {
 		s.clients = append(s.clients, &cacheClient{storm: s, index: i})
 	}
-	err := inParallel(s.run.ctx, len(s.clients), parallelOpens, func(ctx context.Context, i int) error { return s.clients[i].open(ctx) })
+	err := inParallel(s.ctx, len(s.clients), parallelOpens, func(ctx context.Context, i int) error { return s.clients[i].open(ctx) })
 	if err != nil {
 		return err
 	}
@@ -219,7 +225,12 @@ func (c *cacheClient) open(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	c.client = opened
+	ended := c.storm.ctx.Err() // if it is nil, closeClients closes the session
 	c.mu.Unlock()
+	if ended != nil {
+		opened.Abandon()
+		return ended
+	}
 	c.readAll()
 	return nil
 }
@@ -235,8 +246,8 @@ func (c *cacheClient) onState(change client.StateChange) {
 		c.readAll()
 	case client.Expired:
 		c.storm.expired.Add(1)
-		for c.storm.run.ctx.Err() == nil && c.open(c.storm.run.ctx) != nil {
-			_ = sleepUntil(c.storm.run.ctx, time.Now().Add(retryPause)) // the loop checks ctx
+		for c.storm.ctx.Err() == nil && c.open(c.storm.ctx) != nil {
+			_ = sleepUntil(c.storm.ctx, time.Now().Add(retryPause)) // the loop checks ctx
 		}
 	}
 }
