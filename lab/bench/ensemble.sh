@@ -11,6 +11,8 @@
 #   OBSERVERS  how many of the members, the last ones, have no vote
 #   LINKS the beginning of the names of network namespaces, of lab/bench/links.sh. If it is not empty, member I runs in namespace LINKS with I behind it
 #   ONLY  the member that clients connect to (default: all of them)
+#   MEMORY  the limit of each member's memory, in MiB, which needs root and cgroups (default: none)
+#   HEAP  Java's heap for each ZooKeeper, as in 1g (default: 1g, and 2g for one member)
 #   ADMIN not empty: operators are served. Rollcall alone
 
 rollcall=$PWD/bin/rollcall
@@ -65,10 +67,12 @@ start() {
     Rollcall) [ -z "${ADMIN:-}" ] || args+=(--admin) ;;
     ZooKeeper)
       [ "$n" != 1 ] || heap=2g
+      heap=${HEAP:-$heap}
       args+=(--program zookeeper --java "-Xms$heap" --java "-Xmx$heap" --java -Dzookeeper.forceSync=yes) ;;
     Floor) args+=(--program floor --binary "$root/floor") ;;
   esac
   [ -z "${TLS:-}" ] || args+=(--tls)
+  [ -z "${MEMORY:-}" ] || args+=(--memory "$MEMORY")
   for line in forceSync=yes ${CFG:-}; do args+=(--line "$line"); done
   for ((i = 1; i <= n; i++)); do
     [ -z "${LINKS:-}" ] || args+=(--place "$LINKS$i=10.47.0.$i:$((3000 + started % 1000 * 5))")

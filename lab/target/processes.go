@@ -46,7 +46,10 @@ type ProcessConfig struct {
 	// Sessions starts each process in a session of its own, so that the kernel divides the processors evenly between the members.
 	Sessions bool
 	// Disks puts each member's data on a small disk of its own, which can be broken. CheckDisks reports whether that is possible.
-	Disks    bool
+	Disks bool
+	// Memory limits the memory of each member, in bytes: the kernel kills a member that needs more. 0: no limit. CheckMemory reports
+	// whether that is possible.
+	Memory   int64
 	Tick     time.Duration // tickTime, in whole milliseconds; 0: DefaultTick
 	Lines    string        // more lines of zoo.cfg, each with its line end
 	Patience time.Duration // how long the members may take until they serve; 0: DefaultPatience
@@ -84,6 +87,7 @@ type member struct {
 	binary   string // for its next start; "": ProcessConfig.Binary
 	config   string // path of zoo.cfg
 	data     string // path of dataDir
+	group    string // path of the cgroup of its processes; "": that of this one
 	disk     string // path where its own disk is mounted; "": it has none
 	log      string // path of its output
 	setup    []int  // those of Processes.setup that are its own
@@ -172,6 +176,14 @@ func (c *ProcessConfig) complete() (launcher, error) {
 			return launcher{}, err
 		}
 	}
+	if c.Memory != 0 {
+		if c.Memory < MinMemory {
+			return launcher{}, fmt.Errorf("%d bytes of memory for a member: must be at least %d", c.Memory, MinMemory)
+		}
+		if err := CheckMemory(); err != nil {
+			return launcher{}, err
+		}
+	}
 	l, err := c.selectLauncher()
 	if !c.Beside {
 		err = errors.Join(err, c.Journal.CheckClean())
@@ -229,6 +241,9 @@ func (t *Processes) newMember(ctx context.Context, id int) (*member, error) {
 		data: filepath.Join(path, "data"), log: filepath.Join(path, "log"),
 	}
 	if err := os.Mkdir(path, 0o700); err != nil {
+		return nil, err
+	}
+	if err := t.makeGroup(m); err != nil {
 		return nil, err
 	}
 	return m, t.makeData(ctx, m)
@@ -316,7 +331,7 @@ func (t *Processes) startMember(m *member) error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the process has a descriptor of its own
-	argv := insideNamespace(m.space, t.launcher.argv(t, m)...)
+	argv := insideGroup(m.group, insideNamespace(m.space, t.launcher.argv(t, m)...)...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, filepath.Dir(m.config)
 	start := child.Start

@@ -34,6 +34,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -100,6 +101,14 @@ func parseFlags(args []string, stderr io.Writer) (s settings, err error) {
 	})
 	flags.Func("line", "further `line` of zoo.cfg, which can be repeated", func(line string) error {
 		s.Lines += line + "\n"
+		return nil
+	})
+	flags.Func("memory", "`MiB` of memory that each member may have, which needs root and cgroups (default: no limit)", func(text string) error {
+		mib, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || mib<<20 < target.MinMemory {
+			return fmt.Errorf("must be a whole number of MiB, %d at least", target.MinMemory>>20)
+		}
+		s.Memory = mib << 20
 		return nil
 	})
 	flags.BoolFunc("admin", "Rollcall's members serve operators", func(string) error {

@@ -208,6 +208,8 @@ func TestFlags(t *testing.T) {
 		"--place a=1.2.3.4:0":     "a namespace, =, an IP address",
 		"--place a=1.2.3.4:65532": "a namespace, =, an IP address",
 		"--directory x --other":   "-other",
+		"--memory 63":             "whole number of MiB, 64 at least",
+		"--memory 1g":             "whole number of MiB",
 	} {
 		if _, err := parseFlags(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
