@@ -21,6 +21,7 @@ cd "$(dirname "$0")/../.."
 duration=${DURATION:-4s} warmup=${WARMUP:-1500ms} rounds=${ROUNDS:-3}
 DATA=${DATA:-$(mktemp -d)} TLS=""
 . lab/bench/ensemble.sh
+. lab/bench/medians.sh
 
 # served SIDE lists the variants of one server: its name, "TLS" if clients connect over TLS, a line for zoo.cfg, and the members' proof.
 served() {
@@ -84,47 +85,6 @@ part() {
 }
 
 needs() { [[ $* != *get* && $* != *sessions* && $* != *idle* ]] || [ -f /usr/share/java/zookeeper.jar ] || { echo "ZooKeeper is not installed: apt-get install zookeeper" >&2; return 1; }; }
-
-# medians PART prints a line for each case and variant.
-medians() {
-  [ -f "$DATA/$1.jsonl" ] || return 0
-  awk -v part="$1" '
-    function field(name,   at) {
-      at = match($0, "\"" name "\": *-?[0-9.e+-]+")
-      return at ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0 : ""
-    }
-    function named(name,   rest) {
-      if (!match($0, "\"name\": *\"" name "\", *\"value\": *-?[0-9.e+-]+")) return ""
-      rest = substr($0, RSTART, RLENGTH)
-      sub(/.*: */, "", rest)
-      return rest + 0
-    }
-    function note(what, value) {
-      if (value == "") return
-      if (!((who, what) in count)) order[++rows] = who SUBSEP what
-      all[who, what, ++count[who, what]] = value
-    }
-    {
-      split($0, quoted, "\"")
-      who = quoted[4] " | " quoted[8]
-      note("ops/s", field("per_second"))
-      note("p50 ms", field("p50_us") / 1000); note("p99 ms", field("p99_us") / 1000)
-      note("server us/op", field("server_cpu_us_per_op")); note("tool us/op", field("tool_cpu_us_per_op"))
-      note("RSS MiB", field("server_rss_bytes") / 1048576)
-      note("server CPU %", field("server_cpu_us_per_op") * field("per_second") / 10000)
-      note("RSS growth per session, bytes", named("RSS growth per session"))
-      note("open p50 ms", named("open p50")); note("opened/s", named("opened")); note("closed/s", named("closed")); note("expired", named("expired")); note("dropped", named("connections dropped"))
-    }
-    END {
-      for (r = 1; r <= rows; r++) {
-        n = count[order[r]]
-        for (i = 1; i <= n; i++) v[i] = all[order[r], i]
-        for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j] < v[j - 1]; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
-        split(order[r], p, SUBSEP)
-        printf "%s | %s | %s | %.4g (%.4g-%.4g)\n", part, p[1], p[2], (v[int((n + 1) / 2)] + v[int(n / 2) + 1]) / 2, v[1], v[n]
-      }
-    }' "$DATA/$1.jsonl"
-}
 
 known=" get sessions idle members audit throttle "
 [ $# -gt 0 ] || { sed -nE 's/^#   (secure.sh.*)/\1/p' "$0" >&2; exit 2; }
