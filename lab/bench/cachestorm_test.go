@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,11 +17,13 @@ func TestCacheStorm(t *testing.T) {
 	for name, tt := range map[string]struct {
 		drop, lost     int // clients whose connection, or session, is lost
 		reads, dropped float64
+		later          time.Duration // they are lost so long after the write
 	}{
-		"nothing is lost":     {0, 0, 5, 0},
-		"connections":         {2, 0, 2*(3+1) + 3, 2},
-		"a session":           {2, 1, 2*(3+1) + 3, 2},
-		"all lose everything": {5, 5, 5 * (3 + 1), 5},
+		"nothing is lost":     {0, 0, 5, 0, 0},
+		"connections":         {2, 0, 2*(3+1) + 3, 2, 0},
+		"a session":           {2, 1, 2*(3+1) + 3, 2, 0},
+		"all lose everything": {5, 5, 5 * (3 + 1), 5, 0},
+		"late":                {2, 0, 5 + 2*(3+1), 2, cacheSettle / 2}, // all knew the write before
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -31,11 +34,22 @@ func TestCacheStorm(t *testing.T) {
 						return
 					}
 					struck = true
-					for i, c := range f.all[control+bystanders:][:tt.drop] {
-						f.lost[c.id] = i < tt.lost
-						f.forget(c)
-						_ = c.conn.Close()
+					strike := func() {
+						for i, c := range f.all[control+bystanders:][:tt.drop] {
+							f.lost[c.id] = i < tt.lost
+							f.forget(c)
+							_ = c.conn.Close()
+						}
 					}
+					if tt.later == 0 {
+						strike()
+						return
+					}
+					time.AfterFunc(tt.later, func() {
+						f.mu.Lock()
+						defer f.mu.Unlock()
+						strike()
+					})
 				}
 				base := quickParams()
 				base.Hook, base.Timeout = "true", time.Minute
@@ -71,4 +85,19 @@ func TestCacheClientCurrent(t *testing.T) {
 	check("no connection", false)
 	c.connected, c.marker = true, 0
 	check("an older marker", false)
+}
+
+// A session that is opened after the end of the storm is given up: nobody would close it.
+func TestCacheClientEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakeEnsemble{nodes: map[string]*fakeNode{}, requests: map[jute.Op]int{}, watchers: map[string][]*fakeConn{}}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		r := &caseRun{ctx: t.Context(), target: Target{Dial: f.dial}, chosenServers: []string{"fake:1"}, params: Params{Timeout: time.Minute}}
+		c := &cacheClient{storm: &cacheStorm{run: r, ctx: ctx, parent: &parent{path: "/a"}}}
+		if err := c.open(t.Context()); err != context.Canceled {
+			t.Errorf("%v", err)
+		}
+		f.serving.Wait() // the connection ends
+	})
 }

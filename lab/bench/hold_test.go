@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -53,25 +52,6 @@ func TestHolding(t *testing.T) {
 	}
 }
 
-// listen makes the fake serve a TCP port, for clients in other processes. It returns the address.
-func (f *fakeServer) listen(t *testing.T) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go f.serve(c)
-		}
-	}()
-	return ln.Addr().String()
-}
-
 // If one process may not hold all sessions, several processes share them. All sessions are opened,
 // send pings, are counted, and are closed.
 func TestHoldInProcesses(t *testing.T) {
@@ -81,7 +61,7 @@ func TestHoldInProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := Run(t.Context(), Config{
-		Target: Target{Servers: []string{f.listen(t)}, PIDs: []int{os.Getpid()}, KeeperCommand: []string{os.Args[0], keepArgument}}, Params: p, maxConnections: 10,
+		Target: Target{Servers: []string{listenTCP(t, f.serve)}, PIDs: []int{os.Getpid()}, KeeperCommand: []string{os.Args[0], keepArgument}}, Params: p, maxConnections: 10,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +108,7 @@ func TestHoldRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servers := []string{(&fakeServer{startedAt: time.Now()}).listen(t)}
+	servers := []string{listenTCP(t, (&fakeServer{startedAt: time.Now()}).serve)}
 	for want, cfg := range map[string]Config{
 		"1000 sessions, but one process may have 100 connections":         {maxConnections: 100},
 		"1000 sessions, but each of 16 processes may have 10 connections": {maxConnections: 10, Target: Target{KeeperCommand: []string{"x"}}},
@@ -211,7 +191,7 @@ func TestHoldHook(t *testing.T) {
 			t.Errorf("%v, %+v", err, r)
 		}
 	})
-	servers := []string{(&fakeServer{startedAt: time.Now()}).listen(t)}
+	servers := []string{listenTCP(t, (&fakeServer{startedAt: time.Now()}).serve)}
 	base := quickParams()
 	base.Hook = "exit 3"
 	p, err := ParseCase("hold:sessions=1", base)
