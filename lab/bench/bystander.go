@@ -27,7 +27,7 @@ type bystanderWrite struct {
 type interval struct{ from, until time.Time }
 
 // openBystanders opens a bystander at each member. leave closes their sessions; it is not nil.
-func (r *caseRun) openBystanders(pause time.Duration) (all []*bystander, leave func(), err error) {
+func openBystanders(r *caseRun, pause time.Duration) (all []*bystander, leave func(), err error) {
 	own, err := r.tree.createParent(r.ctx, r.controlClient, "writers")
 	if err != nil {
 		return nil, func() {}, err
@@ -49,7 +49,7 @@ func (r *caseRun) openBystanders(pause time.Duration) (all []*bystander, leave f
 }
 
 // startBystanders lets all write anew until stop is called, which may be repeated.
-func (r *caseRun) startBystanders(all []*bystander) (stop func()) {
+func startBystanders(r *caseRun, all []*bystander) (stop func()) {
 	ctx, cancel := context.WithCancel(r.ctx)
 	var writing sync.WaitGroup
 	for _, b := range all {

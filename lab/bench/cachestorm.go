@@ -47,7 +47,7 @@ type cacheClient struct {
 
 // runCacheStorm lets a hook break a member, and measures how long until all clients know what was written after that. An op is a client,
 // and its latency counts from the hook.
-func (r *caseRun) runCacheStorm() (Result, error) {
+func runCacheStorm(r *caseRun) (Result, error) {
 	s := &cacheStorm{run: r}
 	var err error
 	var giveUp context.CancelFunc
@@ -62,7 +62,7 @@ func (r *caseRun) runCacheStorm() (Result, error) {
 	if err := s.parent.createNodes(r.ctx, r.controlClient, int64(r.params.Watches), encodeNumber(0)); err != nil {
 		return Result{}, err
 	}
-	bystanders, leave, err := r.openBystanders(bystanderPause)
+	bystanders, leave, err := openBystanders(r, bystanderPause)
 	defer leave()
 	if err != nil {
 		return Result{}, err
@@ -70,7 +70,7 @@ func (r *caseRun) runCacheStorm() (Result, error) {
 	if err := s.openClients(); err != nil {
 		return Result{}, err
 	}
-	stop := r.startBystanders(bystanders)
+	stop := startBystanders(r, bystanders)
 	defer stop()
 	r.reportLine("a calm before the hook")
 	if err := sleepUntil(r.ctx, time.Now().Add(calmTime)); err != nil {

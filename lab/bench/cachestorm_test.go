@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,7 +96,7 @@ func TestCacheClientEnds(t *testing.T) {
 		stop()
 		r := &caseRun{ctx: t.Context(), target: Target{Dial: f.dial}, chosenServers: []string{"fake:1"}, params: Params{Timeout: time.Minute}}
 		c := &cacheClient{storm: &cacheStorm{run: r, ctx: ctx, parent: &parent{path: "/a"}}}
-		if err := c.open(t.Context()); err != context.Canceled {
+		if err := c.open(t.Context()); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 		f.serving.Wait() // the connection ends

@@ -10,7 +10,7 @@ import (
 
 // runChurn opens sessions that create one ephemeral node each and close. An op is such a session. At a fixed rate, its latency counts
 // from when it was due.
-func (r *caseRun) runChurn() (Result, error) {
+func runChurn(r *caseRun) (Result, error) {
 	p, err := r.tree.createParent(r.ctx, r.controlClient, "churn")
 	if err != nil {
 		return Result{}, err

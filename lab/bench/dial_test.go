@@ -26,18 +26,16 @@ func TestSources(t *testing.T) {
 			t.Errorf("a connection comes from %v, want %s", last, want)
 		}
 	}
-	r.params.Sources = maxSources
-	r.dialed.Store(maxSources - 1)
-	if got := r.nextSource("127.0.0.1:1"); got.String() != "127.0.253.233" {
+	r.sources.dealt.Store(maxSources - 1)
+	if got := r.sources.next(maxSources, "127.0.0.1:1"); got.String() != "127.0.253.233" {
 		t.Errorf("the last address is %v", got)
 	}
 	for _, addr := range []string{"localhost:1", "10.0.0.1:1", "[::1]:1", "127.0.0.1"} {
-		if got := r.nextSource(addr); got != nil {
+		if got := r.sources.next(maxSources, addr); got != nil {
 			t.Errorf("%s is reached from %v", addr, got)
 		}
 	}
-	r.params.Sources = 1
-	if got := r.nextSource("127.0.0.1:1"); got != nil {
+	if got := r.sources.next(1, "127.0.0.1:1"); got != nil {
 		t.Errorf("one source: %v", got)
 	}
 }

@@ -34,7 +34,7 @@ type fanOutRun struct {
 }
 
 // runFanOut writes to watched nodes at a fixed rate. An op is an event at a session. Its latency counts from when its write was due.
-func (r *caseRun) runFanOut() (Result, error) {
+func runFanOut(r *caseRun) (Result, error) {
 	p, err := r.tree.createParent(r.ctx, r.controlClient, "watched")
 	if err != nil {
 		return Result{}, err
@@ -67,7 +67,7 @@ func (r *caseRun) runFanOut() (Result, error) {
 // measure writes beside the bystanders, after a calm.
 func (f *fanOutRun) measure(before usage) (Result, error) {
 	r := f.run
-	bystanders, leave, err := r.openBystanders(bystanderPause)
+	bystanders, leave, err := openBystanders(r, bystanderPause)
 	defer leave()
 	if err != nil {
 		return Result{}, err
@@ -76,7 +76,7 @@ func (f *fanOutRun) measure(before usage) (Result, error) {
 		return Result{}, err
 	}
 	defer func() { r.closeOrAbandon([]*client.Client{f.writer}) }()
-	stop := r.startBystanders(bystanders)
+	stop := startBystanders(r, bystanders)
 	defer stop()
 	r.reportLine("a calm before the writes")
 	if err := sleepUntil(r.ctx, time.Now().Add(calmTime)); err != nil {

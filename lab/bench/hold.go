@@ -8,7 +8,7 @@ import (
 )
 
 // runHold keeps sessions alive that only ping, and then closes them all at once. If there is a hook, it runs in the measured time.
-func (r *caseRun) runHold() (Result, error) {
+func runHold(r *caseRun) (Result, error) {
 	before, err := r.readUsage(true)
 	if err != nil {
 		return Result{}, err

@@ -46,8 +46,11 @@ func TestWatchesInProcess(t *testing.T) {
 	f.mu.Lock()
 	op := jute.MultiOp{Op: jute.OpSetData}
 	op.SetData.Path, op.SetData.Data = []byte(nodes.path(1)), encodeNumber(1)
-	f.write(nil, &op, false)
+	_, code := f.write(nil, &op, false)
 	f.mu.Unlock()
+	if code != jute.OK {
+		t.Fatal(code)
+	}
 	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		got, err := w.fetchCounts()
 		if err != nil {

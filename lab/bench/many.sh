@@ -60,6 +60,9 @@ replacing() {
   for i in "$@"; do printf "echo launch %s forceSync=yes >'%s'; head -n 1 '%s' >&2; " "$i" "$WORK/commands" "$WORK/replies"; done
 }
 
+# warm_up_for ROW SIDE warms a new ensemble, unless the row measures memory: what the load has left would be taken by the sessions.
+warm_up_for() { [[ $1 = one || $1 = hold ]] || warm_up "$2" "$members"; }
+
 # run_row ROW runs a row on the ensemble, and prints the result.
 run_row() {
   local leader follower observer idle=timeout=30s,sources=16
@@ -83,7 +86,7 @@ part() {
     for side in $([ $((round % 2)) = 1 ] && echo $sides || printf '%s\n' $sides | tac); do
       ! kept "$row" "$row" "$side" "$round" || continue
       say "$row, round $round: $side"
-      if start "$side" "$members" && warm_up "$side" "$members" && result=$(run_row "$row"); then
+      if start "$side" "$members" && warm_up_for "$row" "$side" && result=$(run_row "$row"); then
         keep "$row" "$row" "$side" "$round" results "$result"
       else
         missed "$row on $side, round $round"

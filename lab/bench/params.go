@@ -68,9 +68,9 @@ func benchCases() []benchCase {
 		{"sessions", 32, "session", "open and close sessions, --conns at once", (*caseRun).runSessions},
 		{
 			"churn", 32, "session", "sessions that create one ephemeral node and close, --conns at once, or at most so many at a --rate",
-			(*caseRun).runChurn,
+			runChurn,
 		},
-		{"hold", 0, "ping", "--sessions that only ping, spread over several processes, while --hook runs if there is one", (*caseRun).runHold},
+		{"hold", 0, "ping", "--sessions that only ping, spread over several processes, while --hook runs if there is one", runHold},
 		{"sync", 1, "sync", "sync, one after the other on each connection", (*caseRun).runSyncs},
 		{"resume", 1000, "session", "--conns sessions lose their connections and come back at once, --storms times", (*caseRun).runResume},
 		{
@@ -80,7 +80,7 @@ func benchCases() []benchCase {
 		{"watches", 0, "event", "--watchers sessions watch one node: from the write to the first and the last event", (*caseRun).runWatches},
 		{
 			"fanout", 0, "event", "--watchers sessions with --watches each on --nodes nodes, which are written at a --rate: from when a write was due",
-			(*caseRun).runFanOut,
+			runFanOut,
 		},
 		{
 			"firstreads", 1, "node", "create at one member, read at the next one as soon as that is acknowledged: the stale reads",
@@ -93,7 +93,7 @@ func benchCases() []benchCase {
 		},
 		{
 			"cachestorm", 1000, "client", "--conns clients that cache --watches nodes while --hook runs: until the last one is current again",
-			(*caseRun).runCacheStorm,
+			runCacheStorm,
 		},
 		{
 			"failover", 4, "request", "--conns writers and readers per member while --hook runs: gaps, sessions, writes lost",

@@ -67,7 +67,7 @@ type caseRun struct {
 	chosenServers   []string       // servers of the connections
 	controlClient   *client.Client // creates and deletes nodes
 	tree            tree
-	dialed          atomic.Int64 // connections with a source address of their own
+	sources         sourceAddresses
 }
 
 // Run runs one case. It returns when the case is over and its nodes are deleted. If ctx ends, it returns as

@@ -51,7 +51,7 @@ func (r *caseRun) runStorm() (Result, error) {
 		return Result{}, err
 	}
 	var leave func()
-	s.writers, leave, err = r.openBystanders(0)
+	s.writers, leave, err = openBystanders(r, 0)
 	defer leave()
 	if err != nil {
 		return Result{}, err
@@ -73,7 +73,7 @@ func (s *storm) runOne(n int) error {
 	if err != nil {
 		return err
 	}
-	stop := s.run.startBystanders(s.writers)
+	stop := startBystanders(s.run, s.writers)
 	defer stop()
 	begin, end, during, err := s.strike(n, clients, hold)
 	stop()
