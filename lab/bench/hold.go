@@ -54,6 +54,7 @@ func runHold(r *caseRun) (Result, error) {
 			Figure{Name: "tool CPU per close", Value: costPerOp(closing, over, int64(closed)).ToolCPU, Unit: unitMicros})
 		if r.params.Hook == "" { // a hook ends members, and moves sessions to others
 			result.Extra = append(result.Extra, growthFigures(before.serverUsage, end.serverUsage, r.params.HeldSessions)...)
+			result.Extra = append(result.Extra, servingFigure(before.serverUsage, begin, end, result.Ops))
 		}
 		result.Extra = append(result.Extra, largestFigure(end.serverUsage))
 	}

@@ -3,6 +3,7 @@ package bench
 import (
 	"os"
 	"testing"
+	"time"
 )
 
 // The members that serve sessions are those whose files grew with them. A member that was started meanwhile is in neither group.
@@ -24,6 +25,15 @@ func TestGrowthFigures(t *testing.T) {
 		others, ok := got["PSS growth per session, each other member"]
 		if got["RSS growth per session"] != 50 || got["PSS growth per session, members that serve them"] != tt.serving || others != tt.others || ok != tt.hasOthers {
 			t.Errorf("%s: %v", name, got)
+		}
+		begin := usageReading{serverUsage: usage{cpuByPID: map[int]time.Duration{1: time.Second, 2: time.Second, 3: time.Second}}}
+		end := usageReading{serverUsage: usage{memory: tt.end, cpuByPID: map[int]time.Duration{1: 3 * time.Second, 2: 5 * time.Second, 3: 9 * time.Second}}}
+		want := 20_000.0 // 2 s of process 1, for 100 ops
+		if name == "all serve" {
+			want = 140_000
+		}
+		if cpu := servingFigure(before, begin, end, 100).Value; cpu != want {
+			t.Errorf("%s: %v µs, want %v", name, cpu, want)
 		}
 		if largest := largestFigure(usage{memory: tt.end}).Value; name == "restarted" && largest != 90000 {
 			t.Errorf("the largest member has %v bytes", largest)
