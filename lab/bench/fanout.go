@@ -154,7 +154,7 @@ func (f *fanOutRun) sendWrite(ctx context.Context, answered *atomic.Int64) {
 	due := f.writes.dueTime(node, number)
 	f.count++
 	done := func(_ client.Stat, err error) {
-		answered.Add(1)
+		defer answered.Add(1) // last: then all is recorded, and the lock is free
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		switch {
