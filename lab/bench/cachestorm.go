@@ -145,10 +145,11 @@ func (s *cacheStorm) writeMarker() error {
 // so. Clients that do not within the limit stay as they are.
 func (s *cacheStorm) awaitCurrent(marker int64, settle time.Duration) (last time.Time, err error) {
 	until := time.Now().Add(2*s.run.params.Timeout + cacheGrace)
-	var late int
-	defer s.run.reportProgress(func() string { return fmt.Sprintf("%d of %d clients are not current", late, len(s.clients)) })()
+	var shown atomic.Int64 // the last value of late
+	defer s.run.reportProgress(func() string { return fmt.Sprintf("%d of %d clients are not current", shown.Load(), len(s.clients)) })()
 	for {
-		late, last = 0, time.Time{}
+		late := int64(0)
+		last = time.Time{}
 		for _, c := range s.clients {
 			at, current := c.current(marker)
 			if !current {
@@ -158,6 +159,7 @@ func (s *cacheStorm) awaitCurrent(marker int64, settle time.Duration) (last time
 				last = at
 			}
 		}
+		shown.Store(late)
 		now := time.Now()
 		if late == 0 && now.Sub(last) >= settle || now.After(until) {
 			return last, nil
