@@ -1,7 +1,7 @@
 // Package leasemodel searches all states of a small ensemble whose members read locally by leases: three voters and an observer,
 // elections, restarts, disks that write later, changes of membership, and leases that end by clocks. What a server
 // has applied is shown. A read that lacks what was shown before it began is a fault, and so are two servers that have applied
-// different entries. It is a model of a protocol that no member runs yet, and shares no code with the members.
+// different entries. It shares no code with the members.
 // docs/dev/leases.md describes the protocol and what the model has shown. Rules turns single rules of the protocol off: without its
 // rule, each fault is found.
 //

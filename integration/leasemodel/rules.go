@@ -26,6 +26,10 @@ type Rules struct {
 	WordSkipsDisk        bool // a follower applies entries by the leader's word that its own disk does not have
 	WordOnOldEntries     bool // a follower applies entries by the leader's word without one of the leader's term
 
+	DirectSkipsWord  bool // a follower applies what others have told it directly without the leader's word
+	DirectSkipsNamed bool // and by the word without hearing from those whom it names
+	DirectOfOldTerms bool // a direct message of an earlier term counts
+
 	SyncsUnproven     bool // a leader replies to a sync although it may have been deposed
 	SyncsWithoutWord  bool // the index for a sync does not cover the leader's words
 	SyncsWithoutStart bool // the index for a sync does not cover the entries of earlier leaders
@@ -45,6 +49,7 @@ type Model struct {
 	Requesters                                           servers // those that send requests; none: all
 	Stops                                                bool    // a server that has given its lease back requests no other one before a restart
 	Words                                                bool    // the leader gives its word to followers
+	Direct                                               bool    // with Words: and names those who have a lease and do not hold the entries yet. They tell the follower directly
 	Modes                                                bool    // leaders that are elected grant leases or do not
 	BeginsWithout                                        bool    // the first leader grants no leases
 	Reads                                                bool    // reads take time. Otherwise each state is judged as if all servers with a lease read at once

@@ -56,7 +56,10 @@ func (m *Model) settle(w *world) {
 		}
 	}
 	for i := range m.servers() {
-		w.servers[i].applyByWord(&m.Rules)
+		if !m.Direct {
+			w.servers[i].applyByWord(&m.Rules)
+		}
+		w.servers[i].forgetApplied(&m.Rules)
 	}
 	for i := range m.servers() {
 		w.show(i)
@@ -109,6 +112,16 @@ func (s *server) heldBy(all servers) uint8 {
 	return k
 }
 
+// lacking returns those of some servers that do not hold so many entries, as the leader knows.
+func (s *server) lacking(some servers, entries uint8) (all servers) {
+	for j := range maxServers {
+		if some.contains(j) && s.holds[j] < entries {
+			all = all.with(j)
+		}
+	}
+	return all
+}
+
 // bound returns how many entries a leader may release at all. One that grants no leases does not release its TermStart while it
 // waits for the leases of earlier terms: the next leader, if it has applied that entry, does not wait.
 func (m *Model) bound(l *server) uint8 {
@@ -119,8 +132,8 @@ func (m *Model) bound(l *server) uint8 {
 	return maxLog
 }
 
-// applyByWord applies what the leader's word and the server's disk allow: up to an entry of the leader's term, because those of earlier terms
-// are not committed by their copies.
+// applyByWord applies what the leader's word and the server's disk allow: up to an entry of the leader's term, because those of earlier
+// terms are not committed by their copies.
 func (s *server) applyByWord(r *Rules) {
 	k := min(s.word, s.durable)
 	if r.WordSkipsDisk {
@@ -130,8 +143,54 @@ func (s *server) applyByWord(r *Rules) {
 		k--
 	}
 	s.applied = max(s.applied, k)
+}
+
+// limitToDirect returns how many of k entries a server may apply by its word, as far as the servers have told it directly that the word
+// names.
+func (m *Model) limitToDirect(s *server, k uint8) uint8 {
+	for j := range maxServers {
+		if !s.wordOf.contains(j) || m.DirectSkipsNamed {
+			continue
+		}
+		from := s.mail[j]
+		if from.term != s.term && !m.DirectOfOldTerms {
+			return 0
+		}
+		k = min(k, from.index)
+	}
+	return k
+}
+
+// forgetApplied forgets words and messages about entries that the server has applied.
+func (s *server) forgetApplied(r *Rules) {
 	if s.word <= s.applied {
-		s.word = 0
+		s.word, s.wordOf = 0, 0
+	}
+	for j, from := range s.mail {
+		if from.index <= s.applied || from.term < s.term && !r.DirectOfOldTerms {
+			s.mail[j] = report{}
+		}
+	}
+}
+
+// applyDirect lets a server apply entries by the leader's word and by the direct messages that have arrived. With Direct it is a step of
+// its own, because each message may arrive at any time.
+func (m *Model) applyDirect(w *world, i int, try func(world, step)) {
+	n := *w
+	s := &n.servers[i]
+	switch {
+	case m.DirectSkipsWord:
+		for j := range voters {
+			if from := s.mail[j]; from.term == s.term {
+				s.word = max(s.word, from.index)
+			}
+		}
+	default:
+		s.word = m.limitToDirect(s, s.word)
+	}
+	if s.applyByWord(&m.Rules); s.applied > w.servers[i].applied {
+		s.word = w.servers[i].word
+		try(n, step{what: "%[1]d applies %[3]d entries by the leader's word and direct messages", a: i, index: int(s.applied)})
 	}
 }
 
@@ -228,6 +287,9 @@ func (m *Model) eachOwnStep(w *world, i int, try func(world, step)) {
 			try(n, step{what: "%[1]d is restarted, and has %[3]d entries", a: i, index: int(kept)})
 		}
 	}
+	if m.Direct {
+		m.applyDirect(w, i, try)
+	}
 	m.eachStepOfRead(w, i, try)
 }
 
@@ -269,7 +331,7 @@ func (m *Model) takeOffer(w *world, i int) {
 // restart begins a new process, which has so many entries.
 func (s *server) restart(kept uint8, keepsLease bool) {
 	before := s.lease
-	*s = server{log: s.log, length: kept, durable: min(s.durable, kept), applied: 1, term: s.term, returns: s.returns}
+	*s = server{log: s.log, length: kept, durable: min(s.durable, kept), applied: 1, term: s.term, returns: s.returns, mail: s.mail}
 	clear(s.log[kept:])
 	if keepsLease {
 		s.lease = before
@@ -328,7 +390,7 @@ func (m *Model) enterTerm(s *server, term uint8) {
 	if s.leads && m.AppliesWhenDeposed {
 		s.applied = max(s.applied, s.countCopies())
 	}
-	s.term, s.word = term, 0
+	s.term, s.word, s.wordOf = term, 0, 0
 	s.stepDown()
 }
 
@@ -376,8 +438,13 @@ func (m *Model) giveWord(w *world, i, j int, try func(world, step)) {
 	if m.WordSkipsLeadersDisk {
 		word = l.length
 	}
-	if !m.WordSkipsHolders {
-		word = min(word, l.heldBy(l.roster.without(i).without(j)))
+	var of servers
+	switch others := l.roster.without(i).without(j); {
+	case m.WordSkipsHolders:
+	case m.Direct:
+		of = l.lacking(others, word)
+	default:
+		word = min(word, l.heldBy(others))
 	}
 	word = min(word, m.bound(l))
 	if m.WordOnOldEntries {
@@ -385,8 +452,8 @@ func (m *Model) giveWord(w *world, i, j int, try func(world, step)) {
 	}
 	n := *w
 	m.enterTerm(&n.servers[j], l.term)
-	if word > n.servers[j].applied && word > n.servers[j].word {
-		n.servers[j].word = word
+	if c := &n.servers[j]; word > c.applied && (word > c.word || word == c.word && of != c.wordOf) {
+		c.word, c.wordOf = word, of
 		n.servers[i].given = max(l.given, word)
 		try(n, step{what: "%[1]d gives %[2]d its word for %[3]d entries", a: i, b: j, index: int(word)})
 	}
@@ -414,6 +481,18 @@ func (m *Model) replicate(w *world, i, j int) {
 	}
 	s.applied = max(s.applied, min(told, n))
 	l.holds[j] = max(l.holds[j], n)
+	if m.Direct && s.log[n-1].term() == l.term {
+		w.tellDirectly(j, report{l.term, n})
+	}
+}
+
+// tellDirectly sends a server's message that it holds entries to the other voters. It replaces an earlier one.
+func (w *world) tellDirectly(from int, r report) {
+	for f := range voters {
+		if f != from {
+			w.servers[f].mail[from] = r
+		}
+	}
 }
 
 // eachOwnStepOfLeader makes the steps of a leader alone.

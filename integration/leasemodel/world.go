@@ -45,6 +45,9 @@ type lease struct {
 	term  uint8 // of the leader that granted it
 }
 
+// report is a server's message that it holds the entries of a leader's term up to one of that term.
+type report struct{ term, index uint8 }
+
 // leadership is what a leader knows. It is empty for other servers.
 type leadership struct {
 	leads   bool
@@ -67,7 +70,9 @@ type server struct {
 	durable uint8 // entries on the disk
 	applied uint8
 	term    uint8
-	word    uint8 // it may apply so many entries of the leader of its term once its disk has them; 0: no more than it has applied
+	word    uint8              // it may apply so many entries of the leader of its term once its disk has them; 0: no more than it has applied
+	wordOf  servers            // and once these have told it themselves that they hold them. Only with Direct
+	mail    [maxServers]report // the last message of each server to this one that it holds entries. It may arrive at any time, or never
 	leadership
 
 	request     span  // of the request that is on its way, or with the leader

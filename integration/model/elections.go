@@ -5,14 +5,10 @@ package model
 func (m *Model) leaveTerm(s *modelState, i int) {
 	d := &s.disks[i]
 	if d.role == leader && m.Late {
-		s.sentLogs[d.term], s.toldDurable[d.term] = d.log, durableWord{1 << i, m.durable(d)}
+		s.sentLogs[d.term], s.toldDurable[d.term] = d.log, durableWord{1 << i, m.durable(d), d.acks}
 	}
 	if d.log != 0 {
-		for j := range m.Disks {
-			if l := &s.disks[j]; j != i && l.role == leader && l.term == d.term {
-				m.keepAcknowledgement(s, l, d, i)
-			}
-		}
+		m.keepForLeaders(s, d, i)
 	}
 	if m.CountsFormerTerms {
 		m.keepAcknowledgements(s, i)
@@ -28,21 +24,34 @@ func (m *Model) leaveTerm(s *modelState, i int) {
 	}
 }
 
+// keepForLeaders makes the leader of the term of disk i, which is d, and those to which disk i has acknowledged entries directly, remember
+// what it can acknowledge.
+func (m *Model) keepForLeaders(s *modelState, d *diskState, i int) {
+	for j := range m.Disks {
+		if l := &s.disks[j]; j != i && l.role == leader && l.term == d.term {
+			m.keepAcknowledgement(s, &l.acks, l.log, d, i)
+		}
+	}
+	if log := s.sentLogs[d.term]; log != 0 && d.role != leader && d.takesPart() {
+		m.keepAcknowledgement(s, &s.toldDurable[d.term].acks, log, d, i)
+	}
+}
+
 // keepAcknowledgements makes disk i remember what others can acknowledge to it, if it leads.
 func (m *Model) keepAcknowledgements(s *modelState, i int) {
 	d := &s.disks[i]
 	for j := range m.Disks {
 		if f := &s.disks[j]; j != i && d.role == leader && f.takesPart() && f.term == d.term {
-			m.keepAcknowledgement(s, d, f, j)
+			m.keepAcknowledgement(s, &d.acks, d.log, f, j)
 		}
 	}
 }
 
-// keepAcknowledgement adds what disk i, which is f, can acknowledge to those that leader l keeps.
-func (m *Model) keepAcknowledgement(s *modelState, l, f *diskState, i int) {
-	first := m.logs.all[l.log].firstOfTerm(l.term)
-	if index := m.acknowledgeable(s, f, l.log); first != 0 && index >= first && index > l.acknowledged(i) {
-		l.setAcknowledged(i, index)
+// keepAcknowledgement adds what disk i, which is f, can acknowledge to those that are kept of the leader of its term, with a log.
+func (m *Model) keepAcknowledgement(s *modelState, acks *acknowledgements, log logID, f *diskState, i int) {
+	first := m.logs.all[log].firstOfTerm(f.term)
+	if index := m.acknowledgeable(s, f, log); first != 0 && index >= first && index > acks.of(i) {
+		acks.set(i, index)
 	}
 }
 

@@ -231,6 +231,35 @@ var mutants = map[string]mutant{
 		without: func(r *Rules) { r.SaysLeaving = false },
 		want:    lacksShown,
 	},
+	"m: a direct message about what is not on the disk": {
+		Model: Model{
+			Disks: 5, Voters: 5, Terms: 3, Log: 3, Writes: 2,
+			Rules: Rules{DirectUndurable: true},
+		},
+		want: lacksShown,
+	},
+	"m: a direct message of an earlier term": {
+		Model: Model{
+			Disks: 5, Voters: 5, Terms: 4, Log: 3, Writes: 1,
+			Rules: Rules{DirectOfFormerTerms: true},
+		},
+		want: lacksShown,
+	},
+	"m: a direct message of a server without a vote": {
+		Model: Model{
+			Disks: 6, Voters: 5, Terms: 3, Log: 3, Writes: 1,
+			Rules: Rules{SendsAhead: true, DirectOfOthers: true},
+		},
+		without: func(r *Rules) { r.DirectOfOthers = false },
+		want:    lacksShown,
+	},
+	"m: the word about an entry of an earlier term, among five": {
+		Model: Model{
+			Disks: 5, Voters: 5, Terms: 5, Log: 4, Writes: 1,
+			Rules: Rules{SaysOlder: true},
+		},
+		want: lacksShown,
+	},
 	"n: a follower acknowledges what it holds in memory": {
 		Model: Model{
 			Disks: 3, Voters: 3, Terms: 3, Log: 4, Writes: 2,

@@ -90,9 +90,9 @@ func (m *Model) countedIndex(s *modelState, i int, own uint8, counted diskSet) u
 		case v == i:
 			has[v] = own
 		case f.takesPart() && f.term == d.term:
-			has[v] = max(d.acknowledged(v), m.acknowledgeable(s, f, d.log))
+			has[v] = max(d.acks.of(v), m.acknowledgeable(s, f, d.log))
 		default:
-			has[v] = d.acknowledged(v)
+			has[v] = d.acks.of(v)
 		}
 	}
 	for index := l.length; index >= first; index-- {
@@ -127,7 +127,7 @@ func (m *Model) showCommitted(s *modelState, i int) {
 	}
 	for f := range m.Disks {
 		if other := &s.disks[f]; other.takesPart() && other.term == d.term {
-			index = max(index, m.committedByWord(durableWord{1 << i, durable}, d.log, d.term, f, m.committable(other, d.log)))
+			index = max(index, m.committedByWord(s, durableWord{1 << i, durable, d.acks}, d.log, d.term, f, m.committable(other, d.log)))
 		}
 	}
 	m.showUpTo(s, d.log, d.term, index)
@@ -219,11 +219,11 @@ func (m *Model) deliverNext(s *modelState, log logID, term uint8, from, f, as in
 	}
 	if from >= 0 {
 		if as != f && index >= l.firstOfTerm(term) && l.firstOfTerm(term) != 0 {
-			n.disks[from].setAcknowledged(as, max(index, n.disks[from].acknowledged(as)))
+			n.disks[from].acks.set(as, max(index, n.disks[from].acks.of(as)))
 		}
 		m.showCommitted(&n, from)
 	} else {
-		m.showByWord(&n, as)
+		m.showByWord(&n, term)
 	}
 	to(&n, transition{kind: deliver, disk: from, other: f, value: index})
 }
@@ -279,7 +279,7 @@ func (m *Model) flushNext(s *modelState, i int, to func(*modelState, transition)
 			m.showCommitted(&n, j)
 		}
 	}
-	m.showByWord(&n, i)
+	m.showByWord(&n, d.term)
 	to(&n, transition{kind: flush, disk: i, value: m.durable(d)})
 }
 
@@ -292,14 +292,19 @@ func (m *Model) committable(f *diskState, log logID) uint8 {
 	return min(index, m.durable(f))
 }
 
-// showByWord marks what disk f commits by the word of the leader of its term, whose process has ended.
-func (m *Model) showByWord(s *modelState, f int) {
-	d := &s.disks[f]
-	log := s.sentLogs[d.term]
-	if log == 0 || !d.takesPart() {
+// showByWord marks what disks commit by the word of the leader of a term, whose process has ended.
+func (m *Model) showByWord(s *modelState, term uint8) {
+	log := s.sentLogs[term]
+	if log == 0 {
 		return
 	}
-	if committed := m.committedByWord(s.toldDurable[d.term], log, d.term, f, m.committable(d, log)); committed != 0 {
-		m.showUpTo(s, log, d.term, committed)
+	for f := range m.Disks {
+		d := &s.disks[f]
+		if !d.takesPart() || d.term != term {
+			continue
+		}
+		if committed := m.committedByWord(s, s.toldDurable[term], log, term, f, m.committable(d, log)); committed != 0 {
+			m.showUpTo(s, log, term, committed)
+		}
 	}
 }

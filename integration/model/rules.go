@@ -27,9 +27,12 @@ type Rules struct {
 	ReplacesByOlder     bool // a snapshot replaces a log that has all of it and more
 	SaysUndurable       bool // a disk commits by its own copy and the leader's, although that is not on the leader's disk yet
 	SaysOlder           bool // and this although the entry is of an earlier term
-	SaysAmongMany       bool // and this with more than three voters
+	SaysAmongMany       bool // and this with more than three voters, without direct messages of others
 	SaysToOthers        bool // and this without a vote
 	SaysLeaving         bool // and this although the leader has no vote
+	DirectUndurable     bool // a disk counts what others hold, as they tell it directly, although that is not on their disks yet
+	DirectOfFormerTerms bool // and what they have told it in an earlier term
+	DirectOfOthers      bool // and the copies of servers without a vote
 }
 
 // Word is the rule by which an emptied disk came in when it kept the identity of the lost one.

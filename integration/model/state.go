@@ -15,7 +15,7 @@ const (
 // diskState is a disk, and the process that runs with it.
 type diskState struct {
 	log    logID
-	acks   uint32 // of a leader: the last index acknowledged by each disk that has left the term since, three bits each
+	acks   acknowledgements // of a leader: those of each disk that has left the term since
 	term   uint8
 	role   diskRole
 	voted  bool    // in its term. For whom does not matter: a vote that is given twice is in grants already
@@ -23,10 +23,13 @@ type diskState struct {
 	grants diskSet // of a candidate: who votes for it. Of a disk that was let in: for whom it may vote before it has the log
 }
 
-func (d *diskState) acknowledged(from int) uint8 { return uint8(d.acks>>(3*from)) & 7 }
+// acknowledgements has the last index that each disk has acknowledged in a term, three bits each.
+type acknowledgements uint32
 
-func (d *diskState) setAcknowledged(from int, index uint8) {
-	d.acks = d.acks&^(7<<(3*from)) | uint32(index)<<(3*from)
+func (a acknowledgements) of(disk int) uint8 { return uint8(a>>(3*disk)) & 7 }
+
+func (a *acknowledgements) set(disk int, index uint8) {
+	*a = *a&^(7<<(3*disk)) | acknowledgements(index)<<(3*disk)
 }
 
 // durable returns how many entries of a disk's log are on it.
@@ -86,7 +89,7 @@ func (m *Model) encodeState(s *modelState, b []byte) []byte {
 	for i := range m.Disks {
 		d := &s.disks[i]
 		three(uint32(d.log))
-		three(d.acks)
+		three(uint32(d.acks))
 		flags := byte(d.role) << 4
 		if d.voted {
 			flags |= 0x80
@@ -100,6 +103,7 @@ func (m *Model) encodeState(s *modelState, b []byte) []byte {
 		for t := 2; t <= int(m.Terms); t++ {
 			three(uint32(s.sentLogs[t]))
 			b = append(b, byte(s.toldDurable[t].leader), s.toldDurable[t].durable)
+			three(uint32(s.toldDurable[t].acks))
 		}
 	}
 	return b
@@ -117,7 +121,7 @@ func (m *Model) decodeState(b []byte) (s modelState) {
 	}
 	for i := range m.Disks {
 		d := &s.disks[i]
-		d.log, d.acks = logID(three()), three()
+		d.log, d.acks = logID(three()), acknowledgements(three())
 		d.role, d.voted, d.term = diskRole(b[0]>>4&7), b[0]&0x80 != 0, b[0]&15
 		d.queued, d.grants = b[1], diskSet(b[2])
 		b = b[3:]
@@ -127,8 +131,9 @@ func (m *Model) decodeState(b []byte) (s modelState) {
 	b = b[2:]
 	if m.Late {
 		for t := 2; t <= int(m.Terms); t++ {
-			s.sentLogs[t], s.toldDurable[t] = logID(three()), durableWord{diskSet(b[0]), b[1]}
+			s.sentLogs[t], s.toldDurable[t] = logID(three()), durableWord{leader: diskSet(b[0]), durable: b[1]}
 			b = b[2:]
+			s.toldDurable[t].acks = acknowledgements(three())
 		}
 	}
 	return s

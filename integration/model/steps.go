@@ -96,7 +96,7 @@ func (m *Model) crashLeader(s *modelState, i int, to func(*modelState, transitio
 	for length := m.durable(d); length <= m.logs.all[d.log].length; length++ {
 		n := *s
 		if m.Late {
-			n.sentLogs[d.term], n.toldDurable[d.term] = d.log, durableWord{1 << i, m.durable(d)}
+			n.sentLogs[d.term], n.toldDurable[d.term] = d.log, durableWord{1 << i, m.durable(d), d.acks}
 		}
 		n.disks[i] = diskState{log: m.logs.truncate(d.log, length), term: d.term, voted: d.voted && !m.ForgetsVotes}
 		if m.CountsFormerTerms && length == m.logs.all[d.log].length { // it steps down, and remembers
@@ -113,11 +113,7 @@ func (m *Model) restartFollower(s *modelState, i int, to func(*modelState, trans
 	d := &s.disks[i]
 	for length := m.durable(d); length < m.logs.all[d.log].length; length++ {
 		n := *s
-		for j := range m.Disks {
-			if l := &n.disks[j]; l.role == leader && l.term == d.term {
-				m.keepAcknowledgement(&n, l, d, i)
-			}
-		}
+		m.keepForLeaders(&n, d, i)
 		n.disks[i].log, n.disks[i].queued = m.logs.truncate(d.log, length), 0
 		to(&n, transition{kind: crash, disk: i, value: length})
 	}

@@ -49,7 +49,8 @@ func (m *Model) computeSignatures(s *modelState, signs *[maxDisks]uint64) {
 		}
 		h = mixHash(h, uint64(l.voteHistory[i])<<8|uint64(shown.voteHistory[i]))
 		for t := 2; m.Late && t <= int(m.Terms); t++ {
-			h = mixHash(h, uint64(m.logs.all[s.sentLogs[t]].voteHistory[i])<<1|uint64(s.toldDurable[t].leader>>i)&1)
+			told := &s.toldDurable[t]
+			h = mixHash(h, uint64(m.logs.all[s.sentLogs[t]].voteHistory[i])<<1|uint64(told.leader>>i)&1|uint64(told.acks.of(i))<<32)
 		}
 		own[i] = h
 	}
@@ -57,7 +58,7 @@ func (m *Model) computeSignatures(s *modelState, signs *[maxDisks]uint64) {
 		var sum uint64
 		for j := range m.Disks {
 			d := &s.disks[j]
-			relation := uint64(m.logs.all[d.log].voteHistory[i])<<8 | uint64(d.acknowledged(i))<<1 | uint64(d.grants>>i)&1
+			relation := uint64(m.logs.all[d.log].voteHistory[i])<<8 | uint64(d.acks.of(i))<<1 | uint64(d.grants>>i)&1
 			sum += mixHash(own[j], relation)
 		}
 		signs[i] = mixHash(own[i], sum)>>2 | m.symmetryClass(i)<<62
@@ -104,18 +105,23 @@ func (m *Model) renameDisks(s *modelState, r *renaming) {
 	for i := range m.Disks {
 		d := old[i]
 		d.log, d.grants = m.renameLog(d.log, r), r.sets[d.grants]
-		if acks := d.acks; acks != 0 {
-			d.acks = 0
-			for from := range m.Disks {
-				d.setAcknowledged(int(r.to[from]), uint8(acks>>(3*from))&7)
-			}
-		}
+		d.acks = m.renameAcknowledgements(d.acks, r)
 		s.disks[r.to[i]] = d
 	}
 	s.shown = m.renameLog(s.shown, r)
 	for t := range s.sentLogs {
 		s.sentLogs[t], s.toldDurable[t].leader = m.renameLog(s.sentLogs[t], r), r.sets[s.toldDurable[t].leader]
+		s.toldDurable[t].acks = m.renameAcknowledgements(s.toldDurable[t].acks, r)
 	}
+}
+
+func (m *Model) renameAcknowledgements(acks acknowledgements, r *renaming) (renamed acknowledgements) {
+	for from := range m.Disks {
+		if index := acks.of(from); index != 0 {
+			renamed.set(int(r.to[from]), index)
+		}
+	}
+	return renamed
 }
 
 // renameLog returns a log with other names.
