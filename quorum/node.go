@@ -229,7 +229,7 @@ func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Stages: n.cfg.Stages, Logger: n.logger,
 		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.Durability().LimitToDurable,
-		LimitToSettled: n.disk.Durability().LimitToSettled, NoteCommitted: n.disk.Durability().NoteCommitted, Releases: n.fsm.roster,
+		LimitToSettled: n.disk.Durability().LimitToSettled, NoteCommitted: n.disk.Durability().NoteCommitted, Releases: n.fsm.roster, AwaitingCommit: n.proposer.membersAwaitingCommit,
 		ConfigurationCommitted: n.status.configurationCommitted, StoredEntry: n.storedEntry,
 		NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
 		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {

@@ -7,6 +7,11 @@
 //     that may have a lease.
 //   - A leader takes a voter for one with a lease until its clock says that it has ended: from the grant in its own term, or from its
 //     election if a leader before may have granted any.
+//   - A follower applies an entry by the leader's word, before it is released, if the word names every voter that may have a lease and is not known to
+//     hold the entry, and each of these has told the follower directly that it does, in the leader's term.
+//
+// The last one is no exception: whoever may have a lease when the word is given holds the entry, and a lease that is granted later names an end of
+// the log at or after it.
 package readlease
 
 import (
@@ -115,6 +120,23 @@ func (r *Roster) limitWithout(server raft.ServerID, term, index uint64) uint64 {
 		return r.released
 	}
 	return max(r.released, r.heldByAll(t, index, r.cfg.Self, server))
+}
+
+// MayHaveLease returns the servers other than this member that may have a lease, as the leader of a term. It returns false if this member does not
+// lead in the term, or nothing of it may be released yet. A lease that is granted later names an end of the log that this member's log has by then.
+func (r *Roster) MayHaveLease(term uint64) (servers []raft.ServerID, ok bool) {
+	t := r.lockInTerm(term)
+	defer r.mu.Unlock()
+	now := r.cfg.Clock.Now()
+	if t == nil || !t.closedUntil.IsZero() && !now.After(t.closedUntil) {
+		return nil, false
+	}
+	for server, until := range t.until {
+		if server != r.cfg.Self && !now.After(until) {
+			servers = append(servers, server)
+		}
+	}
+	return servers, true
 }
 
 // lockInTerm takes the lock, which the caller releases. It returns a term in which this member leads, and begins it if this is the first call

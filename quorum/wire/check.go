@@ -61,6 +61,8 @@ func checkReachable(command any, own logEnd) error {
 	case *raft.RequestPreVoteRequest:
 		return cmp.Or(own.checkTerm(req.Term), own.checkIndex("the end of a log", req.LastLogIndex),
 			checkTermOfEntry(req.LastLogIndex, req.LastLogTerm, req.Term))
+	case *copyReport:
+		return cmp.Or(own.checkTerm(req.term), own.checkIndex("a copy", req.index))
 	}
 	return nil
 }

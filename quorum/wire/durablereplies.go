@@ -43,6 +43,8 @@ type pendingReply struct {
 	form  requestForm
 	resp  any
 	err   error
+	tell  []raft.ServerID // those that get a direct message, too
+	copy  copyReport      // the message
 }
 
 // reply sends the reply to a request, in order. A reply that accepts entries waits until they are settled. reply itself waits
@@ -50,11 +52,15 @@ type pendingReply struct {
 func (rc *receiver) reply(in *inConn, command, resp any, err error) error {
 	p := pendingReply{form: in.form, resp: resp, err: err}
 	if req := acceptedAppend(command, resp); req != nil && len(req.Entries) > 0 {
-		p.index = continueAfter(req).PrevLogEntry
+		last := continueAfter(req)
+		p.index = last.PrevLogEntry
+		if in.direct != nil && last.PrevLogTerm == req.Term {
+			p.tell, p.copy = in.direct.tell, copyReport{req.Term, last.PrevLogEntry}
+		}
 	}
 	q := &in.replies
 	if !q.isRunning() && rc.awaitBriefly(in, p.index) { // only this goroutine makes it run
-		return in.write(p.form, p.resp, p.err)
+		return rc.write(in, p)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,6 +79,12 @@ func (rc *receiver) reply(in *inConn, command, resp any, err error) error {
 		rc.wg.Go(func() { rc.sendPending(in) })
 	}
 	return nil
+}
+
+// write sends a reply, and the direct messages that belong to it.
+func (rc *receiver) write(in *inConn, p pendingReply) error {
+	rc.directCopies.send(p.tell, p.copy)
+	return in.write(p.form, p.resp, p.err)
 }
 
 // awaitBriefly reports whether the entries of a reply are settled within briefWait. It does not wait if the disk was late
@@ -109,7 +121,7 @@ func (rc *receiver) sendPending(in *inConn) {
 	for p, ok := q.first(); ok; p, ok = q.next() {
 		err := rc.awaitSettled(in, p)
 		if err == nil {
-			err = in.write(p.form, p.resp, p.err)
+			err = rc.write(in, p)
 		}
 		if err != nil {
 			_ = in.Close() // its reader ends, too

@@ -89,8 +89,9 @@ func (c *inConn) sendReply(resp any, failed error) error {
 type far struct {
 	t        testing.TB
 	conn     net.Conn
-	pause    atomic.Int64  // nanoseconds before it reads the next request
-	majority atomic.Uint64 // majority index of the last frame
+	pause    atomic.Int64               // nanoseconds before it reads the next request
+	majority atomic.Uint64              // majority index of the last frame
+	direct   atomic.Pointer[directPart] // of the last frame that had one
 	sent     chan *raft.AppendEntriesRequest
 	ended    chan struct{} // closed at the end of the connection
 }
@@ -114,6 +115,14 @@ func (f *far) read() {
 		time.Sleep(time.Duration(f.pause.Load()))
 		kind, err := r.ReadByte()
 		req := new(raft.AppendEntriesRequest)
+		if kind == frameDirect && err == nil {
+			m := messageReader{bounds: requestKinds[kind].bounds, from: r, reserve: func(int) error { return nil }}
+			var d *directPart
+			if d, err = m.readDirect(); err == nil {
+				f.direct.Store(d)
+				kind, err = r.ReadByte()
+			}
+		}
 		switch {
 		case err != nil:
 		case kind == frameEntries || kind == frameNotice:

@@ -18,6 +18,8 @@ import (
 //	notice   → 6 (1), position (40)
 //	position → term (8), index of the entry before (8), its term (8), commit index (8), majority index (8)
 //	entry    → index (8), term (8), type (1), nanoseconds since 1970 or 0 (8), length of data (4), length of extensions (4), data, extensions
+//	direct   → 7 (1), the leader's word that needs direct messages: see direct.go. A frame of entries or a notice follows
+//	copy     → 8 (1), a direct message: see direct.go
 //	reply    → any number of waiting marks (1 each), 1 for success or 0 (1), 1 if the next attempt must not wait or 0 (1), term (8), end of the log (8), length of an error (2), its text
 //
 // The follower commits up to the commit index. Up to the majority index, which is not higher, it need not wait for its own disk:
@@ -29,6 +31,8 @@ import (
 const (
 	frameEntries = requestPreVote + 1 + iota
 	frameNotice
+	frameDirect
+	frameCopy
 )
 
 const (
@@ -46,7 +50,7 @@ type requestForm byte
 const (
 	inMessagePack requestForm = iota
 	inFrames
-	withoutReply // a notice in a frame
+	withoutReply // a notice in a frame, or a direct message
 )
 
 // appendReply is raft's reply to an AppendEntries in MessagePack. A decoder that does not know Frames skips
@@ -84,10 +88,10 @@ func (c *outConn) framedIfSupported(framed requestForm) requestForm {
 func (c *outConn) sendAppend(a *appendFuture) error {
 	switch a.form {
 	case withoutReply:
-		_, _ = c.w.Write(appendNotice(c.frameHeader[:0], a.req, a.majority)) // Flush returns an error of w again
+		_, _ = c.w.Write(appendNotice(appendDirect(c.frameHeader[:0], a.direct), a.req, a.majority)) // Flush returns an error of w again
 		return c.w.Flush()
 	case inFrames:
-		return c.sendEntries(a.req, a.majority)
+		return c.sendEntries(a.req, a.majority, a.direct)
 	}
 	return c.sendRequest(requestAppend, a.req)
 }
@@ -112,11 +116,11 @@ func (c *outConn) awaitAppendReply(a *appendFuture) (waits bool, err error) {
 }
 
 // sendEntries sends a request as a frame of entries.
-func (c *outConn) sendEntries(req *raft.AppendEntriesRequest, majority uint64) error {
+func (c *outConn) sendEntries(req *raft.AppendEntriesRequest, majority uint64, direct *directPart) error {
 	if len(req.Entries) > maxElements {
 		return fmt.Errorf("quorum: %d entries in a request: must be at most %d", len(req.Entries), maxElements)
 	}
-	head := append(c.frameHeader[:0], frameEntries)
+	head := append(appendDirect(c.frameHeader[:0], direct), frameEntries)
 	head = binary.BigEndian.AppendUint16(appendPosition(head, req, majority), uint16(len(req.Entries)))
 	for _, e := range req.Entries {
 		head = appendEntryHeader(head, e)

@@ -135,7 +135,7 @@ func TestMostEntriesFitInMessagePack(t *testing.T) {
 // A request with more entries than a follower takes is not sent.
 func TestTooManyEntriesAreNotFramed(t *testing.T) {
 	c := &outConn{}
-	if err := c.sendEntries(&raft.AppendEntriesRequest{Entries: emptyEntries(maxElements + 1)}, 0); err == nil {
+	if err := c.sendEntries(&raft.AppendEntriesRequest{Entries: emptyEntries(maxElements + 1)}, 0, nil); err == nil {
 		t.Error("sent")
 	}
 }
@@ -325,7 +325,7 @@ func newFollower(t *testing.T) *follower {
 	d := &dialer{streamLayer: newPipes(nil), callTimeout: 10 * time.Second, addressOf: nowhere}
 	c := newOutConn(d, "m2:1", near)
 	f.pipeline = newPipeline(c, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return f.commit.Load(), f.last.Load(), 5 },
-		(&Transport{cfg: Config{LimitToSettled: allDurable}}).clampCommit, allReleased{}.Limit, noWord, noneAccepted, f.stall, anyEntries, nil)
+		(&Transport{cfg: Config{LimitToSettled: allDurable}}).clampCommit, allReleased{}.Limit, noWord, noDirect, noneAccepted, f.stall, anyEntries, nil)
 	t.Cleanup(func() { f.Close(); in.Close(); <-f.ended })
 	f.send(t, 1)
 	return f
@@ -504,7 +504,7 @@ func deaf(t *testing.T) (*stream, net.Conn) {
 	s.last.Store(1)
 	s.term.Store(5)
 	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() },
-		(&Transport{cfg: Config{LimitToSettled: allDurable}}).clampCommit, allReleased{}.Limit, noWord, noneAccepted, noStall, anyEntries, nil)
+		(&Transport{cfg: Config{LimitToSettled: allDurable}}).clampCommit, allReleased{}.Limit, noWord, noDirect, noneAccepted, noStall, anyEntries, nil)
 	t.Cleanup(func() { s.Close(); member.Close() })
 	s.updateCommitAndRecord(&appendFuture{form: inFrames}, &raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
 	return s, member

@@ -78,6 +78,8 @@ var (
 		requestPreVote:    {smallBounds, inMessagePack, func() any { return new(raft.RequestPreVoteRequest) }},
 		frameEntries:      {appendBounds, inFrames, nil},
 		frameNotice:       {bounds{maxBytes: positionSize}, withoutReply, nil},
+		frameDirect:       {bounds{maxBytes: maxDirectSize}, withoutReply, nil}, // and the frame after it
+		frameCopy:         {bounds{maxBytes: copySize}, withoutReply, nil},
 	}
 )
 

@@ -175,7 +175,7 @@ func TestEntriesOutliveTheNextRequest(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	list := func(n int) string { return "\xdc" + string([]byte{byte(n >> 8), byte(n)}) }
 	tests := []struct{ name, request string }{
-		{"type", "\x07"},
+		{"type", "\x09"},
 		{"nil", "\x00\xc0"},
 		{"list", "\x00\x90"},
 		{"number", "\x03\x07"},

@@ -3,15 +3,16 @@ package wire
 import "slices"
 
 // NotifyDurable sends the replies that waited until entries are on this member's disk, and reports that to the followers
-// that commit by it: see wordTo. Those in first hear of it before the others. NotifyDurable does not wait. If this member
-// does not lead, or its configuration has more voters, no follower is to hear of it.
+// that commit by it: see wordTo. Those in first, whose clients wait, hear of it before the others. NotifyDurable does not wait. If this member's
+// configuration has more than maxWordVoters, only those in first hear of it: see directWords.
 func (t *Transport) NotifyDurable(first []uint32) {
 	r := t.cfg.Raft()
 	t.receiver.diskIsLate.Store(false)
 	t.receiver.settled.fire()
 	t.receiver.recordCommit(r)
-	if r != nil && countVoters(r.GetConfiguration().Configuration()) <= maxWordVoters {
-		t.notifyPipelines(first, func(*pipeline) bool { return true })
+	if r != nil {
+		isFew := countVoters(r.GetConfiguration().Configuration()) <= maxWordVoters
+		t.notifyPipelines(first, func(p *pipeline) bool { return isFew || slices.Contains(first, p.conn.peerID) })
 	}
 }
 

@@ -24,6 +24,9 @@ type clampFunc func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
 // and this member's are a majority, or 0: see Transport.wordTo.
 type wordFunc func(*raft.AppendEntriesRequest) uint64
 
+// directFunc returns the direct part for a request, or nil: see directWords.to.
+type directFunc func(*raft.AppendEntriesRequest) *directPart
+
 // acceptedFunc is called when the follower has accepted a request.
 type acceptedFunc func(*raft.AppendEntriesRequest)
 
@@ -50,6 +53,7 @@ type pipeline struct {
 	clampCommit     clampFunc
 	releasedOf      func(term, index uint64) uint64 // Releases.Limit
 	word            wordFunc
+	direct          directFunc
 	accepted        acceptedFunc
 	mayLead         func() error // the reason to send nothing, or nil
 	mayReceive      func(*raft.AppendEntriesRequest) bool
@@ -77,6 +81,7 @@ type appendFuture struct {
 	req      *raft.AppendEntriesRequest
 	resp     *raft.AppendEntriesResponse
 	majority uint64 // see pipeline
+	direct   *directPart
 	sentAt   time.Time
 	isNotice bool
 	form     requestForm
@@ -90,11 +95,11 @@ func (a *appendFuture) Response() *raft.AppendEntriesResponse { return a.resp }
 
 // newPipeline returns a pipeline that continues after accepted, the last request that the follower has accepted. It
 // reports what was committed since then. If accepted is the zero request, it reports commits from its first entries on.
-func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, log logPositionFunc, clamp clampFunc, releasedOf func(term, index uint64) uint64, word wordFunc, acceptedReq acceptedFunc, stalls func() error,
+func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, log logPositionFunc, clamp clampFunc, releasedOf func(term, index uint64) uint64, word wordFunc, direct directFunc, acceptedReq acceptedFunc, stalls func() error,
 	mayHave func(*raft.AppendEntriesRequest) bool, recorder *stages.Recorder,
 ) *pipeline {
 	p := &pipeline{
-		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, releasedOf: releasedOf, word: word, accepted: acceptedReq, mayLead: stalls, mayReceive: mayHave, stages: recorder,
+		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, releasedOf: releasedOf, word: word, direct: direct, accepted: acceptedReq, mayLead: stalls, mayReceive: mayHave, stages: recorder,
 		commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
 		repliedRequests: make(chan raft.AppendFuture, maxUnreadReplies), closed: make(chan struct{}),
 		lastSent: accepted,
@@ -159,6 +164,9 @@ func (p *pipeline) updateCommitAndRecord(a *appendFuture, req *raft.AppendEntrie
 	newest.LeaderCommitIndex = p.releasedOf(req.Term, a.majority)
 	if term == req.Term && a.form == inFrames {
 		newest.LeaderCommitIndex = max(newest.LeaderCommitIndex, p.word(req))
+	}
+	if term == req.Term && a.form == inFrames {
+		a.direct = p.commits.takeDirect(p.direct(req), newest.LeaderCommitIndex)
 	}
 	p.commits.noteSent(newest.LeaderCommitIndex, a.majority)
 	p.lastSent = continueAfter(&newest)
@@ -282,8 +290,9 @@ func (p *pipeline) takeNextNotice(a *appendFuture) bool {
 	req.LeaderCommitIndex = p.releasedOf(req.Term, a.majority)
 	if a.form == withoutReply {
 		req.LeaderCommitIndex = max(req.LeaderCommitIndex, p.word(&req))
+		a.direct = p.commits.takeDirect(p.direct(&req).withoutTell(), req.LeaderCommitIndex)
 	}
-	if !p.commits.isNews(req.LeaderCommitIndex, a.majority) {
+	if a.direct == nil && !p.commits.isNews(req.LeaderCommitIndex, a.majority) {
 		return false
 	}
 	if a.form != withoutReply {

@@ -18,6 +18,8 @@ func noStall() error { return nil }
 
 func noneAccepted(*raft.AppendEntriesRequest) {}
 
+func noDirect(*raft.AppendEntriesRequest) *directPart { return nil }
+
 // stream is a pipeline to a member that the test plays, with the log that it reports.
 type stream struct {
 	*pipeline
@@ -25,8 +27,19 @@ type stream struct {
 	far                *far
 	commit, last, term atomic.Uint64
 	given              atomic.Uint64 // the word that is given of each request; 0: none
+	direct             atomic.Pointer[directPart]
 	queued             atomic.Uint64 // the first entry that is not on the leader's disk; 0: all are
 	stalls             atomic.Bool   // the leader may send nothing
+}
+
+// directTo implements directFunc.
+func (s *stream) directTo(*raft.AppendEntriesRequest) *directPart {
+	d := s.direct.Load()
+	if d == nil {
+		return nil
+	}
+	part := *d
+	return &part
 }
 
 // stallError is the pipeline's mayLead.
@@ -56,7 +69,7 @@ func newStream(t *testing.T) *stream {
 		t.Fatal(err)
 	}
 	clamp := (&Transport{cfg: Config{LimitToSettled: s.durable}}).clampCommit
-	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, allReleased{}.Limit, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, noneAccepted, s.stallError, anyEntries, nil)
+	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, allReleased{}.Limit, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, s.directTo, noneAccepted, s.stallError, anyEntries, nil)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -255,7 +268,7 @@ func TestPipelineContinuesAfterAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newPipeline(conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, allReleased{}.Limit, noWord, noneAccepted, noStall, anyEntries, nil)
+		p := newPipeline(conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, allReleased{}.Limit, noWord, noDirect, noneAccepted, noStall, anyEntries, nil)
 		defer p.Close()
 		if got := first.sentNext(); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 || got.PrevLogTerm != 5 || got.Term != 5 {
 			t.Errorf("told %+v, want commit 12", got)

@@ -9,6 +9,9 @@ type Releases interface {
 	Limit(term, index uint64) uint64
 	// LimitWord does the same for the leader's word to a server.
 	LimitWord(to raft.ServerID, term, index uint64) uint64
+	// MayHaveLease returns the servers other than this leader of a term that may have a lease for reads. It returns false if nothing of the term may
+	// be released yet, or this member does not lead in the term.
+	MayHaveLease(term uint64) (servers []raft.ServerID, ok bool)
 	// NoteHeld records that a server holds this leader's entries up to an index, by its reply in the term.
 	NoteHeld(server raft.ServerID, term, index uint64)
 	// NoteTold records the two commit indexes of a request that this member has accepted from the leader of a term.
@@ -20,5 +23,6 @@ type allReleased struct{}
 
 func (allReleased) Limit(_, index uint64) uint64                      { return index }
 func (allReleased) LimitWord(_ raft.ServerID, _, index uint64) uint64 { return index }
+func (allReleased) MayHaveLease(uint64) ([]raft.ServerID, bool)       { return nil, true }
 func (allReleased) NoteHeld(raft.ServerID, uint64, uint64)            {}
 func (allReleased) NoteTold(_, _, _ uint64)                           {}

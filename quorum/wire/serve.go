@@ -30,9 +30,9 @@ const (
 	// maxRequestMemory limits the bytes of all requests that are being received or that raft has, beyond
 	// keptBufferSize each: the longest one, plus more than leaders send at a time.
 	maxRequestMemory = maxAppendRequest + 16<<20
-	// maxPeerConns limits another member's connections here. raft uses at most six. Each is the first of up to
+	// maxPeerConns limits another member's connections here. raft uses at most six, and direct messages one. Each is the first of up to
 	// maxAttempts to be open, so that those that come at the same time as it take no place of another.
-	maxPeerConns = 6 * maxAttempts
+	maxPeerConns = 7 * maxAttempts
 	// receiveBufferSize bounds a read from a connection, and keptBufferSize the buffer that is reused for the
 	// next request. All but large entries fit into both.
 	receiveBufferSize = 16 << 10
@@ -174,6 +174,7 @@ type inConn struct {
 	form       requestForm // of the current request
 	replyBytes []byte      // buffer of write
 	majority   uint64      // majority index of the current request, if it is a frame
+	direct     *directPart // of the current request; nil: it has none
 	replies    replyQueue
 	// frameSender is the sender of frames: that of the last AppendEntries accepted by checkAndSetSender. It is
 	// short, because checkAndSetSender has compared the id and replaced the address.
@@ -224,16 +225,29 @@ func (c *inConn) readRequest() (command any, err error) {
 	if err != nil {
 		return nil, err
 	}
+	c.requestBegun, c.requestBytes, c.direct = time.Now(), 0, nil
+	c.peerConns.noteRequest(c, false)
+	if kind == frameDirect {
+		if kind, err = c.readDirectPart(); err != nil {
+			return nil, err
+		}
+	}
 	if int(kind) >= len(requestKinds) {
 		return nil, fmt.Errorf("%w: type %d", errNotRaftRequest, kind)
 	}
-	c.requestBegun, c.requestBytes = time.Now(), 0
-	c.peerConns.noteRequest(c, false)
 	m := messageReader{
 		bounds: requestKinds[kind].bounds, from: c.r, buffer: c.keptBuffer[:0],
 		reserve: func(more int) error { return c.peerConns.reserveBytes(c, more) },
 	}
 	c.form = requestKinds[kind].requestForm
+	if kind == frameCopy {
+		err := m.readBytes(copySize)
+		if err != nil {
+			return nil, err
+		}
+		c.peerConns.noteRequest(c, true)
+		return parseCopy(m.buffer), nil
+	}
 	if c.form != inMessagePack {
 		if err := m.readFrame(kind); err != nil {
 			return nil, err
@@ -241,7 +255,7 @@ func (c *inConn) readRequest() (command any, err error) {
 		c.peerConns.noteRequest(c, true)
 		req, majority := parseFrame(kind, m.buffer)
 		req.RPCHeader, c.majority = c.frameSender, majority
-		return req, checkMajority(req, majority)
+		return req, cmp.Or(checkMajority(req, majority), checkDirect(req, c.direct))
 	}
 	if err := m.readValue(0); err != nil {
 		return nil, err
@@ -253,6 +267,18 @@ func (c *inConn) readRequest() (command any, err error) {
 		return nil, fmt.Errorf("%w: %w", errNotRaftRequest, err)
 	}
 	return command, nil
+}
+
+// readDirectPart reads the direct part of a request without its kind, and returns the kind of the frame after it.
+func (c *inConn) readDirectPart() (kind byte, err error) {
+	m := messageReader{bounds: requestKinds[frameDirect].bounds, from: c.r, buffer: c.keptBuffer[:0], reserve: func(int) error { return nil }}
+	if c.direct, err = m.readDirect(); err != nil {
+		return 0, err
+	}
+	if kind, err = c.r.ReadByte(); err == nil && kind != frameEntries && kind != frameNotice {
+		err = fmt.Errorf("%w: type %d after a direct part: must be %d or %d", errNotRaftRequest, kind, frameEntries, frameNotice)
+	}
+	return kind, err
 }
 
 // endRequest records that raft has replied to the current request.
@@ -316,6 +342,8 @@ type receiver struct {
 	raftRequests     chan raft.RPC
 	raftRunning      atomic.Bool // or about to start
 	lastLeader       lastLeader
+	directCommits    directCommits
+	directCopies     directCopies
 	snapshotReceipts snapshotReceipts
 	installingTerm   atomic.Uint64 // of the leader whose snapshot raft is installing; 0: none
 	lastInstalled    atomic.Uint64 // index of the last snapshot passed to raft
@@ -359,6 +387,11 @@ func (rc *receiver) serveConn(in *inConn) error {
 		if err == nil && r != nil {
 			err = checkReachable(command, logEnd{term: r.CurrentTerm(), index: r.LastIndex()})
 		}
+		if report, ok := command.(*copyReport); ok && err == nil {
+			rc.receiveCopy(r, in.serverID, *report)
+			in.endRequest()
+			continue
+		}
 		if err == nil {
 			err = checkSafeForRaft(command)
 		}
@@ -391,6 +424,7 @@ func (rc *receiver) serveConn(in *inConn) error {
 				recordAccepted(rc.cfg.Stages, req, came)
 				rc.noteCommitted(in, req)
 				rc.recordCommit(r)
+				rc.noteDirectWord(r, req, in.direct)
 			}
 			rc.noteResponse(in, command, resp)
 		}

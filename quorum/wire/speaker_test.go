@@ -142,13 +142,19 @@ func TestHandOverComesFromTheLeader(t *testing.T) {
 // the transport on which it hears of others.
 func leaderless(t *testing.T) (*raft.Raft, *raft.InmemTransport) {
 	t.Helper()
+	return leaderlessOf(t, server(1, "m1:1"), server(2, "m2:1"), server(3, "m3:1"))
+}
+
+// leaderlessOf does the same with a configuration, of which member 1 is one.
+func leaderlessOf(t *testing.T, peers ...Peer) (*raft.Raft, *raft.InmemTransport) {
+	t.Helper()
 	_, transport := raft.NewInmemTransportWithTimeout("m1:1", time.Minute)
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.LogOutput = named(1), io.Discard
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout = time.Hour, time.Hour
 	store := raft.NewInmemStore()
 	snaps := raft.NewInmemSnapshotStore()
-	if err := raft.BootstrapCluster(cfg, store, store, snaps, transport, RaftConfiguration([]Peer{server(1, "m1:1"), server(2, "m2:1"), server(3, "m3:1")})); err != nil {
+	if err := raft.BootstrapCluster(cfg, store, store, snaps, transport, RaftConfiguration(peers)); err != nil {
 		t.Fatal(err)
 	}
 	r, err := raft.NewRaft(cfg, &raft.MockFSM{}, store, store, snaps, transport)

@@ -19,6 +19,7 @@ type toldCommits struct {
 	mu       sync.Mutex
 	commit   uint64 // highest commit index sent, which may be the leader's word
 	majority uint64 // highest majority index sent
+	direct   uint64 // highest index of a word that needs direct messages
 	acked    uint64 // last entry that the follower has acknowledged
 
 	ackTimer     *time.Timer // runs while awaitsAck; nil: not used yet
@@ -41,6 +42,23 @@ func (k *toldCommits) noteSent(commit, majority uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.commit, k.majority = max(k.commit, commit), max(k.majority, majority)
+}
+
+// takeDirect returns what to send of a direct part with a commit index, or nil: its word only if it goes further than that index, and than the word before.
+func (k *toldCommits) takeDirect(d *directPart, commit uint64) *directPart {
+	if d == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if d.index <= max(k.direct, k.commit, commit) {
+		d.index, d.copies, d.voters = 0, 0, nil
+	}
+	k.direct = max(k.direct, d.index)
+	if d.index == 0 && len(d.tell) == 0 {
+		return nil
+	}
+	return d
 }
 
 // noteAcked records that the follower has acknowledged entries up to last. It acknowledges them when they are on its disk, or

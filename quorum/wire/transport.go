@@ -61,6 +61,9 @@ type Config struct {
 	LimitToSettled func(index uint64) uint64
 	NoteCommitted  func(index uint64)
 
+	// AwaitingCommit returns the members whose clients wait for entries that this leader has proposed, in any order. nil: there are none
+	AwaitingCommit func() []uint32
+
 	Releases Releases // of committed entries; nil: all are released
 
 	// ConfigurationCommitted reports whether the last configuration in this member's log is committed.
@@ -131,6 +134,9 @@ func New(cfg Config) *Transport {
 	if cfg.Releases == nil {
 		cfg.Releases = allReleased{}
 	}
+	if cfg.AwaitingCommit == nil {
+		cfg.AwaitingCommit = func() []uint32 { return nil }
+	}
 	if cfg.AwaitBacklog == nil {
 		cfg.AwaitBacklog = func() bool { return false }
 	}
@@ -140,6 +146,7 @@ func New(cfg Config) *Transport {
 		logTurn: make(chan struct{}, 1), closed: t.closed, waitingMark: rpcTimeout(cfg.ElectionTimeout) / waitingMarksPerTimeout,
 	}
 	t.dialer = &dialer{streamLayer: cfg.StreamLayer, callTimeout: rpcTimeout(cfg.ElectionTimeout), addressOf: t.addressOf}
+	t.receiver.directCopies = directCopies{dialer: t.dialer, closed: t.closed}
 	return t
 }
 
@@ -270,8 +277,9 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	}
 	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayReceive(id, req) }
 	word := func(req *raft.AppendEntriesRequest) uint64 { return t.wordTo(id, req) }
+	direct := func(req *raft.AppendEntriesRequest) *directPart { return directWords{&t.cfg}.to(id, req) }
 	accepted := func(req *raft.AppendEntriesRequest) { t.durableAcks.noteAccepted(&t.cfg, id, req) }
-	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, t.cfg.Releases.Limit, word, accepted, t.cfg.MayLead, mayHave, t.cfg.Stages), nil
+	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, t.cfg.Releases.Limit, word, direct, accepted, t.cfg.MayLead, mayHave, t.cfg.Stages), nil
 }
 
 // recordAcked records that a follower has confirmed the entries of a request.
@@ -393,6 +401,8 @@ func (t *Transport) Locks() []lockwatch.Lock {
 		{Name: "wire.snapshotReceipts.mu", Locker: &t.receiver.snapshotReceipts.mu},
 		{Name: "wire.broadcast.mu", Locker: &t.receiver.settled.mu},
 		{Name: "wire.durableAcks.mu", Locker: &t.durableAcks.mu},
+		{Name: "wire.directCommits.mu", Locker: &t.receiver.directCommits.mu},
+		{Name: "wire.directCopies.mu", Locker: &t.receiver.directCopies.mu},
 		{Name: "wire.LeaderCauses.mu", Locker: &t.cfg.LeaderCauses.mu},
 		{Name: "wire.Acknowledged.mu", Locker: &t.cfg.Acknowledged.mu},
 	}
