@@ -407,6 +407,7 @@ func TestCopiesAreNotQueued(t *testing.T) {
 			t.Errorf("told %v, want %v", got, want)
 		}
 		time.Sleep(directIdle + time.Second)
+		synctest.Wait()
 		if n := len(tr.receiver.directCopies.senders); n != 0 {
 			t.Errorf("%d senders are left", n)
 		}
