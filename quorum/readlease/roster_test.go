@@ -392,3 +392,39 @@ func TestLateWait(t *testing.T) {
 		}
 	})
 }
+
+// Until the leases of earlier terms have ended, all other voters may have one, and then those to which this leader has granted one. While
+// those leases may be longer than this leader's, nothing is released at all, and no word names anybody.
+func TestMayHaveLease(t *testing.T) {
+	check := func(t *testing.T, r *rig, when string, term uint64, ok bool, want ...raft.ServerID) {
+		t.Helper()
+		got, gotOK := r.MayHaveLease(term)
+		slices.Sort(got)
+		if gotOK != ok || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v, %v", when, got, gotOK, want, ok)
+		}
+	}
+	bubble(t, lease, lease, func(t *testing.T, r *rig) {
+		check(t, r, "at the election", 5, true, "2", "3")
+		check(t, r, "of another term", 4, false)
+		time.Sleep(waited)
+		check(t, r, "after the leases of earlier terms", 5, true)
+		for _, server := range r.voters {
+			r.NoteHeld(server, 5, r.last)
+		}
+		r.mustGrant(t, "1", Request{1, 1})
+		r.mustGrant(t, "3", Request{1, 1})
+		check(t, r, "after a grant", 5, true, "3")
+		time.Sleep(waited)
+		check(t, r, "after its end", 5, true)
+		r.term.Store(0)
+		r.NoteHeld("3", 6, 21)
+		check(t, r, "of a term that this member does not lead", 6, false)
+	})
+	bubble(t, lease, 0, func(t *testing.T, r *rig) {
+		check(t, r, "while there are longer leases", 5, false)
+		time.Sleep(waited)
+		check(t, r, "after them", 5, true)
+	})
+	bubble(t, 0, 0, func(t *testing.T, r *rig) { check(t, r, "without leases", 5, true) })
+}

@@ -21,6 +21,11 @@ type leased struct {
 	allReleased
 	servers []raft.ServerID
 	closed  bool // nothing may be released yet
+	told    []uint64
+}
+
+func (l *leased) NoteTold(term, commit, majority uint64) {
+	l.told = append(l.told, term, commit, majority)
 }
 
 func (l *leased) MayHaveLease(uint64) ([]raft.ServerID, bool) { return l.servers, !l.closed }
@@ -480,8 +485,10 @@ func TestDirectCommitNeedsTheLeader(t *testing.T) {
 			t.Error("passed under another leader")
 		}
 		hear(t, by, headerOf(2, "m2:1"))
-		if !passes() {
-			t.Error("not passed")
+		released := new(leased)
+		tr.cfg.Releases = released
+		if !passes() || !slices.Equal(released.told, []uint64{5, 9, 0}) {
+			t.Errorf("not passed, or not released: %d", released.told)
 		}
 		leaders.Close()
 		synctest.Wait()
