@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -200,14 +201,14 @@ func TestDirectCommitsOfTerms(t *testing.T) {
 	if n := word(5, 9); n != nil {
 		t.Errorf("%+v by a word of the term before", n)
 	}
-	if n := d.noteCopy(named(3), copyReport{6, 7}); n == nil || n.Term != 6 || n.LeaderCommitIndex != 7 {
-		t.Errorf("%+v, want a commit of 7 in term 6", n)
+	if n := d.noteCopy(named(3), copyReport{6, 9}); n == nil || n.Term != 6 || n.LeaderCommitIndex != 8 {
+		t.Errorf("%+v, want a commit of 8 in term 6", n)
 	}
 	if n := d.noteCopy(named(3), copyReport{5, 12}); n != nil {
 		t.Errorf("%+v by an older message", n)
 	}
-	if n := word(6, 10); n != nil {
-		t.Errorf("%+v: the last message is of 7", n)
+	if n := word(6, 10); n == nil || n.LeaderCommitIndex != 9 {
+		t.Errorf("%+v, want a commit of 9", n)
 	}
 	for id := range uint64(3 * maxRepliedServers) { // a member that lies about its disk
 		d.noteCopy(Peer{ID: 4, DiskID: 1}.ServerID()+raft.ServerID(rune('a'+id)), copyReport{6, id})
@@ -260,6 +261,8 @@ func TestDirectPartIsRead(t *testing.T) {
 	for name, sent := range map[string][]byte{
 		"a voter too many":                       part(func(d *directPart) { d.voters = append(d.voters, d.voters[0]) }),
 		"one too many to tell":                   part(func(d *directPart) { d.tell = append(d.tell, d.tell[0]) }),
+		"a voter too many, and none to tell":     part(func(d *directPart) { d.voters, d.tell = append(d.voters, d.voters[0]), nil }),
+		"one too many to tell, and no voters":    part(func(d *directPart) { d.voters, d.copies, d.tell = nil, 0, append(d.tell, d.tell[0]) }),
 		"more copies than voters":                part(func(d *directPart) { d.copies++ }),
 		"a word beyond the request":              part(func(d *directPart) { d.index = 10 }),
 		"a word of an earlier term":              append(appendDirect(nil, some), older...),
@@ -476,6 +479,7 @@ func TestDirectCommitNeedsTheLeader(t *testing.T) {
 			}
 		}
 		leaders := p.connect(2)
+		defer p.connect(3).Close()
 		synctest.Wait()
 		if passes() {
 			t.Error("passed without a leader")
@@ -531,4 +535,33 @@ func TestUnreachableCopyIsRejected(t *testing.T) {
 			conn.Close()
 		}
 	})
+}
+
+// When the leader's disk has written, all followers among three voters may hear of it, and among five those whose clients wait.
+func TestWhoHearsOfTheDisk(t *testing.T) {
+	for _, tt := range []struct {
+		voters uint32
+		want   [2]bool // of members 2 and 3; the clients of 3 wait
+	}{{3, [2]bool{true, true}}, {5, [2]bool{false, true}}} {
+		synctest.Test(t, func(t *testing.T) {
+			var peers []Peer
+			for id := range tt.voters {
+				peers = append(peers, server(id+1, fmt.Sprintf("m%d:1", id+1)))
+			}
+			r, _ := leaderlessOf(t, peers...)
+			_, two, three := leads(t)
+			tr := newTestTransport(t, newPipes(nil))
+			tr.cfg.Raft = func() *raft.Raft { return r }
+			for _, s := range []*stream{two, three} {
+				tr.openPipelines.Store(s.pipeline, nil)
+				s.conn.takesFrames.Store(true)
+				s.direct.Store(&directPart{index: 9, voters: []directVoter{{named(4), true}}})
+			}
+			tr.NotifyDurable([]uint32{3})
+			synctest.Wait()
+			if got := [2]bool{two.far.direct.Load() != nil, three.far.direct.Load() != nil}; got != tt.want {
+				t.Errorf("among %d, members 2 and 3 hear: %v, want %v", tt.voters, got, tt.want)
+			}
+		})
+	}
 }

@@ -14,7 +14,7 @@ type directCommits struct {
 	word   directPart
 	from   raft.RPCHeader // the leader that has given the word
 	term   uint64         // of that leader
-	passed uint64         // the last index that was passed to raft in the term
+	passed uint64         // the last index that was passed to raft: it is committed, whoever leads
 }
 
 // noteCopy records a direct message of a server. It returns the notice to pass to raft, or nil.
@@ -40,10 +40,7 @@ func (d *directCommits) noteWord(req *raft.AppendEntriesRequest, word *directPar
 	if req.Term < d.term {
 		return nil
 	}
-	if req.Term > d.term {
-		d.term, d.passed = req.Term, 0
-	}
-	d.from, d.word = req.RPCHeader, *word
+	d.from, d.term, d.word = req.RPCHeader, req.Term, *word
 	return d.nextNotice()
 }
 
