@@ -85,6 +85,25 @@ func (m *Model) dropUseless(s *modelState) {
 		if !used {
 			s.sentLogs[t], s.toldDurable[t] = 0, durableWord{}
 		}
+		m.dropUselessAcknowledgements(s, t)
+	}
+}
+
+// dropUselessAcknowledgements removes what was told directly in a term of entries that are shown already, or where two copies are a majority.
+func (m *Model) dropUselessAcknowledgements(s *modelState, term int) {
+	acks, most := &s.toldDurable[term].acks, 0
+	if *acks == 0 {
+		return
+	}
+	l := m.logs.all[s.sentLogs[term]]
+	for _, e := range l.entries[:l.length] {
+		most = max(most, e.entryVoters().diskCount())
+	}
+	shown := m.logs.commonLength(s.sentLogs[term], s.shown)
+	for v := range m.Disks {
+		if most <= maxWordVoters || acks.of(v) <= shown {
+			acks.set(v, 0)
+		}
 	}
 }
 

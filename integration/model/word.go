@@ -1,5 +1,8 @@
 package model
 
+// maxWordVoters is the number of voters of which the leader and one other are a majority.
+const maxWordVoters = 3
+
 // durableWord is a leader's report to the others on its own disk.
 type durableWord struct {
 	leader  diskSet          // the leader alone
