@@ -97,7 +97,7 @@ func (s *states) handleChange(change StateChange) {
 	case change.State.IsFinal():
 		s.watches.end(change.Err)
 	case change.State == Suspended:
-		s.watches.disconnected()
+		s.watches.disconnected(Zxid(change.LastZxid))
 	case change.State.IsConnected():
 		s.watches.reconnected()
 	}

@@ -205,13 +205,14 @@ func (t *watchTable) giveUp(w *onceWaiter) {
 	t.releasePath(w.path, p)
 }
 
-// disconnected is called when the connection has ended, before any event of the next one.
-func (t *watchTable) disconnected() {
+// disconnected is called when the connection has ended, before any event of the next one, with the last zxid that came. Dial may not have
+// returned yet.
+func (t *watchTable) disconnected(last Zxid) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.versions = unknownVersion
 	t.restoring = true
-	t.history = t.history.next(Zxid(t.c.session.LastZxid()))
+	t.history = t.history.next(last)
 	for w := range t.sharedWatches() {
 		w.disconnected()
 	}

@@ -41,6 +41,8 @@ type Change struct {
 	Err    error     // the reason of Suspended, Expired and AuthFailed; nil with the others
 	Server string    // the server of the connection, or of the last one; "" before the first
 	At     time.Time // when it was noticed
+
+	LastZxid int64 // the greatest in a reply or event before it
 }
 
 // reportState calls the caller's function with a change. All changes are reported by the reader, so they come in order.
@@ -51,7 +53,7 @@ func (r *reader) reportState(s State, why error) {
 	}
 	if r.c.cfg.OnState != nil {
 		r.c.deferWritesToReader()
-		r.c.cfg.OnState(Change{State: s, Err: why, Server: r.lastServer, At: time.Now()})
+		r.c.cfg.OnState(Change{State: s, Err: why, Server: r.lastServer, At: time.Now(), LastZxid: r.c.LastZxid()})
 	}
 }
 
