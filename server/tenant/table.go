@@ -1,0 +1,224 @@
+package tenant
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollcall/internal/admission"
+	"rollcall/proto"
+)
+
+const (
+	// MaxTracked is the number of tenants of rules with each that a table keeps, in about 5 MB: more than the addresses, identities and
+	// applications of a large ensemble.
+	MaxTracked = 16_384
+	// maxKey is the longest name of such a tenant, in bytes. Longer ones share a tenant.
+	maxKey = 256
+	// forgetSteps is the number of tenants that are checked when one is added to a full table, so that each request costs about the same.
+	forgetSteps = 16
+)
+
+// Table has the tenants of some rules. Safe for concurrent use.
+type Table struct {
+	rules       []Rule
+	subtrees    []int     // indexes in rules
+	shared      []*Tenant // by rule: its only tenant or, for a rule with each, that of all beyond MaxTracked
+	limitsBytes bool      // a rule limits bytes
+	limitsWatch bool      // a rule limits watches
+
+	mu   sync.Mutex
+	each map[eachKey]*Tenant
+}
+
+type eachKey struct {
+	rule int
+	name string
+}
+
+func newTable(rules []Rule) *Table {
+	t := &Table{rules: slices.Clone(rules), each: map[eachKey]*Tenant{}}
+	for i := range t.rules {
+		r := &t.rules[i]
+		t.shared = append(t.shared, &Tenant{rule: r})
+		if r.Subject == Subtree {
+			t.subtrees = append(t.subtrees, i)
+		}
+		t.limitsBytes = t.limitsBytes || r.Bytes > 0
+		t.limitsWatch = t.limitsWatch || r.Watches > 0
+	}
+	return t
+}
+
+// LimitsPaths reports whether any rule is for subtrees.
+func (t *Table) LimitsPaths() bool { return len(t.subtrees) > 0 }
+
+// LimitsBytes reports whether any rule limits bytes.
+func (t *Table) LimitsBytes() bool { return t.limitsBytes }
+
+// LimitsWatches reports whether any rule limits watches.
+func (t *Table) LimitsWatches() bool { return t.limitsWatch }
+
+// OfClient returns the tenants of a client by its address and its identities. The caller owes each of them a Leave. The super user has
+// none, so that operators get through.
+func (t *Table) OfClient(host string, ids []*proto.Identity, now time.Duration) (of []*Tenant) {
+	if slices.ContainsFunc(ids, func(id *proto.Identity) bool { return id.GetScheme() == "super" }) {
+		return nil
+	}
+	ip, _ := netip.ParseAddr(host) // not TCP: no address
+	for i := range t.rules {
+		r := &t.rules[i]
+		if r.coversAddress(ip) {
+			of = append(of, t.joined(i, admission.IPv6NetworkOrHost(host), now))
+		}
+		for _, id := range ids {
+			if r.coversIdentity(id.GetScheme(), id.GetId()) {
+				of = append(of, t.joined(i, id.GetScheme()+":"+id.GetId(), now))
+			}
+		}
+	}
+	return of
+}
+
+// OfPath appends to of the tenants of a request for path.
+func (t *Table) OfPath(of []*Tenant, path []byte, now time.Duration) []*Tenant {
+	for _, i := range t.subtrees {
+		child, inside := t.rules[i].childOf(path)
+		switch {
+		case !inside:
+		case !t.rules[i].Each || len(child) > maxKey:
+			of = append(of, t.shared[i])
+		default:
+			of = append(of, t.tracked(i, child, now))
+		}
+	}
+	return of
+}
+
+// joined returns a tenant of rule i, and joins it.
+func (t *Table) joined(i int, name string, now time.Duration) *Tenant {
+	if !t.rules[i].Each || len(name) > maxKey {
+		t.shared[i].join()
+		return t.shared[i]
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	to := t.each[eachKey{i, name}]
+	if to == nil {
+		to = t.add(i, name, now)
+	}
+	to.join()
+	return to
+}
+
+func (t *Table) tracked(i int, name []byte, now time.Duration) *Tenant {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if to := t.each[eachKey{i, string(name)}]; to != nil { // does not allocate
+		return to
+	}
+	return t.add(i, string(name), now)
+}
+
+// add adds a tenant of a rule with each. If the table is full and nothing can be forgotten, it returns the tenant that all further ones
+// share. The caller holds the lock.
+func (t *Table) add(i int, name string, now time.Duration) *Tenant {
+	if len(t.each) >= MaxTracked && !t.forgetOne(now) {
+		return t.shared[i]
+	}
+	to := &Tenant{rule: &t.rules[i]}
+	t.each[eachKey{i, name}] = to
+	return to
+}
+
+// forgetOne forgets idle tenants among some, and reports whether there were any. Go begins each walk through a map at a place of its own.
+func (t *Table) forgetOne(now time.Duration) (forgot bool) {
+	steps := 0
+	for k, to := range t.each {
+		if to.isIdle(now) {
+			delete(t.each, k)
+			forgot = true
+		}
+		if steps++; steps == forgetSteps {
+			break
+		}
+	}
+	return forgot
+}
+
+// numTracked returns the number of tenants of rules with each.
+func (t *Table) numTracked() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.each)
+}
+
+// close lets all handshakes go on that wait for the end of a session.
+func (t *Table) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, to := range t.shared {
+		to.sessions.close()
+	}
+	for _, to := range t.each {
+		to.sessions.close()
+	}
+}
+
+// Limiter holds the present limits. The zero value has none. Safe for concurrent use.
+type Limiter struct {
+	table atomic.Pointer[Table] // nil: there is no rule
+
+	mu       sync.Mutex // of Replace
+	onChange func()
+}
+
+// Table returns the present table, or nil if there is no rule.
+func (l *Limiter) Table() *Table { return l.table.Load() }
+
+// Rules returns the present rules.
+func (l *Limiter) Rules() []Rule {
+	if t := l.table.Load(); t != nil {
+		return slices.Clone(t.rules)
+	}
+	return []Rule{}
+}
+
+// Tracked returns the number of tenants of rules with each.
+func (l *Limiter) Tracked() int {
+	if t := l.table.Load(); t != nil {
+		return t.numTracked()
+	}
+	return 0
+}
+
+// OnChange sets a function that Replace calls when new rules are in force. It is for the server, before anything else is called.
+func (l *Limiter) OnChange(f func()) { l.onChange = f }
+
+// Replace puts rules in force in place of the present ones. Nobody owes anything then. If rules are equal to the present ones, nothing
+// changes.
+func (l *Limiter) Replace(rules []Rule) error {
+	if err := CheckRules(rules); err != nil {
+		return errors.New("limits: " + err.Error())
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if slices.Equal(rules, l.Rules()) {
+		return nil
+	}
+	var next *Table
+	if len(rules) > 0 {
+		next = newTable(rules)
+	}
+	before := l.table.Swap(next)
+	if before != nil {
+		before.close()
+	}
+	if l.onChange != nil {
+		l.onChange()
+	}
+	return nil
+}
