@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"sync/atomic"
 
 	"rollcall/internal/admission"
 	"rollcall/proto"
@@ -42,7 +43,9 @@ type conn struct {
 	readOnly          bool   // the session is of the read-only mode: it belongs to this connection alone, and Config.Member does not know it
 	awaitedInput      uint32 // the Stream.InputReads in which a read has waited; only the reader uses it
 	missedCheck       missedCheck
-	replay            *watchReplay // nil unless a setWatches2 is being served whose watches have missed events
+	watches           atomic.Int32            // numbers of watches, for tenancy
+	tenancy           atomic.Pointer[tenancy] // nil: there are no limits, or no request since; changed under the lock
+	replay            *watchReplay            // nil unless a setWatches2 is being served whose watches have missed events
 }
 
 var (
@@ -143,6 +146,10 @@ func (c *conn) StreamEnded(why stream.Reason) {
 	c.stream.Lock()
 	c.replies.finishUntaken()
 	c.replies.keepUnreplied()
+	for r := c.replies.queue.first; r != nil; r = r.next {
+		c.srv.requestThrottle.leaveIfInProcess(r)
+	}
+	clientTenants{c}.leave()
 	session, unanswered, refused, readOnly := c.session.id, c.replies.queue.n, c.closeSessionOnEnd, c.readOnly
 	c.releaseCreateSlot()
 	c.stream.Unlock()
@@ -203,8 +210,16 @@ func (c *conn) scheduleFlush(with int) {
 	}
 }
 
-// AdjustWatchMemory implements znode.Watcher.
-func (c *conn) AdjustWatchMemory(more int) { c.stream.Account.AddOwnerBytes(int64(more)) }
+// AdjustWatchMemory implements znode.Watcher. Each call is about one watch.
+func (c *conn) AdjustWatchMemory(more int) {
+	c.stream.Account.AddOwnerBytes(int64(more))
+	n := int32(1)
+	if more < 0 {
+		n = -1
+	}
+	n = c.watches.Add(n)
+	c.tenancy.Load().countWatches(int64(n))
+}
 
 // Identities implements znode.Watcher.
 func (c *conn) Identities() []*proto.Identity { return c.identity.all() }

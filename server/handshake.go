@@ -116,13 +116,18 @@ func (h *handshake) connect(req *jute.ConnectRequest) bool {
 		return false
 	}
 	h.limitHandshake(h.timeout / sessionWaitDivisor)
+	if !(clientTenants{c}).tryTakeSessionPlace(known) {
+		c.srv.stats.sessionsWaited.Add(1)
+		h.createOrAttachWhen(func() bool { return clientTenants{c}.awaitSessionPlace() && h.takeCreateSlot() })
+		return true
+	}
 	if known || h.tryTakeCreateSlot() { // resuming a session that is known here needs no slot
 		if c.stream.InLoop() {
 			return h.createOrAttachInLoop()
 		}
 		return h.createOrAttach()
 	}
-	h.createOrAttachWhenSlot()
+	h.createOrAttachWhen(h.takeCreateSlot)
 	return true
 }
 
@@ -173,16 +178,16 @@ func (h *handshake) createOrAttachInLoop() bool {
 	return true
 }
 
-// createOrAttachWhenSlot calls createOrAttach when it has a slot. It does not block, because the reader must
-// notice if the client gives up, so that the slot goes to another one.
-func (h *handshake) createOrAttachWhenSlot() {
+// createOrAttachWhen calls createOrAttach when await has returned true. It does not block, because the reader must
+// notice if the client gives up, so that what it waits for goes to another one.
+func (h *handshake) createOrAttachWhen(await func() bool) {
 	h.c.stream.Lock()
 	defer h.c.stream.Unlock()
 	if h.c.stream.HasEnded() {
 		return
 	}
 	h.c.stream.Life.Go(func() {
-		if h.takeCreateSlot() {
+		if await() {
 			h.createOrAttach() // if it fails the connection has ended
 		}
 	})
@@ -261,7 +266,7 @@ func (h *handshake) bindAndBuildTxn(since uint64) (txn *proto.Txn, ok bool) {
 	}
 	c.stream.Lock()
 	defer c.stream.Unlock()
-	c.session.id, c.identity.numRecorded = h.sessionID, len(txn.Ids)
+	c.session.id, c.identity.numRecorded = h.sessionID, uint32(len(txn.Ids))
 	return txn, !c.stream.HasEnded()
 }
 

@@ -119,7 +119,7 @@ type clientIdentity struct {
 	saslExchange   saslExchange // nil until the first SASL token
 	provedRequired bool         // cached result of mayBeServed
 	hasCertificate bool
-	numRecorded    int // identities in the session's record, or on their way there through the log
+	numRecorded    uint32 // identities in the session's record, or on their way there through the log
 
 	// identityList is replaced and never changed, because transactions share it.
 	identityList atomic.Pointer[[]*proto.Identity]
@@ -222,11 +222,11 @@ func (i *clientIdentity) add(scheme, id string) jute.Code {
 // takeUnrecorded returns the identities that are not in the session's record, and counts them as recorded.
 func (i *clientIdentity) takeUnrecorded() []*proto.Identity {
 	ids := i.all()
-	if len(ids) <= i.numRecorded {
+	if len(ids) <= int(i.numRecorded) {
 		return nil
 	}
 	added := ids[i.numRecorded:]
-	i.numRecorded = len(ids)
+	i.numRecorded = uint32(len(ids))
 	return added
 }
 

@@ -31,6 +31,18 @@ func (s *Server) NativeMetrics() []metrics.Native {
 			count.replayCounts),
 		metrics.Counter("rollcall_watch_replayed_events_total",
 			"events that were sent because a persistent watch had missed them", count.replayedEvents.Load),
+		metrics.Gauge("rollcall_requests_slowed",
+			"requests that wait at the moment because of a limit for tenants or the throttle of requests", s.held.count),
+		metrics.HistogramBy("rollcall_request_slowed_seconds", "limit",
+			"for how long a request waited because of a limit", s.held.times),
+		metrics.Counter("rollcall_sessions_waited_total",
+			"handshakes that waited because their address had as many sessions as it may have", count.sessionsWaited.Load),
+		metrics.Counter("rollcall_watches_refused_total",
+			"requests that were refused because a tenant had as many watches as it may have", count.watchesRefused.Load),
+		metrics.Counter("rollcall_throttled_ops_total",
+			"requests that were not served because they had waited longer than throttled_op_wait_time", s.requestThrottle.throttledOps),
+		metrics.Gauge("rollcall_limit_tenants",
+			"addresses, identities and subtrees that limits with each count by themselves", s.limiter.Tracked),
 	}
 }
 

@@ -27,15 +27,16 @@ const (
 // replies holds the unfinished requests of a connection, queues their replies in order, and counts them. The
 // connection's lock guards it.
 type replies struct {
-	session  *session
-	stream   *stream.Stream
-	stats    *counters
-	queue    queue // unfinished requests; the first waits for the log, or for the client to take sent bytes
-	lastZxid int64 // greatest in a reply or event
-	traffic  traffic
-	rates    rateWindow
-	stages   *stages.Recorder
-	untaken  *untakenReply // nil unless the client is slow to take replies
+	session   *session
+	stream    *stream.Stream
+	stats     *counters
+	queue     queue // unfinished requests; the first waits for the log, or for the client to take sent bytes
+	lastZxid  int64 // greatest in a reply or event
+	traffic   traffic
+	rates     rateWindow
+	stages    *stages.Recorder
+	sentBytes uint64        // of replies and events
+	untaken   *untakenReply // nil unless the client is slow to take replies
 }
 
 // queueReply queues the reply to a request that does not go through the log, and frees r. The caller holds
@@ -113,7 +114,13 @@ func (p *replies) countRequest(size int) {
 
 func (p *replies) countReplyBytes(size int) {
 	p.stats.countReplyBytes(size)
-	p.rates.addBytes(size + lengthSize)
+	p.countSent(size + lengthSize)
+}
+
+// countSent counts bytes of replies and events.
+func (p *replies) countSent(n int) {
+	p.sentBytes += uint64(n)
+	p.rates.addBytes(n)
 }
 
 // finishReplied counts a queued reply and frees r. The caller holds the lock.
@@ -286,7 +293,7 @@ func (p *replies) queueEvent(t jute.EventType, path string, zxid int64) {
 	p.lastZxid = max(p.lastZxid, zxid)
 	p.traffic.sent++
 	p.stats.countEvent(t, len(*to)-mark-lengthSize)
-	p.rates.addBytes(len(*to) - mark)
+	p.countSent(len(*to) - mark)
 	if read != nil {
 		read.countOrDropHeld(len(*to) - mark)
 	}

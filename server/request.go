@@ -39,7 +39,14 @@ func (c *conn) ServeFrame(frame []byte) (more bool) {
 	if !served {
 		return r.rejectUnauthenticated()
 	}
-	if c.readOnly {
+	if c.srv.limiter.Table() != nil || c.srv.requestThrottle != nil {
+		return limitedRequest{r}.handle()
+	}
+	return r.handle()
+}
+
+func (r *request) handle() bool {
+	if r.c.readOnly {
 		return r.handleReadOnly()
 	}
 	return r.operation.handle(r)
@@ -86,7 +93,7 @@ func (r *request) submitWithinLimits() bool {
 		c.srv.cfg.Audit.AddRejected(c.session.id, r.ids, r.op, r.code)
 		return r.replyLocally()
 	}
-	if c.srv.writeLimits.RejectForMemory(r.op, r.body, r.ids) || len(r.ids) > c.identity.numRecorded &&
+	if c.srv.writeLimits.RejectForMemory(r.op, r.body, r.ids) || len(r.ids) > int(c.identity.numRecorded) &&
 		c.srv.writeLimits.rejectIdentitiesForMemory(r.ids) {
 		r.code = jute.NoRoom
 		return r.replyLocally()
@@ -363,6 +370,7 @@ func (r *request) enqueue(held int) {
 	r.heldBytes = held
 	c.replies.queue.push(r)
 	c.srv.stats.outstanding.Add(1)
+	c.srv.requestThrottle.add()
 	c.stream.UpdateAccount()
 }
 
@@ -422,6 +430,7 @@ func (r *request) completeInTurn(code jute.Code) {
 // completeLocked is request.completeInTurn for a caller that holds the lock and the tree's.
 func completeLocked(r *request, code jute.Code) {
 	c := r.c // r may belong to another connection once it has its reply
+	c.srv.requestThrottle.leaveIfInProcess(r)
 	r.code, r.inProgress, r.isReady = code, false, true
 	c.replies.queueReadyReplies(false)
 	c.stream.UpdateAccount()
@@ -459,6 +468,7 @@ func (r *request) completeApplied(res *znode.Result) {
 		r.replyWhenMembersFollow(res)
 		return
 	}
+	c.srv.requestThrottle.leaveIfInProcess(r)
 	r.isReady = true
 	switch {
 	case !r.inLog: // a read: queueReadyReplies serves it in its turn

@@ -49,6 +49,7 @@ import (
 	"rollcall/internal/stages"
 	"rollcall/operator/audit"
 	"rollcall/server/stream"
+	"rollcall/server/tenant"
 	"rollcall/zk/digest"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -70,6 +71,9 @@ type Limits struct {
 	MaxIdentities int                // identities of a connection; default 64: ZooKeeper's clients have one or two
 	Handshake     time.Duration      // from accepting a connection to its session; default 10 s, ZooKeeper's
 	Throttle      admission.Throttle // of sessions that are opened and resumed; default: none
+
+	RequestThrottle RequestThrottle
+	Tenants         *tenant.Limiter // of groups of clients and of subtrees; default: one without limits
 }
 
 // Defaults of Config and Limits, also for the table of keys in package config.
@@ -141,6 +145,10 @@ type Server struct {
 	missedSweep    missedSweep
 	throttle       *admission.SessionThrottle
 
+	limiter         *tenant.Limiter
+	requestThrottle *requestThrottle // nil: there is none
+	held            heldRequests
+
 	createSlots      *admission.Slots
 	tls              *tlsAcceptor // nil: no TLS
 	authenticator    *authenticator
@@ -186,6 +194,9 @@ func New(cfg Config) (*Server, error) {
 	if err := l.Throttle.SetDefaultsAndCheck(); err != nil {
 		return nil, err
 	}
+	if err := l.RequestThrottle.setDefaultsAndCheck(); err != nil {
+		return nil, err
+	}
 	s := &Server{
 		cfg:              cfg,
 		log:              cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)).With("component", "server"),
@@ -196,11 +207,14 @@ func New(cfg Config) (*Server, error) {
 		throttle:         admission.NewSessionThrottle(l.Throttle, time.Now()),
 		createSlots:      admission.NewCreateSlots(),
 		acceptFailureLog: admission.NewLogLimiter(),
+		limiter:          cmp.Or(l.Tenants, new(tenant.Limiter)),
+		requestThrottle:  newRequestThrottle(l.RequestThrottle),
 
 		operations: newOperationTable(),
 	}
 	s.faultLog = newFaultLog(s.log)
 	s.stats.startedAt = time.Now()
+	s.limiter.OnChange(s.updateTenancies)
 	s.writeLimits = WriteLimits{&s.cfg.Limits, cfg.Memory, cfg.State}
 	var err error
 	if s.authenticator, err = newAuthenticator(&s.cfg, s.log); err != nil {
@@ -216,6 +230,19 @@ func New(cfg Config) (*Server, error) {
 	}
 	return s, nil
 }
+
+// updateTenancies has all connections counted by the present limits of tenants. Requests that wait are looked at again.
+func (s *Server) updateTenancies() {
+	for part := range s.conns.partsFrom(0) {
+		for _, c := range part {
+			clientTenants{c}.update()
+		}
+	}
+	s.held.wakeAll()
+}
+
+// sinceStart returns the time since the start of the server, which never goes back.
+func (s *Server) sinceStart(now time.Time) time.Duration { return now.Sub(s.stats.startedAt) }
 
 // Limits returns the limits in force, with defaults filled in.
 func (s *Server) Limits() Limits { return s.cfg.Limits }
@@ -404,9 +431,14 @@ func (s *Server) StateRestored() {
 
 // Locks returns the locks that all connections share.
 func (s *Server) Locks() []lockwatch.Lock {
-	return slices.Concat(s.streamConfig.Budget.Locks(), s.longReadTurn.Locks(), s.estimateTurn.Locks(), s.setWatchesTurn.Locks(), []lockwatch.Lock{
+	var throttle []lockwatch.Lock
+	if s.requestThrottle != nil {
+		throttle = []lockwatch.Lock{{Name: "server.requestThrottle.mu", Locker: &s.requestThrottle.mu}}
+	}
+	return slices.Concat(throttle, s.streamConfig.Budget.Locks(), s.longReadTurn.Locks(), s.estimateTurn.Locks(), s.setWatchesTurn.Locks(), []lockwatch.Lock{
 		{Name: "server.connectionTable.mu", Locker: &s.conns.mu},
 		{Name: "server.unflushed.mu", Locker: &s.unflushed.mu},
 		{Name: "server.missedSweep.mu", Locker: &s.missedSweep.mu},
+		{Name: "server.heldRequests.mu", Locker: &s.held.mu},
 	})
 }

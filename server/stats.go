@@ -27,6 +27,7 @@ const (
 	tooManyConnsOfAddr                            // Limits.MaxClientConns
 	tooManyConns                                  // Limits.MaxConns
 	throttled                                     // Limits.Throttle
+	staleRequest                                  // a request waited too long; RequestThrottle.LatencyCheck
 	handshakeLate                                 // no session within Limits.Handshake: a silent client, or no leader
 	tlsFailed                                     // the handshake of TLS failed
 	tlsCrowded                                    // TLS.Handshakes: rejected, or dropped for a newer client
@@ -58,7 +59,7 @@ const (
 
 var reasonNames = [numReasons]string{
 	byClient: "client", sessionClosed: "session_closed", commandAnswered: "word", shutdown: "shutdown",
-	tooManyConnsOfAddr: "max_client_cnxns", tooManyConns: "max_cnxns", throttled: "throttled",
+	tooManyConnsOfAddr: "max_client_cnxns", tooManyConns: "max_cnxns", throttled: "throttled", staleRequest: "stale_request",
 	handshakeLate: "handshake_timeout",
 	tlsFailed:     "tls_failed", tlsCrowded: "max_tls_handshakes",
 	badFrame: "bad_frame", tooManyEvents: "too_many_events", historyOverrun: "history_overrun",
@@ -127,6 +128,8 @@ type counters struct {
 	eventsByType   [numEvents]atomic.Uint64
 	replays        [numReplayResults]atomic.Uint64 // of events that watches have missed
 	replayedEvents atomic.Uint64
+	watchesRefused atomic.Uint64 // requests for a watch beyond a tenant's
+	sessionsWaited atomic.Uint64 // handshakes that waited for a tenant's place
 
 	responseSizes                   metrics.Sizes
 	bytesIn, replyBytes, eventBytes atomic.Uint64

@@ -11,13 +11,13 @@ const PromoteAfterFrames = 8
 
 // pollerRegistration is the state of a stream in a loop. The connection's lock guards it.
 type pollerRegistration struct {
-	loop             *loop // nil: the stream has a reader
-	fd               int   // the socket in the loop: used, closed or handed over under the lock
-	discardedBytes   int
-	isServing        bool // in the loop
-	isDiscarding     bool // no more frames are read
-	needsReader      bool // after this turn of the loop
-	awaitsFirstFrame bool // the stream began in a loop
+	loop             *loop  // nil: the stream has a reader
+	fd               int    // the socket in the loop: used, closed or handed over under the lock
+	discardedBytes   uint32 // LingerBytes and a read at most
+	isServing        bool   // in the loop
+	isDiscarding     bool   // no more frames are read
+	needsReader      bool   // after this turn of the loop
+	awaitsFirstFrame bool   // the stream began in a loop
 }
 
 // InLoop reports whether a loop serves the present frame. Only ServeFrame and its callees may call it.
@@ -112,7 +112,7 @@ func (v loopVisit) readInput(l *loop, fd int, now time.Time) []byte {
 // holds the lock.
 func (v loopVisit) countDiscarded(n int) {
 	s := v.s
-	s.registration.discardedBytes += n
+	s.registration.discardedBytes += uint32(n)
 	switch {
 	case n > 0 && s.registration.discardedBytes < LingerBytes:
 	case s.Life.lastSent:
