@@ -229,6 +229,42 @@ var mainKeys = []key{
 		doc:  "tokens of a session that is resumed",
 	},
 	{
+		name: "request_throttle_max_requests",
+		kind: wholeNumber(0, maxCount, func(d *rawConfig) *int { return &d.config.Limits.RequestThrottle.MaxRequests }), def: "0",
+		doc: "requests of all clients of this member that may [wait for the log](limits.md#throttle-of-requests) at a time; 0: no throttle",
+	},
+	{
+		name: "request_throttle_stall_time",
+		kind: millis(1, maxMillis, func(d *rawConfig) *time.Duration { return &d.config.Limits.RequestThrottle.StallTime }),
+		def:  valueText(server.DefaultStallTime),
+		doc:  "ms after which a request that waits for its turn is looked at again",
+	},
+	{
+		name: "request_throttle_drop_stale",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.Limits.RequestThrottle.KeepStale }), def: "true",
+		doc: "stale requests, as the next two keys say, are dropped with their connection while they wait for their turn",
+	},
+	{
+		name: "request_stale_latency_check",
+		kind: boolean(func(d *rawConfig) *bool { return &d.config.Limits.RequestThrottle.LatencyCheck }), def: "false",
+		doc: "true: a request that has waited longer than its session's timeout is stale",
+	},
+	{
+		name: "request_stale_connection_check",
+		kind: eitherWord("false", "true", func(d *rawConfig) *bool { return &d.config.Limits.RequestThrottle.NoConnectionCheck }), def: "true",
+		doc: "a request whose client has closed the connection is stale",
+	},
+	{
+		name: "throttled_op_wait_time",
+		kind: millis(0, maxMillis, func(d *rawConfig) *time.Duration { return &d.config.Limits.RequestThrottle.OpWait }), def: "0",
+		doc: "a request that has waited longer for its turn, in ms, gets the code -127 (throttled operation) and is not served; 0: none",
+	},
+	{
+		name: "limit.*", kind: tenantLimit(), unset: "none",
+		doc: "Own. A [limit of tenants](limits.md#limits-for-tenants), with a name of your choice after the dot: " +
+			"`limit.batch=subtree /batch requests=500 bytes=2M`. It can be changed at run time",
+	},
+	{
 		name: "jute.maxbuffer", kind: requestLimit(minMaxBuffer, maxMaxBuffer,
 			func(d *rawConfig) *int { return &d.config.Limits.MaxBuffer }), def: valueText(jute.DefaultMaxBuffer),
 		riskOf: riskOfBuffer,

@@ -11,6 +11,7 @@ import (
 	"rollcall/internal/serverlist"
 	"rollcall/operator/admin"
 	"rollcall/operator/logs"
+	"rollcall/server/tenant"
 	"rollcall/zk/digest"
 )
 
@@ -472,6 +473,21 @@ func weight() kind {
 			default:
 				return errAllowed
 			}
+			return nil
+		},
+	}
+}
+
+// tenantLimit takes a limit of tenants, whose name is in the key.
+func tenantLimit() kind {
+	return kind{
+		allowed: "`[each] address`, `identity` or `subtree`, whom, and `requests=`, `bytes=`, `sessions=` or `watches=`",
+		parse: func(d *rawConfig, s setting) error {
+			r, err := tenant.ParseRule(strings.TrimPrefix(s.key, "limit."), s.value)
+			if err != nil {
+				return err
+			}
+			d.tenantLimits = append(d.tenantLimits, r)
 			return nil
 		},
 	}

@@ -13,6 +13,7 @@ import (
 
 	"rollcall/internal/serverlist"
 	"rollcall/leader"
+	"rollcall/server/tenant"
 	"rollcall/znode"
 )
 
@@ -206,7 +207,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 	l := &want.Limits
 	l.MaxClientConns, l.MaxConns, l.MaxBuffer, l.MaxInFlight, l.MaxUnread = -1, 7, 0x1FFFFF, 9, 65536
 	l.MaxPath, l.MaxACL, l.MaxIdentities = 2048, 12, 3
-	l.Budget, l.Handshake = 50_000_000, 700*time.Millisecond
+	l.Budget, l.Handshake, l.Tenants = 50_000_000, 700*time.Millisecond, new(tenant.Limiter)
 	want.MaxInFlight, want.SnapCount, want.StoreStallLimit, want.HeartbeatTimeout = 200, 5000, 900*time.Millisecond, 150*time.Millisecond
 	want.CommandWhitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
 	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true, Reconfig: true}
@@ -270,6 +271,11 @@ func TestLoadOtherKeys(t *testing.T) {
 		{name: "too much memory", line: "memoryLimit=91%", err: "zoo.cfg:3: memoryLimit=91%: must be 1% to 90%, or 0, or 64M to 1024T; bytes, or with K, M, G or T after the number"},
 		{name: "no percentage", line: "memoryLimit=%", err: "memoryLimit=%: must be"},
 		{name: "too little memory", line: "memoryLimit=63M", err: "memoryLimit=63M: must be"},
+		{
+			name: "limit without a subject", line: "limit.x=requests=5",
+			err: "zoo.cfg:3: limit.x=requests=5: must begin with address, each address, identity SCHEME:ID",
+		},
+		{name: "limit without a name", line: "limit.=address requests=5", err: "zoo.cfg:3: limit.=address requests=5: the name of a limit has 1 to 64 letters"},
 		{name: "weight of 0", line: "zookeeper.connection_throttle_renew_session_weight=0", err: "must be 1 to 1000"},
 		{name: "maxbuffer, hexadecimal rubbish", line: "jute.maxbuffer=0x-5", err: "must be 64"},
 		{name: "minimum above maximum", line: "minSessionTimeout=70000", err: "zoo.cfg:3: minSessionTimeout is 70000 ms, maxSessionTimeout 60000 ms: the minimum must not exceed the maximum"},

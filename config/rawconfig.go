@@ -13,6 +13,7 @@ import (
 	"rollcall/internal/keystore"
 	"rollcall/internal/serverlist"
 	"rollcall/server"
+	"rollcall/server/tenant"
 )
 
 // rawConfig is a Config that is being read, with what is known of its sources.
@@ -40,7 +41,8 @@ type rawConfig struct {
 	quorumClientsUnproved          bool          // ssl.quorum.clientAuth=none
 	hostsUnverified                bool          // ssl.hostnameVerification=false
 	requestLimitAsked              int64         // jute.maxbuffer as set, if it is above what is served
-	freeID                         uint32        // for a server with the number 0; see lowestFreeID
+	tenantLimits                   []tenant.Rule
+	freeID                         uint32 // for a server with the number 0; see lowestFreeID
 }
 
 // listener holds the keys of one port. Client ports have no key that enables them.
@@ -110,11 +112,19 @@ func (d *rawConfig) finishAll() error {
 		d.setMemberID, d.setMemberLogin,
 		d.checkPeerType, d.checkMemberStore, d.setHandshakeTimeout, d.setReadLease, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
 		d.setAuditFile,
-		d.checkReadOnlyMode, d.checkCollector, d.checkArchive,
+		d.setTenantLimits, d.checkReadOnlyMode, d.checkCollector, d.checkArchive,
 	} {
 		if err := step(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (d *rawConfig) setTenantLimits() error {
+	d.config.Limits.Tenants = new(tenant.Limiter)
+	if err := d.config.Limits.Tenants.Replace(d.tenantLimits); err != nil {
+		return fmt.Errorf("%s: %w", d.sourceName, err)
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ var unwatched = map[string]string{
 	"keystore.Keys.reloadMu":        "only reloads wait for it, while they read files",
 	"server.missedSweep.searchTurn": "held for a whole search, which holds the tree's lock in steps",
 	"admission.LogLimiter.mu":       "held for one call of package rate",
+	"tenant.Limiter.mu":             "only changes of the limits wait for it",
 	"admission.SessionThrottle.mu":  "held for one call of package rate",
 	"follower.leaderContact.mu":     "held for one assignment",
 	"admin.requestAuditor.mu":       "only requests over HTTP wait for it",

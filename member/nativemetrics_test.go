@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"rollcall/internal/metrics"
 	"rollcall/member"
 	"rollcall/operator/api"
+	"rollcall/server/tenant"
 	"rollcall/zk/jute"
 )
 
@@ -58,6 +60,7 @@ type provoked struct {
 	leader, a, b uint32
 	left         map[string]bool          // by sample: whether it has left 0 on a member
 	memory       *admission.MemoryLimiter // of all members
+	limits       map[uint32]*tenant.Limiter
 }
 
 // severalPerRow are metrics of which one series stands for all. server.TestStats and the tests of each
@@ -84,6 +87,9 @@ func (p *provoked) look() {
 			if strings.HasPrefix(name, "rollcall_member_connections_refused_total") {
 				continue // these members have no IP addresses; wire.TestStormOfHandshakes has some
 			}
+			if name == "rollcall_throttled_ops_total" || name == `rollcall_request_slowed_seconds_count{limit="request_throttle"}` {
+				continue // these members have no throttle of requests; server.TestStaleRequests has one
+			}
 			if name == "rollcall_slow_requests_not_kept_total" {
 				continue // it takes more slow requests in a second than there are here; stages.TestKeep has them
 			}
@@ -96,12 +102,14 @@ func (p *provoked) look() {
 // Each series of Rollcall's own metrics leaves 0 at some time.
 func TestEveryOwnMetricLeavesZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &provoked{t: t, operators: operators{}, left: map[string]bool{}, memory: admission.NewMemoryLimiter(1000)}
+		p := &provoked{t: t, operators: operators{}, left: map[string]bool{}, memory: admission.NewMemoryLimiter(1000), limits: map[uint32]*tenant.Limiter{}}
 		p.Ensemble = cluster.Start(t, 3, cluster.Options{Tick: ownTick, Write: time.Millisecond, Adjust: func(cfg *member.Config) {
 			cfg.Limits.MaxClientConns = -1
 			p.listen(cfg)
 			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener // to everybody
 			cfg.Memory, cfg.ReadOnlyMode = p.memory, true
+			p.limits[cfg.ID] = new(tenant.Limiter)
+			cfg.Limits.Tenants = p.limits[cfg.ID]
 		}})
 		for _, step := range []struct {
 			provoke func()
@@ -114,6 +122,10 @@ func TestEveryOwnMetricLeavesZero(t *testing.T) {
 				`rollcall_watch_events_total{type="children"}`, `rollcall_sessions_opened_total`, `rollcall_clients`,
 			}},
 			{p.comeback, []string{`rollcall_watch_replays_total`, `rollcall_watch_replayed_events_total`}},
+			{p.slowed, []string{
+				`rollcall_requests_slowed`, `rollcall_request_slowed_seconds_count{limit="requests"}`, `rollcall_request_slowed_seconds_count{limit="bytes"}`,
+				`rollcall_sessions_waited_total`, `rollcall_watches_refused_total`, `rollcall_limit_tenants`,
+			}},
 			{p.guesses, []string{`rollcall_credentials_failed_total`, `rollcall_credentials_slowed_total`}},
 			{p.closed, []string{`rollcall_sessions_ended_total{reason="closed"}`, `rollcall_request_seconds_count{class="close"}`}},
 			{p.killed, []string{`rollcall_sessions_ended_total{reason="killed"}`}},
@@ -195,6 +207,40 @@ func (p *provoked) comeback() {
 	p.must(c.Do(jute.OpSetWatches2, jute.SetWatches2{
 		RelativeZxid: r.Zxid, Data: none, Exist: none, Child: none, Persistent: none, Recursive: [][]byte{[]byte("/missed")},
 	}))
+}
+
+// slowed has clients of a member meet limits for tenants.
+func (p *provoked) slowed() {
+	limit := func(text string) {
+		r, err := tenant.ParseRule("test", text)
+		p.must(nil, err)
+		p.must(nil, p.limits[p.a].Replace([]tenant.Rule{r}))
+	}
+	c, _ := p.Open(p.a, 20*time.Second)
+	limit("each address requests=1")
+	for xid := range int32(5) {
+		p.must(nil, c.Send(xid+1, jute.OpExists, jute.ExistsRequest{Path: []byte("/")}))
+	}
+	synctest.Wait()
+	p.look()
+	limit("each address bytes=18K")
+	for xid := range int32(3) {
+		p.must(nil, c.Send(xid+6, jute.OpExists, jute.ExistsRequest{Path: []byte("/" + strings.Repeat("a", 30<<10))}))
+	}
+	time.Sleep(10 * time.Second)
+	limit("each address watches=1")
+	for xid := range int32(2) {
+		p.must(nil, c.Send(xid+9, jute.OpExists, jute.ExistsRequest{Path: fmt.Append(nil, "/", xid), Watch: true}))
+	}
+	synctest.Wait()
+	limit("each address sessions=1")
+	late, err := p.Dial(p.a)
+	p.must(nil, err)
+	if _, err := late.Open(20 * time.Second); err == nil {
+		p.t.Error("a session beyond the number was opened")
+	}
+	p.look()
+	p.must(nil, p.limits[p.a].Replace(nil))
 }
 
 // guesses has a client try wrong passwords of the super user, until it is slowed.

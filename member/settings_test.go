@@ -18,6 +18,7 @@ import (
 	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
 	"rollcall/server"
+	"rollcall/server/tenant"
 	"rollcall/zk/sasl"
 	"rollcall/znode"
 )
@@ -176,6 +177,14 @@ var reaches = map[string]string{
 	"Limits.Throttle.GlobalWeight": "server.Limits.Throttle.GlobalWeight",
 	"Limits.Throttle.RenewWeight":  "server.Limits.Throttle.RenewWeight",
 
+	"Limits.RequestThrottle.MaxRequests":       "server.Limits.RequestThrottle.MaxRequests",
+	"Limits.RequestThrottle.StallTime":         "server.Limits.RequestThrottle.StallTime",
+	"Limits.RequestThrottle.KeepStale":         "server.Limits.RequestThrottle.KeepStale",
+	"Limits.RequestThrottle.LatencyCheck":      "server.Limits.RequestThrottle.LatencyCheck",
+	"Limits.RequestThrottle.NoConnectionCheck": "server.Limits.RequestThrottle.NoConnectionCheck",
+	"Limits.RequestThrottle.OpWait":            "server.Limits.RequestThrottle.OpWait",
+	"Limits.Tenants":                           "", // TestEveryOwnMetricLeavesZero; a pointer is no plain value
+
 	// integration/kills.TestProtect
 	"Trust.ShowCertificates":                 "",
 	"Trust.Certificates.KeyStore.Location":   "",
@@ -286,6 +295,8 @@ func (f leaf) set(n int) {
 		*v = sasl.NewUsers(map[string]string{"bob": fmt.Sprint(n)})
 	case **trust.MemberUsers:
 		*v = &trust.MemberUsers{Name: fmt.Sprint("user", n)}
+	case **tenant.Limiter:
+		*v = new(tenant.Limiter)
 	case *time.Time:
 		*v = time.Unix(int64(n+1), 0)
 	case *time.Duration:
@@ -327,6 +338,8 @@ func (f leaf) change() (undo func()) {
 		*v = sasl.NewUsers(nil)
 	case **trust.MemberUsers:
 		*v = &trust.MemberUsers{Name: "more"}
+	case **tenant.Limiter:
+		*v = new(tenant.Limiter)
 	case *time.Time:
 		*v = v.Add(time.Hour)
 	case *time.Duration:

@@ -36,8 +36,8 @@ func onHangup(do func()) (stop func()) {
 	}
 }
 
-// reloadConfig reloads the configuration, and sets the log level and the users of SASL. It logs which other
-// keys differ from started; they take effect at the next start.
+// reloadConfig reloads the configuration, and sets the log level, the users of SASL and the limits of tenants. It logs
+// which other keys differ from started; they take effect at the next start.
 func (f *memberFlags) reloadConfig(w cli.IOStreams, args []string, started config.Config, log *logs.Log) {
 	before := log.Level()
 	cfg, _, err := config.Load(configFileArg(args), w.Env, f.config)
@@ -55,6 +55,10 @@ func (f *memberFlags) reloadConfig(w cli.IOStreams, args []string, started confi
 		mine.ReplaceWith(now) // the member reads this object
 		line = append(line, "users", now.Count())
 	}
+	if mine, now := started.Limits.Tenants, cfg.Limits.Tenants.Rules(); !slices.Equal(mine.Rules(), now) {
+		_ = mine.Replace(now) // Load has checked them
+		line = append(line, "limits", len(now))
+	}
 	log.SetLevel(level)
 	log.UnfilteredLogger().Info("configuration reloaded", line...)
 }
@@ -71,7 +75,7 @@ func (f *memberFlags) findChangedKeys(w cli.IOStreams, args []string, started co
 	return diffKeys(started.Keys, cfg.Keys)
 }
 
-// diffKeys returns the names of the keys other than logLevel whose values differ.
+// diffKeys returns the names of the keys whose values differ, other than logLevel and the limits of tenants.
 func diffKeys(then, now []config.Key) (changed []string) {
 	values := map[string]string{}
 	for _, k := range then {
@@ -85,7 +89,7 @@ func diffKeys(then, now []config.Key) (changed []string) {
 	}
 	changed = slices.AppendSeq(changed, maps.Keys(values)) // removed keys
 	changed = slices.DeleteFunc(changed, func(name string) bool {
-		return name == "logLevel" || strings.HasSuffix(name, ".N") || strings.HasSuffix(name, ".*")
+		return name == "logLevel" || strings.HasPrefix(name, "limit.") || strings.HasSuffix(name, ".N") || strings.HasSuffix(name, ".*")
 	})
 	slices.Sort(changed)
 	return slices.Compact(changed)

@@ -15,6 +15,7 @@ import (
 
 	"rollcall/config"
 	"rollcall/member"
+	"rollcall/server/tenant"
 )
 
 // ensembleCfg is the zoo.cfg of an ensemble, to which each case adds one setting.
@@ -90,6 +91,13 @@ var settingCases = []settingCase{
 	{key: "connection_throttle_weight_enabled", value: "true", want: "Limits.Throttle.Weighted true"},
 	{key: "connection_throttle_global_session_weight", value: "38", want: "Limits.Throttle.GlobalWeight 38"},
 	{key: "connection_throttle_renew_session_weight", value: "39", want: "Limits.Throttle.RenewWeight 39"},
+	{key: "request_throttle_max_requests", value: "40", want: "Limits.RequestThrottle.MaxRequests 40"},
+	{key: "request_throttle_stall_time", value: "41", want: "Limits.RequestThrottle.StallTime 41ms"},
+	{key: "request_throttle_drop_stale", value: "false", want: "Limits.RequestThrottle.KeepStale true"},
+	{key: "request_stale_latency_check", value: "true", want: "Limits.RequestThrottle.LatencyCheck true"},
+	{key: "request_stale_connection_check", value: "false", want: "Limits.RequestThrottle.NoConnectionCheck true"},
+	{key: "throttled_op_wait_time", value: "42", want: "Limits.RequestThrottle.OpWait 42ms"},
+	{key: "limit.batch", value: "subtree /batch requests=5", want: "Limits.Tenants [batch: subtree /batch requests=5]"},
 	{key: "jute.maxbuffer", value: "0x1234", want: "Limits.MaxBuffer 4660"},
 	{key: "globalOutstandingLimit", value: "13", want: "MaxInFlight 13"},
 	{key: "connectionOutstandingLimit", value: "14", want: "Limits.MaxInFlight 14"},
@@ -308,7 +316,7 @@ var given = strings.Fields("ClientListener SecureListener Memory OperatorListene
 func TestEveryKeyReachesTheMember(t *testing.T) {
 	covered := map[string]bool{}
 	for _, key := range config.ServedKeys() {
-		stem := strings.TrimSuffix(key, "N")
+		stem := strings.TrimRight(key, "N*")
 		if !slices.ContainsFunc(settingCases, func(c settingCase) bool { return c.key == key || stem != key && strings.HasPrefix(c.key, stem) }) {
 			t.Errorf("%s is served, but has no row in settingCases", key)
 		}
@@ -383,6 +391,8 @@ func flattenSettings(all map[string]string, prefix string, v reflect.Value) {
 			all[name] = string(x)
 		case member.Network:
 			all[name] = ""
+		case *tenant.Limiter:
+			all[name] = limitTexts(x)
 		default:
 			switch f.Kind() {
 			case reflect.Struct:
@@ -394,6 +404,15 @@ func flattenSettings(all map[string]string, prefix string, v reflect.Value) {
 			}
 		}
 	}
+}
+
+// limitTexts returns the limits of tenants in one line.
+func limitTexts(l *tenant.Limiter) string {
+	texts := []string{}
+	for _, r := range l.Rules() {
+		texts = append(texts, r.Name+": "+r.String())
+	}
+	return fmt.Sprint(texts)
 }
 
 // inDir writes files into the new directory dir, and replaces DIR in their texts by its path, except in keys and
