@@ -46,7 +46,7 @@ var commandGroups = []*cobra.Group{
 }
 
 var commandConstructors = []func(IOStreams) *cobra.Command{
-	newStatus, newSessions, newSession, newWhoOwns, newWhy, newChanges, newDiff, newSlow, newConnections, newWatches, newFourLetter, newLogLevel,
+	newStatus, newSessions, newSession, newWhoOwns, newWhy, newChanges, newDiff, newSlow, newConnections, newWatches, newFourLetter, newLogLevel, newLimits,
 	newMembers, newDrain, newSnapshot, newBackup, newArchive, newBundle, newShell,
 	newLs, newGet, newSet, newCreate, newRm, newStat, newACL, newSync, newTree, newDu, newQuota, newNodeWatch, newDump, newLoad,
 	newHash,

@@ -41,6 +41,8 @@ var goldenLines = []goldenLine{
 	{"watches", "watches /config"},
 	{"log-level", "log-level"},
 	{"log-level-set", "log-level debug --token-file TOKEN"},
+	{"limits", "limits"},
+	{"limits-set", "limits --set batch=address/requests=5 --remove clients --token-file TOKEN"},
 	{"backup-inspect", "backup inspect --depth 2 " + sampleFile},
 	{"backup-verify", "backup verify " + sampleFile},
 	{"watches-of-session", "watches --session 0x1000012f99a0001"},

@@ -124,7 +124,7 @@ func newServer(t *testing.T, handler http.Handler) *httptest.Server {
 
 // ofMemberItself reports whether a removed member answers a path.
 func ofMemberItself(path string) bool {
-	return slices.Contains([]string{"/v1/members", "/v1/whoami", "/v1/log-level", "/v1/config", "/v1/openapi.json"}, path)
+	return slices.Contains([]string{"/v1/members", "/v1/whoami", "/v1/log-level", "/v1/limits", "/v1/config", "/v1/openapi.json"}, path)
 }
 
 // mux returns the endpoints.
@@ -194,6 +194,17 @@ func (f *fakeMember) mux() http.Handler {
 		_ = json.NewDecoder(r.Body).Decode(&api.LogLevel{})
 		f.level = "debug"
 		return api.LogLevel{Level: f.level}
+	})
+	limits := api.Limits{Limits: []api.Limit{
+		{Name: "clients", Rule: "each address requests=300 sessions=50"}, {Name: "batch", Rule: "subtree /batch requests=500 bytes=2097152"},
+	}}
+	handle("GET /v1/limits", func(*http.Request) any { return limits })
+	handle("POST /v1/limits", func(r *http.Request) any {
+		var change api.LimitsChange
+		if err := json.NewDecoder(r.Body).Decode(&change); err != nil || len(change.Set) != 1 || len(change.Remove) != 1 {
+			return &api.Error{Status: 400, Text: "not the change that the tests make"}
+		}
+		return api.Limits{Limits: change.Set}
 	})
 	handle("GET /v1/connections", func(r *http.Request) any {
 		if strings.Contains(r.FormValue("address"), "/") {

@@ -28,7 +28,7 @@ var outputs = map[string]any{
 	"status": []memberRow{}, "sessions": []api.Session{}, "session show": sessionDetail{}, "session kill": []api.End{}, "who-owns": api.Owner{},
 	"members list": []serverRow{}, "members add": membersResult{}, "members remove": membersResult{}, "members replace": membersResult{}, "members address": membersResult{},
 	"members promote": membersResult{}, "members demote": membersResult{}, "members lead": membersResult{}, "members drain": membersResult{}, "members rebalance": api.Rebalanced{},
-	"connections": []api.Connection{}, "slow": []api.SlowRequest{}, "slow ID": api.SlowRequest{}, "watches": []api.Watch{}, "log-level": []levelRow{}, "config show": []api.Setting{}, "config check": []api.Setting{},
+	"connections": []api.Connection{}, "slow": []api.SlowRequest{}, "slow ID": api.SlowRequest{}, "watches": []api.Watch{}, "log-level": []levelRow{}, "limits": []limitRow{}, "config show": []api.Setting{}, "config check": []api.Setting{},
 	"changes": []api.Change{}, "diff": []diffRow{}, "why": latestHistory{}, "why ID": []api.End{}, "why ADDRESS": []api.End{}, "why PATH": pathHistory{},
 	"ls": []lsRow{}, "get": nodeData{}, "stat": nodeStat{}, "set": nodeStat{}, "create": pathRow{}, "acl": []api.ACL{}, "tree": []treeRow{}, "du": []subtree.Usage{}, "quota": []quotaRow{}, "sync": synced{},
 	"load": subtree.LoadResult{}, "load --dry-run": []subtree.Change{}, "acl LIST": nodeStat{}, "watch": []eventRow{},

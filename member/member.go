@@ -416,7 +416,7 @@ func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
 		Past:       served.New(served.KeptLog{Files: pastFiles{m}}, m.state, m.log),
 		ConfigKeys: settingRows(m.cfg.ConfigKeys), AuditLog: m.auditLog, AnonymousAccess: m.cfg.anonymousAccess(),
 		CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject,
-		Logger: m.log,
+		Limits: limits{m}, Logger: m.log,
 	}
 	if cfg.TLS != nil {
 		limiter := wire.NewSourceLimiter()

@@ -80,6 +80,8 @@ func example(e *endpoint) visit {
 		v.body = `{"member":2,"over_ms":0}`
 	case api.LogLevel:
 		v.body = `{"level":"info"}`
+	case api.LimitsChange:
+		v.body = `{"set":[{"name":"batch","rule":"subtree /batch requests=5"}],"remove":["clients"]}`
 	}
 	return v
 }
@@ -96,7 +98,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for _, ops := range []*fakeOps{newFakeOps(), {rows: newFakeOps().rows[:1], ends: newFakeOps().ends[:1], slow: []api.SlowRequest{{Stages: []api.SlowStage{}, Causes: []api.SlowCause{}, MissingIDs: []uint32{}}}}} {
 					h, _ := newTestHTTP(t, "leader", on(ops))
-					h.member.log = logs.New(io.Discard, logs.Settings{}, false)
+					h.member.log, h.member.limits = logs.New(io.Discard, logs.Settings{}, false), &fakeLimits{}
 					w := example(&e).to(h)
 					if w.Code != http.StatusOK {
 						t.Errorf("%d %s", w.Code, w.Body)

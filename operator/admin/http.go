@@ -90,6 +90,7 @@ type HTTPConfig struct {
 	Past            *served.Server  // answers queries about the past; nil: the member has none
 	ConfigKeys      []api.Setting   // every key of the configuration; nil: none is shown
 	Log             Log             // the log of this process; nil: it cannot be read
+	Limits          Limits          // limits for tenants; nil: there are none
 	AuditLogger     *slog.Logger    // logs what administrators do; default: Logger
 	AuditLog        AuditLog        // records it, too; nil: there is none
 	AnonymousAccess AnonymousAccess // what callers without credentials may read
@@ -166,7 +167,7 @@ func NewHTTP(cfg HTTPConfig) (*HTTP, error) {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
 	h.health = &healthProbes{source: cfg.Source, authorizer: h.authorizer}
-	h.member = &memberAPI{source: cfg.Source, authorizer: h.authorizer, settings: cfg.ConfigKeys, log: cfg.Log}
+	h.member = &memberAPI{source: cfg.Source, authorizer: h.authorizer, settings: cfg.ConfigKeys, log: cfg.Log, limits: cfg.Limits}
 	h.ensemble = &ensembleAPI{queries: cfg.Operations, killer: cfg.Operations}
 	h.streams = newEventStreams(cfg.Operations, h.authorizer, func() bool { return h.health.failureIfRemoved() != nil })
 	h.members = &membersAPI{ops: cfg.Operations, source: cfg.Source}

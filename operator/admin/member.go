@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 
 	"rollcall/operator/api"
 	"rollcall/operator/logs"
@@ -16,6 +18,7 @@ type memberAPI struct {
 	authorizer *authorizer
 	settings   []api.Setting // every key of the configuration
 	log        Log           // nil: it cannot be read
+	limits     Limits        // nil: there are none
 }
 
 // routes returns its rows. The log holds addresses and session ids of clients, so only administrators may read
@@ -50,6 +53,17 @@ func (m *memberAPI) routes() []endpoint {
 			requestBody: api.LogLevel{}, failureStatuses: []int{http.StatusNotImplemented}, action: "set log level",
 			auditTarget: func(r *http.Request) string { return cmp.Or(r.PathValue("level"), "this member") },
 			help:        "sets it until the next start or SIGHUP", replyJSON: m.setLogLevel,
+		},
+		{
+			method: "GET", path: "/v1/limits", access: readAccess, content: showsState, responseBody: api.Limits{},
+			failureStatuses: []int{http.StatusNotImplemented},
+			help:            "its limits for tenants", replyJSON: m.listLimits,
+		},
+		{
+			method: "POST", path: "/v1/limits", access: changeAccess, responseBody: api.Limits{},
+			requestBody: api.LimitsChange{}, failureStatuses: []int{http.StatusNotImplemented}, action: "set limits",
+			auditTarget: func(r *http.Request) string { return cmp.Or(r.PathValue("limits"), "this member") },
+			help:        "sets and removes some of them until the next start or SIGHUP", replyJSON: m.changeLimits,
 		},
 	}
 }
@@ -110,4 +124,39 @@ func (m *memberAPI) setLogLevel(q *query) (any, error) {
 	m.log.SetLevel(level)
 	q.SetPathValue("level", logs.LevelName(level)) // for the audit log
 	return m.getLogLevel(q)
+}
+
+// Limits are the limits for tenants of this member. It is safe for concurrent use.
+type Limits interface {
+	List() []api.Limit
+	// Change removes and sets limits, all or none of them. Its error says what is wrong with one, and what is allowed.
+	Change(change api.LimitsChange) error
+}
+
+var errNoLimits = &Failure{Status: http.StatusNotImplemented, Text: "this process has no limits for tenants"}
+
+func (m *memberAPI) listLimits(*query) (any, error) {
+	if m.limits == nil {
+		return nil, errNoLimits
+	}
+	return api.Limits{Limits: m.limits.List()}, nil
+}
+
+func (m *memberAPI) changeLimits(q *query) (any, error) {
+	var wanted api.LimitsChange
+	if q.decodeBody(&wanted); q.fault != nil {
+		return nil, q.fault
+	}
+	if m.limits == nil {
+		return nil, errNoLimits
+	}
+	if err := m.limits.Change(wanted); err != nil {
+		return nil, &Failure{Status: http.StatusBadRequest, Text: err.Error()}
+	}
+	names := slices.Clone(wanted.Remove)
+	for _, limit := range wanted.Set {
+		names = append(names, limit.Name)
+	}
+	q.SetPathValue("limits", strings.Join(names, " ")) // for the audit log
+	return m.listLimits(q)
 }

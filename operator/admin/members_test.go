@@ -116,7 +116,7 @@ func TestRemovedMemberRefuses(t *testing.T) {
 		h, source := newTestHTTP(t, "")
 		source.health.RemovedVersion = 0x400000007
 		w := visit{method: e.method, path: concrete(e.path), header: signedIn}.to(h)
-		ofMember := e.path == "/v1/members" || e.path == "/v1/whoami" || e.path == "/v1/config" || e.path == "/v1/log-level"
+		ofMember := e.path == "/v1/members" || e.path == "/v1/whoami" || e.path == "/v1/config" || e.path == "/v1/log-level" || e.path == "/v1/limits"
 		if isRefused := w.Code == http.StatusServiceUnavailable && strings.Contains(w.Body.String(), `"reason":"removed"`); isRefused == ofMember {
 			t.Errorf("%s: %d %s", e.path, w.Code, w.Body)
 		}

@@ -529,6 +529,23 @@ type LogLevel struct {
 	Level string `json:"level"` // "debug", "info", "warn" or "error"
 }
 
+// Limit is a limit for tenants of the member.
+type Limit struct {
+	Name string `json:"name"` // letters, digits, - and _
+	Rule string `json:"rule"` // as in zoo.cfg after limit.NAME=
+}
+
+// Limits are all limits for tenants of the member.
+type Limits struct {
+	Limits []Limit `json:"limits"` // in the order in which they were set
+}
+
+// LimitsChange sets and removes limits for tenants of the member.
+type LimitsChange struct {
+	Set    []Limit  `json:"set"`    // replace those of the same name, or are added
+	Remove []string `json:"remove"` // names of limits that are removed
+}
+
 // Line is a line of the member's log.
 type Line struct {
 	At    time.Time `json:"at"`    // when it was written

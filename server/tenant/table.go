@@ -1,7 +1,6 @@
 package tenant
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 	"sync"
@@ -201,11 +200,21 @@ func (l *Limiter) OnChange(f func()) { l.onChange = f }
 // Replace puts rules in force in place of the present ones. Nobody owes anything then. If rules are equal to the present ones, nothing
 // changes.
 func (l *Limiter) Replace(rules []Rule) error {
-	if err := CheckRules(rules); err != nil {
-		return errors.New("limits: " + err.Error())
-	}
+	return l.Change(func([]Rule) ([]Rule, error) { return rules, nil })
+}
+
+// Change is Replace with what change makes of a copy of the present rules. If change fails, Change returns its error. No other change comes
+// between.
+func (l *Limiter) Change(change func(present []Rule) ([]Rule, error)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	rules, err := change(l.Rules())
+	if err != nil {
+		return err
+	}
+	if err := CheckRules(rules); err != nil {
+		return err
+	}
 	if slices.Equal(rules, l.Rules()) {
 		return nil
 	}
