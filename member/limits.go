@@ -10,14 +10,14 @@ import (
 )
 
 // limits are a member's limits for tenants, as operators see and change them.
-type limits struct{ m *Member }
+type limits struct{ limiter *tenant.Limiter }
 
 var _ admin.Limits = limits{}
 
 // List implements admin.Limits.
 func (l limits) List() []api.Limit {
 	list := []api.Limit{}
-	for _, r := range l.m.server.TenantLimiter().Rules() {
+	for _, r := range l.limiter.Rules() {
 		list = append(list, api.Limit{Name: r.Name, Rule: r.String()})
 	}
 	return list
@@ -25,7 +25,7 @@ func (l limits) List() []api.Limit {
 
 // Change implements admin.Limits.
 func (l limits) Change(change api.LimitsChange) error {
-	return l.m.server.TenantLimiter().Change(func(rules []tenant.Rule) ([]tenant.Rule, error) {
+	return l.limiter.Change(func(rules []tenant.Rule) ([]tenant.Rule, error) {
 		for _, name := range change.Remove {
 			i := indexOfRule(rules, name)
 			if i < 0 {

@@ -51,6 +51,7 @@ import (
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
 	"rollcall/server"
+	"rollcall/server/tenant"
 	"rollcall/zk/jute"
 	"rollcall/znode"
 )
@@ -134,6 +135,7 @@ func (c *Config) checkAndComplete() error {
 		return fmt.Errorf("member: this member, %d, is not in the server list", c.ID)
 	}
 	c.Version = cmp.Or(c.Version, "dev")
+	c.Limits.Tenants = cmp.Or(c.Limits.Tenants, new(tenant.Limiter)) // operators and the server share it
 	if c.Logger == nil && c.Log != nil {
 		c.Logger = c.Log.Logger()
 	}
@@ -416,7 +418,7 @@ func (m *Member) httpConfig(words *admin.FourLetterCommands) admin.HTTPConfig {
 		Past:       served.New(served.KeptLog{Files: pastFiles{m}}, m.state, m.log),
 		ConfigKeys: settingRows(m.cfg.ConfigKeys), AuditLog: m.auditLog, AnonymousAccess: m.cfg.anonymousAccess(),
 		CredentialLimiter: m.credentialLimiter, TLS: m.serverKeys.operatorTLS(&m.cfg), SuperSubject: m.cfg.SuperSubject,
-		Limits: limits{m}, Logger: m.log,
+		Limits: limits{m.cfg.Limits.Tenants}, Logger: m.log,
 	}
 	if cfg.TLS != nil {
 		limiter := wire.NewSourceLimiter()

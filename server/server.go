@@ -241,9 +241,6 @@ func (s *Server) updateTenancies() {
 	s.held.wakeAll()
 }
 
-// TenantLimiter returns the limits for tenants, which may be replaced at any time.
-func (s *Server) TenantLimiter() *tenant.Limiter { return s.limiter }
-
 // sinceStart returns the time since the start of the server, which never goes back.
 func (s *Server) sinceStart(now time.Time) time.Duration { return now.Sub(s.stats.startedAt) }
 

@@ -69,6 +69,35 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// SIGHUP puts the limits for tenants in zoo.cfg in force, in place of those that were set at run time.
+func TestReloadLimits(t *testing.T) {
+	const base = "dataDir=DIR\nclientPort=2181\n"
+	dir, at := inDir(t, map[string]string{"zoo.cfg": base + "limit.a=address requests=5\n"})
+	var out strings.Builder
+	var f memberFlags
+	args := []string{filepath.Join(dir, "zoo.cfg")}
+	cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: &out}, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := memberConfig(cfg, log).Limits.Tenants
+	for _, tt := range []struct{ lines, want, line string }{
+		{"limit.a=address requests=5\n", "[a: address requests=5]", "logLevel=info before=info\n"},
+		{"limit.a=address requests=6\nlimit.b=subtree /b bytes=1M\n", "[a: address requests=6 b: subtree /b bytes=1048576]", "before=info limits=2\n"},
+		{"limit.a=address requests=0\n", "[a: address requests=6 b: subtree /b bytes=1048576]", "nothing has changed"},
+		{"", "[]", "before=info limits=0\n"},
+	} {
+		out.Reset()
+		if err := os.WriteFile(args[0], []byte(at(base+tt.lines)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f.reloadConfig(cli.IOStreams{}, args, cfg, log)
+		if got := limitTexts(limits); got != tt.want || !strings.Contains(out.String(), tt.line) {
+			t.Errorf("%q: limits %s, and the log says %s, want %s and %s", tt.lines, got, out.String(), tt.want, tt.line)
+		}
+	}
+}
+
 // All keys without effect are in one line, in the order of the file. Each other warning has its own.
 func TestWarnings(t *testing.T) {
 	dir, at := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=2181\npreAllocSize=64\nnosuch=1\nautopurge.purgeInterval=1\nlogFormat=json\n"})

@@ -171,7 +171,7 @@ func (t *Table) close() {
 type Limiter struct {
 	table atomic.Pointer[Table] // nil: there is no rule
 
-	mu       sync.Mutex // of Replace
+	mu       sync.Mutex // of Change
 	onChange func()
 }
 
@@ -194,8 +194,12 @@ func (l *Limiter) Tracked() int {
 	return 0
 }
 
-// OnChange sets a function that Replace calls when new rules are in force. It is for the server, before anything else is called.
-func (l *Limiter) OnChange(f func()) { l.onChange = f }
+// OnChange sets the function that is called when new rules are in force, in place of the one before: that of the present server.
+func (l *Limiter) OnChange(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onChange = f
+}
 
 // Replace puts rules in force in place of the present ones. Nobody owes anything then. If rules are equal to the present ones, nothing
 // changes.
