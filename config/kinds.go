@@ -487,8 +487,7 @@ func tenantLimit() kind {
 			if err != nil {
 				return err
 			}
-			d.tenantLimits = append(d.tenantLimits, r)
-			return nil
+			return d.config.Limits.Tenants.Change(func(present []tenant.Rule) ([]tenant.Rule, error) { return append(present, r), nil })
 		},
 	}
 }

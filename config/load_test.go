@@ -13,7 +13,6 @@ import (
 
 	"rollcall/internal/serverlist"
 	"rollcall/leader"
-	"rollcall/server/tenant"
 	"rollcall/znode"
 )
 
@@ -207,7 +206,7 @@ znode.container.maxNeverUsedIntervalMs=2500
 	l := &want.Limits
 	l.MaxClientConns, l.MaxConns, l.MaxBuffer, l.MaxInFlight, l.MaxUnread = -1, 7, 0x1FFFFF, 9, 65536
 	l.MaxPath, l.MaxACL, l.MaxIdentities = 2048, 12, 3
-	l.Budget, l.Handshake, l.Tenants = 50_000_000, 700*time.Millisecond, new(tenant.Limiter)
+	l.Budget, l.Handshake = 50_000_000, 700*time.Millisecond
 	want.MaxInFlight, want.SnapCount, want.StoreStallLimit, want.HeartbeatTimeout = 200, 5000, 900*time.Millisecond, 150*time.Millisecond
 	want.CommandWhitelist, want.SuperDigest = []string{"ruok", "mntr", "srvr"}, "super:lK75jTNcA+U9vtVEw5vB51mj/w4="
 	want.Rules = znode.Rules{SkipACL: true, TTLNodes: true, EnforceQuota: true, Reconfig: true}

@@ -41,7 +41,6 @@ type rawConfig struct {
 	quorumClientsUnproved          bool          // ssl.quorum.clientAuth=none
 	hostsUnverified                bool          // ssl.hostnameVerification=false
 	requestLimitAsked              int64         // jute.maxbuffer as set, if it is above what is served
-	tenantLimits                   []tenant.Rule
 	freeID                         uint32 // for a server with the number 0; see lowestFreeID
 }
 
@@ -69,7 +68,7 @@ func newRawConfig(name string, vars environ, flags Flags, warnings []Warning) *r
 		clientListener: listener{host: serverlist.AllHosts, port: -1},
 		secureListener: listener{host: serverlist.AllHosts, port: -1},
 	}
-	d.config.NewEnsemble = flags.newEnsemble
+	d.config.NewEnsemble, d.config.Limits.Tenants = flags.newEnsemble, new(tenant.Limiter)
 	for i := range keys {
 		k := &keys[i]
 		if k.status != served || k.def == "" {
@@ -112,19 +111,11 @@ func (d *rawConfig) finishAll() error {
 		d.setMemberID, d.setMemberLogin,
 		d.checkPeerType, d.checkMemberStore, d.setHandshakeTimeout, d.setReadLease, d.setClientAddress, d.setSecureAddress, d.setTLSTerms, d.setOperatorAddresses,
 		d.setAuditFile,
-		d.setTenantLimits, d.checkReadOnlyMode, d.checkCollector, d.checkArchive,
+		d.checkReadOnlyMode, d.checkCollector, d.checkArchive,
 	} {
 		if err := step(); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (d *rawConfig) setTenantLimits() error {
-	d.config.Limits.Tenants = new(tenant.Limiter)
-	if err := d.config.Limits.Tenants.Replace(d.tenantLimits); err != nil {
-		return fmt.Errorf("%s: %w", d.sourceName, err)
 	}
 	return nil
 }

@@ -107,16 +107,16 @@ func (t *Tenant) isIdle(now time.Duration) bool {
 type sessionCount struct {
 	mu      sync.Mutex
 	n       int64
-	waiting []chan struct{} // closed when the handshake has its place
+	waiting []chan struct{} // closed when the handshake has its place; empty if the tenant may have one more session
 	closed  bool            // the rules were replaced: nobody waits any more
 }
 
-// TryAddSession counts a session, if the tenant may have one more and no handshake waits for that.
+// TryAddSession counts a session, if the tenant may have one more. If handshakes wait for one, it may not.
 func (t *Tenant) TryAddSession() bool {
 	c := &t.sessions
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t.rule.Sessions > 0 && !c.closed && (c.n >= t.rule.Sessions || len(c.waiting) > 0) {
+	if t.rule.Sessions > 0 && !c.closed && c.n >= t.rule.Sessions {
 		return false
 	}
 	c.n++
@@ -136,7 +136,7 @@ func (t *Tenant) AddSession() {
 func (t *Tenant) AwaitSession(ctx context.Context) error {
 	c := &t.sessions
 	c.mu.Lock()
-	if c.closed || len(c.waiting) == 0 && c.n < t.rule.Sessions {
+	if c.closed || c.n < t.rule.Sessions {
 		c.n++
 		c.mu.Unlock()
 		return nil

@@ -241,6 +241,34 @@ func TestSessionsWait(t *testing.T) {
 	})
 }
 
+// A place that comes when its handshake leaves is not lost.
+func TestPlaceOfAHandshakeThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := mustTable(t, "address sessions=1").shared[0]
+		gone := 0
+		for range 50 {
+			to.AddSession()
+			ctx, leave := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- to.AwaitSession(ctx) }()
+			synctest.Wait()
+			leave()
+			to.EndSession()
+			if <-done == nil {
+				to.EndSession()
+			} else {
+				gone++
+			}
+			if n := to.sessions.n; n != 0 {
+				t.Fatalf("%d sessions are counted, and there are none", n)
+			}
+		}
+		if gone == 0 {
+			t.Error("no handshake left")
+		}
+	})
+}
+
 // A limiter reports changes, and only these.
 func TestReplace(t *testing.T) {
 	var l Limiter
