@@ -41,7 +41,7 @@ type rawConfig struct {
 	quorumClientsUnproved          bool          // ssl.quorum.clientAuth=none
 	hostsUnverified                bool          // ssl.hostnameVerification=false
 	requestLimitAsked              int64         // jute.maxbuffer as set, if it is above what is served
-	freeID                         uint32 // for a server with the number 0; see lowestFreeID
+	freeID                         uint32        // for a server with the number 0; see lowestFreeID
 }
 
 // listener holds the keys of one port. Client ports have no key that enables them.
