@@ -11,6 +11,7 @@ import (
 
 	"rollcall/internal/monotonic"
 	"rollcall/proto"
+	"rollcall/sessiontracker"
 	"rollcall/zk/jute"
 )
 
@@ -28,7 +29,7 @@ func benchFollower(b *testing.B, n int) *Follower {
 		b.Fatal(err)
 	}
 	for i := range n {
-		f.renewer.touches.Touch(jute.SessionID(self<<56+i), timeout)
+		f.renewer.touches.Touch(jute.SessionID(self<<56+i), timeout, time.Now())
 	}
 	return f
 }
@@ -82,14 +83,14 @@ func BenchmarkRenew(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("touches=%d", n), func(b *testing.B) {
 			now := time.Now()
-			s, touched := newLeases(monotonic.System{}), map[jute.SessionID]time.Duration{}
+			s, touched := newLeases(monotonic.System{}), map[jute.SessionID]sessiontracker.LastTouch{}
 			for i := range n {
 				id := jute.SessionID(self<<56 + i)
 				s.grantLease(id, uint64(i), timeout, now)
-				touched[id] = timeout
+				touched[id] = sessiontracker.LastTouch{TimeoutMs: uint32(timeout.Milliseconds())}
 			}
 			for k := time.Duration(1); b.Loop(); k++ {
-				s.renewTouched(touched, now.Add(k), nil)
+				s.renewTouched(sessiontracker.TouchBatch{FirstTouch: now.Add(k), Touches: touched}, nil)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/touch")
 		})

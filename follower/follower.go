@@ -17,7 +17,7 @@
 //
 // A member may reply to a client only while the lease of the client's session is valid. It then
 // vouches for the session. A lease is valid until 0.9 of the session's timeout has passed
-// since the touch that the leader last acknowledged was sent.
+// since the touch that the leader last acknowledged.
 //
 // # Time
 //
@@ -245,9 +245,10 @@ func (f *Follower) TryNewSessionID() (id jute.SessionID, ok bool) {
 // Touch renews a session held by a local connection that was granted timeout. It never blocks. It
 // is called for every request of every client.
 func (f *Follower) Touch(id jute.SessionID, timeout time.Duration) {
-	f.renewer.touches.Touch(id, timeout)
+	now := f.cfg.Monotonic.Now()
+	f.renewer.touches.Touch(id, timeout, now)
 	if table := f.sessionTable.Load(); table != nil { // this member leads: its own touches count without a ping
-		table.Touch(id, f.cfg.Monotonic.Now(), timeout)
+		table.Touch(id, now, timeout)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rollcall/internal/monotonic"
+	"rollcall/sessiontracker"
 	"rollcall/zk/jute"
 )
 
@@ -51,7 +52,7 @@ func newLeases(clock monotonic.Clock) *leases {
 	}
 }
 
-// leaseSpan returns the duration of a lease, from when the touch was sent. The rest of the timeout allows for
+// leaseSpan returns the duration of a lease, from when the client was heard. The rest of the timeout allows for
 // clocks that run at different speeds.
 func leaseSpan(timeout time.Duration) time.Duration { return timeout - timeout/10 }
 
@@ -198,17 +199,13 @@ func (s *leases) stopVouchWait(id jute.SessionID, e *vouchWait) {
 	}
 }
 
-// renewTouched renews the leases of the sessions in an acknowledged batch that was first sent at sent, except
-// for refused ones. If a touch's connection was granted another timeout than the present one, the shorter
-// one counts.
-func (s *leases) renewTouched(touched map[jute.SessionID]time.Duration, sent time.Time,
-	refused map[jute.SessionID]bool,
-) {
-	at := sent.Sub(s.timeBase)
+// renewTouched renews the leases of the sessions in an acknowledged batch, each from its touch, except for refused
+// ones. If a touch's connection was granted another timeout than the present one, the shorter one counts.
+func (s *leases) renewTouched(b sessiontracker.TouchBatch, refused map[jute.SessionID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for id, timeout := range touched {
+	for id, t := range b.Touches {
 		if n++; n%renewalsPerLock == 0 {
 			s.mu.Unlock() // let others take the lock
 			s.mu.Lock()
@@ -217,7 +214,8 @@ func (s *leases) renewTouched(touched map[jute.SessionID]time.Duration, sent tim
 		if !ok || refused[id] {
 			continue
 		}
-		if until := at + leaseSpan(min(timeout, l.timeout)); until > l.validUntil {
+		timeout := min(time.Duration(t.TimeoutMs)*time.Millisecond, l.timeout)
+		if until := b.HeardAt(t).Sub(s.timeBase) + leaseSpan(timeout); until > l.validUntil {
 			l.validUntil = until
 			s.bySession[id] = l
 		}

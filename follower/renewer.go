@@ -20,7 +20,7 @@ const (
 	// is closed at most one such interval late.
 	lapsesPerTick = 8
 
-	touchesPerPong = 100_000 // about 1.2 MB
+	touchesPerPong = 100_000 // about 1.4 MB
 )
 
 // renewer keeps leases valid. It reports the touches of this member's clients to the leader, renews their
@@ -50,7 +50,7 @@ func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
 	}
 	defer r.leases.stopVouchWait(id, e)
 	if timeout, late := r.leases.takeExpiredOnGrant(id); late {
-		r.touches.Touch(id, timeout)
+		r.touches.Touch(id, timeout, r.cfg.Monotonic.Now())
 	}
 	for _, s := range r.leadership.pingStreams() {
 		s.wantFlush()
@@ -76,9 +76,9 @@ func (r *renewer) flushAsPongs(number uint64) iter.Seq[*proto.Pong] {
 		}
 		pong, room := r.newPong(number), touchesPerPong
 		for _, b := range batches {
-			left := len(b.Timeouts)
+			left := len(b.Touches)
 			part := r.appendBatch(pong, b, min(left, room))
-			for id, timeout := range b.Timeouts {
+			for id, t := range b.Touches {
 				if room == 0 {
 					pong.More = true
 					if !yield(pong) {
@@ -88,7 +88,8 @@ func (r *renewer) flushAsPongs(number uint64) iter.Seq[*proto.Pong] {
 					part = r.appendBatch(pong, b, min(left, room))
 				}
 				part.Sessions = append(part.Sessions, int64(id))
-				part.TimeoutsMs = append(part.TimeoutsMs, uint32(timeout.Milliseconds()))
+				part.TimeoutsMs = append(part.TimeoutsMs, t.TimeoutMs)
+				part.AfterMs = append(part.AfterMs, t.AfterMs)
 				room, left = room-1, left-1
 			}
 		}
@@ -123,8 +124,8 @@ func stateHashes(state State) *proto.StateHashes {
 // appendBatch adds a batch with room for n touches to pong, and returns it.
 func (r *renewer) appendBatch(pong *proto.Pong, b sessiontracker.TouchBatch, n int) *proto.Batch {
 	part := &proto.Batch{
-		Number: b.Number, AgeUs: uint64(max(0, r.cfg.Monotonic.Now().Sub(b.SentAt).Microseconds())),
-		Sessions: make([]int64, 0, n), TimeoutsMs: make([]uint32, 0, n),
+		Number: b.Number, AgeUs: uint64(max(0, r.cfg.Monotonic.Now().Sub(b.FirstTouch).Microseconds())),
+		Sessions: make([]int64, 0, n), TimeoutsMs: make([]uint32, 0, n), AfterMs: make([]uint32, 0, n),
 	}
 	pong.Batches = append(pong.Batches, part)
 	return part
@@ -167,11 +168,7 @@ func (r *renewer) renewAcknowledged(a ack, t *term) {
 	now := r.cfg.Monotonic.Now()
 	for _, b := range batches {
 		r.counters.ackDelays.Add(now.Sub(b.SentAt))
-		sent := b.SentAt
-		if t.Leader == r.cfg.Self { // our own table counts from the touch itself, which came after the previous flush
-			sent = sent.Add(-r.cfg.Tick / 2)
-		}
-		r.leases.renewTouched(b.Timeouts, sent, refused)
+		r.leases.renewTouched(b, refused)
 	}
 	if !a.refusalsCut {
 		r.closeRefusedConns(batches, a.refusedSessions)

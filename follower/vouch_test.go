@@ -31,7 +31,7 @@ func (s *fakePings) ack(pong *proto.Pong, refused ...int64) {
 }
 
 // A lease is valid until 0.9 of its timeout after the create was first sent, and later after the
-// last acknowledged flush was sent.
+// last acknowledged touch.
 func TestVouched(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -52,25 +52,25 @@ func TestVouched(t *testing.T) {
 		}
 
 		r.f.Touch(id, timeout)
+		heard := time.Now()
 		time.Sleep(time.Second)
-		sent := time.Now()
 		s.ping(&proto.Ping{Number: 1})
 		s.pong(0)
 		time.Sleep(time.Second)
 		check(id, began, "not acknowledged")
 		s.ping(&proto.Ping{Number: 2})
 		s.ack(s.pong(0))
-		check(id, sent, "sent twice")
+		check(id, heard, "sent twice")
 
 		// A connection that was granted a shorter timeout than that in an old batch.
 		r.f.Touch(id, 10*timeout)
-		sent = time.Now()
+		heard = time.Now()
 		s.refill(3)
-		check(id, sent, "touched with more than is granted")
+		check(id, heard, "touched with more than is granted")
 		r.f.Touch(id, timeout/2)
 		time.Sleep(time.Second)
 		s.refill(4)
-		check(id, sent, "touched with less than is granted")
+		check(id, heard, "touched with less than is granted")
 	})
 }
 

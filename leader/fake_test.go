@@ -22,7 +22,7 @@ import (
 
 const (
 	tick    = 2 * time.Second
-	timeout = 6 * time.Second
+	timeout = 7 * time.Second
 	parting = 5 * time.Second
 	term    = 7
 	nonce   = 4711
@@ -245,10 +245,11 @@ func (s *fakeStream) Send(ping *proto.Ping) error {
 func (m *fakeMember) batches() (batches []*proto.Batch) {
 	now := time.Now()
 	for _, b := range m.touched.Flush(now) {
-		batch := &proto.Batch{Number: b.Number, AgeUs: uint64(now.Sub(b.SentAt).Microseconds())}
-		for id, timeout := range b.Timeouts {
+		batch := &proto.Batch{Number: b.Number, AgeUs: uint64(now.Sub(b.FirstTouch).Microseconds())}
+		for id, t := range b.Touches {
 			batch.Sessions = append(batch.Sessions, int64(id))
-			batch.TimeoutsMs = append(batch.TimeoutsMs, uint32(timeout.Milliseconds()))
+			batch.TimeoutsMs = append(batch.TimeoutsMs, t.TimeoutMs)
+			batch.AfterMs = append(batch.AfterMs, t.AfterMs)
 		}
 		batches = append(batches, batch)
 	}

@@ -90,7 +90,7 @@ func TestObserverTouches(t *testing.T) {
 		m := e.all[4]
 		for now := time.Duration(0); now < 3*timeout; now += time.Second {
 			e.at(now)
-			m.touched.Touch(1, timeout)
+			m.touched.Touch(1, timeout, time.Now())
 		}
 		if at, closed := e.log.when(1); closed {
 			t.Errorf("closed at %v, though the observer heard it", at)
@@ -201,7 +201,7 @@ func TestTouchesOfAMemberThatHasLeft(t *testing.T) {
 		m := e.all[3]
 		last := left + parting - tick/2
 		e.at(last - time.Millisecond)
-		m.touched.Touch(1, timeout)
+		m.touched.Touch(1, timeout, time.Now())
 		e.at(last + timeout - time.Millisecond)
 		if at, closed := e.log.when(1); closed {
 			t.Errorf("closed at %v, though a member that left at %v heard it at %v", at, left, last)
@@ -230,11 +230,11 @@ func TestRoundAsksMembersThatHaveLeft(t *testing.T) {
 		e.run()
 		e.at(tick / 4)
 		e.reconfigure([]uint32{1, 2}, nil)
-		e.at(timeout + tick - time.Millisecond) // the step after this one, by which it is due at the latest
+		e.at(timeout + tick/2 - time.Millisecond) // the step after this one, by which it is due at the latest
 		if at, closed := e.log.when(1); closed {
 			t.Fatalf("closed at %v already", at)
 		}
-		m.touched.Touch(1, timeout)
+		m.touched.Touch(1, timeout, time.Now())
 		e.at(2 * timeout)
 		if at, closed := e.log.when(1); closed {
 			t.Errorf("closed at %v, before a member that has left had answered", at)

@@ -197,7 +197,7 @@ func TestPingerAcknowledges(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- p.memberLoop(ctx) }()
 		time.Sleep(tick)
-		member.touched.Touch(9, timeout)
+		member.touched.Touch(9, timeout, time.Now())
 		number := p.pingAll()
 		synctest.Wait()
 		if heard, _ := table.LastHeard(9, time.Now()); heard.Ago != 0 || !p.allReplied(number, time.Now()) {

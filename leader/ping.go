@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"rollcall/proto"
+	"rollcall/sessiontracker"
 )
 
 const (
@@ -153,21 +154,20 @@ func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time
 	return p.compareAndLogHashes(m, pong.StateHashes, now)
 }
 
-// recordTouches enters a pong's batches into the table, each at the time it was first sent. It rejects a session that
+// recordTouches enters a pong's batches into the table, each touch at the time it was made. It rejects a session that
 // the table does not have. There is one exception: if the member has applied more of the log than this one, it
 // may know better. Then the reply is neither acknowledged nor rejected, and comes again with the next ping.
 func (p *pinger) recordTouches(m *link, a *pongParts, pong *proto.Pong, now time.Time) error {
 	behind := pong.Applied > p.cfg.AppliedIndex()
 	for _, batch := range pong.Batches {
-		if len(batch.Sessions) != len(batch.TimeoutsMs) {
-			return fmt.Errorf("leader: member %d sent %d sessions with %d timeouts", m.id, len(batch.Sessions),
-				len(batch.TimeoutsMs))
+		if n := len(batch.Sessions); n != len(batch.TimeoutsMs) || n != len(batch.AfterMs) {
+			return fmt.Errorf("leader: member %d sent %d sessions with %d timeouts and %d times", m.id, n,
+				len(batch.TimeoutsMs), len(batch.AfterMs))
 		}
-		at := now.Add(-time.Duration(min(batch.AgeUs, maxAgeUs)) * time.Microsecond)
-		if m.id == p.cfg.Self { // its touches entered the table when they were made, which was after the ping before
-			at = at.Add(-p.cfg.Tick / 2)
-		}
-		a.refusedSessions = p.cfg.Sessions.TouchAll(m.id, at, batch.Sessions, batch.TimeoutsMs, a.refusedSessions)
+		a.refusedSessions = p.cfg.Sessions.TouchAll(m.id, sessiontracker.Touches{
+			First: now.Add(-time.Duration(min(batch.AgeUs, maxAgeUs)) * time.Microsecond),
+			IDs:   batch.Sessions, TimeoutsMs: batch.TimeoutsMs, AfterMs: batch.AfterMs,
+		}, a.refusedSessions)
 		a.through = max(a.through, batch.Number)
 	}
 	a.refusalsUnsure = a.refusalsUnsure || behind && len(a.refusedSessions) > 0

@@ -47,14 +47,14 @@ func TestAcknowledgement(t *testing.T) {
 		e.run()
 		m := e.members[2]
 		for id := range jute.SessionID(5) {
-			m.touched.Touch(id, timeout)
+			m.touched.Touch(id, timeout, time.Now())
 		}
 		e.at(tick / 2)
 		want := &proto.Ack{Incarnation: 77, Through: 1, Refused: []int64{0, 3, 4}, Commit: 100}
 		if got := m.acked(); len(got) != 1 || got[0].String() != want.String() {
 			t.Fatalf("acknowledged %v, want %v", got, want)
 		}
-		m.touched.Touch(1, timeout)
+		m.touched.Touch(1, timeout, time.Now())
 		m.flush() // unasked
 		synctest.Wait()
 		if got := m.acked(); len(got) != 2 || got[1].Through != 2 || len(got[1].Refused) != 0 {
@@ -72,7 +72,7 @@ func TestAcknowledgementNeedsProof(t *testing.T) {
 		e.members[2].joining, e.members[3].joining = true, true
 		e.run()
 		m := e.members[2]
-		m.touched.Touch(1, timeout)
+		m.touched.Touch(1, timeout, time.Now())
 		e.at(4500 * time.Millisecond)
 		if got := m.acked(); len(got) != 0 {
 			t.Fatalf("acknowledged %v on this member's word alone", got)
@@ -99,8 +99,8 @@ func TestLeaderBehindMember(t *testing.T) {
 		m := e.members[2]
 		e.applied.Store(9)
 		m.set(func() { m.applied = 10 })
-		m.touched.Touch(1, timeout)
-		m.touched.Touch(5, timeout)
+		m.touched.Touch(1, timeout, time.Now())
+		m.touched.Touch(5, timeout, time.Now())
 		e.at(tick)
 		if got := m.acked(); len(got) != 0 {
 			t.Fatalf("acknowledged %v", got)
@@ -112,7 +112,7 @@ func TestLeaderBehindMember(t *testing.T) {
 			t.Errorf("acknowledged %v, want all", got)
 		}
 		m.set(func() { m.applied = 20 })
-		m.touched.Touch(5, timeout)
+		m.touched.Touch(5, timeout, time.Now())
 		e.at(2 * tick)
 		if got := m.acked(); len(got) != 2 {
 			t.Errorf("acknowledged %v: nothing was in doubt", got)
@@ -131,7 +131,7 @@ func TestAnswersInParts(t *testing.T) {
 		const n = maxRefused + 10
 		var parts []*proto.Pong
 		for part := range int64(2) {
-			batch := &proto.Batch{Number: 4, TimeoutsMs: make([]uint32, n/2+1)}
+			batch := &proto.Batch{Number: 4, TimeoutsMs: make([]uint32, n/2+1), AfterMs: make([]uint32, n/2+1)}
 			for i := range int64(n/2 + 1) {
 				batch.Sessions = append(batch.Sessions, part*(n/2)+i+1) // 1 is known, one comes twice
 			}
@@ -170,7 +170,7 @@ func TestProofIsNoAnswer(t *testing.T) {
 			return l.repliedPing
 		}
 		part := func(id int64, number uint64, more bool) *proto.Pong {
-			batch := &proto.Batch{Number: 4, Sessions: []int64{id}, TimeoutsMs: []uint32{6000}}
+			batch := &proto.Batch{Number: 4, Sessions: []int64{id}, TimeoutsMs: []uint32{6000}, AfterMs: []uint32{0}}
 			return &proto.Pong{Incarnation: 77, Number: number, More: more, Batches: []*proto.Batch{batch}}
 		}
 		for _, more := range []bool{false, true} {
@@ -210,7 +210,7 @@ func TestBrokenAnswer(t *testing.T) {
 			t.Errorf("dialled %d times, logged %v", m.dials(), e.records.seen)
 		}
 		// An age beyond all bounds is old, not new.
-		m.stream.out <- &proto.Pong{Batches: []*proto.Batch{{Number: 1, AgeUs: 1 << 63, Sessions: []int64{1}, TimeoutsMs: []uint32{6000}}}}
+		m.stream.out <- &proto.Pong{Batches: []*proto.Batch{{Number: 1, AgeUs: 1 << 63, Sessions: []int64{1}, TimeoutsMs: []uint32{6000}, AfterMs: []uint32{0}}}}
 		e.at(time.Minute)
 		if at, _ := e.log.when(1); at != 8*time.Second {
 			t.Errorf("closed at %v, want 8s", at)
@@ -484,7 +484,7 @@ func TestOneOfTwoRoutesStalls(t *testing.T) {
 		e.run()
 		for now := time.Duration(0); now < 3*timeout; now += 500 * time.Millisecond {
 			e.at(now)
-			e.members[2].touched.Touch(1, timeout)
+			e.members[2].touched.Touch(1, timeout, time.Now())
 		}
 		if at, closed := e.log.when(1); closed || len(e.members[2].acked()) == 0 {
 			t.Errorf("closed: %t, after %v; %d acknowledgements", closed, at, len(e.members[2].acked()))

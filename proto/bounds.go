@@ -47,7 +47,7 @@ var numberBounds = map[protoreflect.FullName]uint64{
 	"Verdict.index": maxPosition, "Verdict.agree": maxMember, "Verdict.members": maxMember,
 	"Pong.number": maxPosition, "Pong.proof": maxPosition, "Pong.applied": maxPosition, "Pong.clock_ms": maxClock,
 	"StateHashes.version": anyUint32, "StateHashes.indexes": maxPosition,
-	"Batch.number": maxPosition, "Batch.age_us": maxMicros, "Batch.timeouts_ms": maxTimeout,
+	"Batch.number": maxPosition, "Batch.age_us": maxMicros, "Batch.timeouts_ms": maxTimeout, "Batch.after_ms": anyUint32,
 
 	"Forwarded.member": maxMember, "Txn.member": maxMember, "Txn.seq": maxPosition, "Txn.op": anyUint32,
 	"Txn.reachable_servers": maxMember, "Txn.acl_bytes": maxACLBytes,
@@ -122,7 +122,7 @@ const (
 // listBounds has the greatest length of each list, by message and field.
 var listBounds = map[protoreflect.FullName]int{
 	"ServerList.servers": maxServers, "Configuration.servers": maxServers,
-	"Ack.refused": maxTouches, "Pong.batches": maxParts, "Batch.sessions": maxTouches, "Batch.timeouts_ms": maxTouches,
+	"Ack.refused": maxTouches, "Pong.batches": maxParts, "Batch.sessions": maxTouches, "Batch.timeouts_ms": maxTouches, "Batch.after_ms": maxTouches,
 	"StateHashes.indexes": maxHashes, "StateHashes.digests": maxHashes,
 	"Forwarded.txns": maxTxns, "Txn.ids": maxIdentities, "Txn.reachable_servers": maxMember,
 	"SyncRequest.sessions": maxSyncs, "SyncReply.ending": maxSyncs,

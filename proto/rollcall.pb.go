@@ -2136,9 +2136,10 @@ func (x *StateHashes) GetDigests() []uint64 {
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`            // counts up per incarnation
-	AgeUs         uint64                 `protobuf:"varint,2,opt,name=age_us,json=ageUs,proto3" json:"age_us,omitempty"` // since it was first sent
+	AgeUs         uint64                 `protobuf:"varint,2,opt,name=age_us,json=ageUs,proto3" json:"age_us,omitempty"` // since its first touch
 	Sessions      []int64                `protobuf:"fixed64,3,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
 	TimeoutsMs    []uint32               `protobuf:"varint,4,rep,packed,name=timeouts_ms,json=timeoutsMs,proto3" json:"timeouts_ms,omitempty"` // one for each session
+	AfterMs       []uint32               `protobuf:"varint,5,rep,packed,name=after_ms,json=afterMs,proto3" json:"after_ms,omitempty"`          // one for each session: from the first touch to its last one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2197,6 +2198,13 @@ func (x *Batch) GetSessions() []int64 {
 func (x *Batch) GetTimeoutsMs() []uint32 {
 	if x != nil {
 		return x.TimeoutsMs
+	}
+	return nil
+}
+
+func (x *Batch) GetAfterMs() []uint32 {
+	if x != nil {
+		return x.AfterMs
 	}
 	return nil
 }
@@ -6233,13 +6241,14 @@ const file_rollcall_proto_rawDesc = "" +
 	"\vStateHashes\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\aindexes\x18\x02 \x03(\x04R\aindexes\x12\x18\n" +
-	"\adigests\x18\x03 \x03(\x06R\adigests\"s\n" +
+	"\adigests\x18\x03 \x03(\x06R\adigests\"\x8e\x01\n" +
 	"\x05Batch\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x15\n" +
 	"\x06age_us\x18\x02 \x01(\x04R\x05ageUs\x12\x1a\n" +
 	"\bsessions\x18\x03 \x03(\x10R\bsessions\x12\x1f\n" +
 	"\vtimeouts_ms\x18\x04 \x03(\rR\n" +
-	"timeoutsMs\"\x81\x01\n" +
+	"timeoutsMs\x12\x19\n" +
+	"\bafter_ms\x18\x05 \x03(\rR\aafterMs\"\x81\x01\n" +
 	"\tForwarded\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x06R\vincarnation\x12\x14\n" +

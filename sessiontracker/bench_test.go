@@ -75,7 +75,7 @@ func BenchmarkTouchAll(b *testing.B) {
 			for now := start; pb.Next(); {
 				if k++; k == batch {
 					now = now.Add(time.Microsecond)
-					table.TouchAll(1, now, ids[at:at+k], timeouts[:k], nil)
+					table.TouchAll(1, touchesAt(now, ids[at:at+k], timeouts[:k]), nil)
 					at, k = (at+k)%(len(ids)-batch), 0
 				}
 			}
@@ -155,7 +155,7 @@ func BenchmarkRefile(b *testing.B) {
 				for i := range ids {
 					ids[i] = ids[i]&countMask | int64(member+1)<<countBits
 				}
-				table.TouchAll(member+1, now, ids, timeouts, nil)
+				table.TouchAll(member+1, touchesAt(now, ids, timeouts), nil)
 			}
 			b.StartTimer()
 			table.AdvanceIfDue(now.Add(tick / 2))
@@ -208,7 +208,7 @@ func BenchmarkTouchMap(b *testing.B) {
 					m.Flush(start)
 					m.AckThrough(uint64(number.Add(1)))
 				}
-				m.Touch(jute.SessionID(ids[i%len(ids)]), 10*time.Second)
+				m.Touch(jute.SessionID(ids[i%len(ids)]), 10*time.Second, start)
 			}
 		})
 	})
@@ -228,12 +228,12 @@ func BenchmarkTouchMapFlush(b *testing.B) {
 						var m TouchMap
 						for k := range waiting {
 							for _, id := range ids[k*n/maxBatches : (k+1)*n/maxBatches] {
-								m.Touch(jute.SessionID(id), 10*time.Second)
+								m.Touch(jute.SessionID(id), 10*time.Second, start)
 							}
 							m.Flush(start)
 						}
 						for _, id := range ids {
-							m.Touch(jute.SessionID(id), 10*time.Second)
+							m.Touch(jute.SessionID(id), 10*time.Second, start)
 						}
 						b.StartTimer()
 						m.Flush(start)

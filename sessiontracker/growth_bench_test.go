@@ -52,7 +52,7 @@ func growTouch(b *testing.B, n int) {
 	timeouts := slices.Repeat([]uint32{10_000}, len(ids))
 	b.ResetTimer()
 	for i := range b.N {
-		if refused := table.TouchAll(1, start.Add(time.Duration(i)), ids, timeouts, nil); len(refused) > 0 {
+		if refused := table.TouchAll(1, touchesAt(start.Add(time.Duration(i)), ids, timeouts), nil); len(refused) > 0 {
 			b.Fatalf("%d refused", len(refused))
 		}
 	}
@@ -65,7 +65,7 @@ func growFlush(b *testing.B, n int) {
 	number := uint64(0)
 	for range b.N {
 		for i := range n {
-			m.Touch(jute.SessionID(1<<countBits+i), 10*time.Second)
+			m.Touch(jute.SessionID(1<<countBits+i), 10*time.Second, start)
 		}
 		number++
 		m.Flush(start)

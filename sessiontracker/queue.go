@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	bucketRingSize = 64  // 20 ticks, the longest timeout by default, need 22 buckets
+	bucketRingSize = 64  // 20 ticks, the longest timeout by default, need 42 buckets
 	slabSize       = 256 // 8 KiB, so that a small ensemble's table stays small
 
 	// Values of slotBuckets for slots in no bucket. Lower values are places in the ring.
@@ -19,9 +19,9 @@ const (
 	touchesPerPass = 64 // read in one pass: more than a processor fetches at once
 )
 
-// ExpiryQueue holds sessions in buckets one tick wide. Bucket b falls due at b ticks. It holds the sessions
-// whose deadlines are in the tick before that: a deadline is rounded up, even if it is a whole number of
-// ticks, as in ZooKeeper. Times are table time.
+// ExpiryQueue holds sessions in buckets of one width. Bucket b falls due at b times the width. It holds the sessions
+// whose deadlines are in the time before that: a deadline is rounded up, even if it is a whole number of
+// widths, as in ZooKeeper. Times are table time.
 //
 // A touch takes constant time, writes only the deadline of its record, and allocates nothing. When a bucket
 // falls due, the sessions that were touched meanwhile are moved to later buckets. A bucket is not a list:
@@ -31,7 +31,7 @@ const (
 // A session takes 32 bytes of slab, 1 byte of slotBuckets and 11 to 21 bytes of index, and no pointer. The
 // memory is freed with the queue. Make a queue with NewExpiryQueue. It is not safe for concurrent use.
 type ExpiryQueue struct {
-	tick        time.Duration
+	width       time.Duration
 	nextBucket  int64                    // the first that has not been polled; nothing is filed before it
 	index       slotIndex                // id → slot
 	slabs       []*[slabSize]sessionSlot // never moved
@@ -58,11 +58,12 @@ type touch struct {
 	id        jute.SessionID
 	hash      uint32
 	timeoutMs uint32
+	heard     time.Duration
 }
 
-// NewExpiryQueue returns an empty queue of buckets one tick wide, at time 0.
-func NewExpiryQueue(tick time.Duration) *ExpiryQueue {
-	q := &ExpiryQueue{tick: tick, nextBucket: 1, siftBucket: 1}
+// NewExpiryQueue returns an empty queue of buckets of the given width, at time 0.
+func NewExpiryQueue(width time.Duration) *ExpiryQueue {
+	q := &ExpiryQueue{width: width, nextBucket: 1, siftBucket: 1}
 	q.index.doubleSize()
 	q.allocateSlot()
 	return q
@@ -106,7 +107,7 @@ func (q *ExpiryQueue) touchSlot(i, member uint32, heard, timeout time.Duration) 
 // touchAll touches many sessions, and appends to rejected the ids for which Touch would return false. It
 // first reads the places of all ids in the index, and then all their slots, so that the processor waits for
 // many of them at once.
-func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Duration, rejected []int64) []int64 {
+func (q *ExpiryQueue) touchAll(touches []touch, member uint32, rejected []int64) []int64 {
 	var entries [touchesPerPass]uint64
 	var slots [touchesPerPass]uint32
 	for len(touches) > 0 {
@@ -125,7 +126,7 @@ func (q *ExpiryQueue) touchAll(touches []touch, member uint32, heard time.Durati
 			if q.slotAt(i).id != t.id { // another id with the same hash, or none
 				_, i = q.findSlot(t.id, t.hash)
 			}
-			if !q.touchSlot(i, member, heard, time.Duration(t.timeoutMs)*time.Millisecond) {
+			if !q.touchSlot(i, member, t.heard, time.Duration(t.timeoutMs)*time.Millisecond) {
 				rejected = append(rejected, int64(t.id))
 			}
 		}
@@ -143,7 +144,7 @@ func (q *ExpiryQueue) AppendExpiries(dst []Expiry, cursor uint32, limit int) (_ 
 	for ; limit > 0 && i < used; i, limit = i+1, limit-1 {
 		if f := q.slotBuckets[i]; f != closingBucket && f != freeBucket {
 			s := q.slotAt(i)
-			dst = append(dst, Expiry{s.id, time.Duration(max(q.bucketOf(s.deadline), q.nextBucket)) * q.tick})
+			dst = append(dst, Expiry{s.id, time.Duration(max(q.bucketOf(s.deadline), q.nextBucket)) * q.width})
 		}
 	}
 	if i == used {
@@ -181,7 +182,7 @@ func (q *ExpiryQueue) Len() int { return q.index.entryCount }
 // PollDueBucket hands the next bucket to SiftPolled if it is due at now, and reports whether it was. It never
 // skips a bucket, however late it is called.
 func (q *ExpiryQueue) PollDueBucket(now time.Duration) bool {
-	if now < time.Duration(q.nextBucket)*q.tick {
+	if now < time.Duration(q.nextBucket)*q.width {
 		return false
 	}
 	q.nextBucket++
@@ -319,11 +320,11 @@ func (q *ExpiryQueue) releaseSlot(h, i uint32) {
 
 // firstUnpolledDeadline returns the earliest deadline in a bucket that has not been polled.
 func (q *ExpiryQueue) firstUnpolledDeadline() time.Duration {
-	return time.Duration(q.nextBucket-1) * q.tick
+	return time.Duration(q.nextBucket-1) * q.width
 }
 
 // bucketOf returns the number of the bucket for a deadline.
-func (q *ExpiryQueue) bucketOf(deadline time.Duration) int64 { return int64(deadline/q.tick) + 1 }
+func (q *ExpiryQueue) bucketOf(deadline time.Duration) int64 { return int64(deadline/q.width) + 1 }
 
 // fileByDeadline puts slot i into its bucket. Buckets that are bucketRingSize apart share a place in the ring. When
 // the earlier one is polled, the sessions of the later one are filed again.

@@ -56,7 +56,7 @@ func TestBucketIsAfterDeadlineByATickAtMost(t *testing.T) {
 	for range 100_000 {
 		tick := time.Duration(r.Int64N(10_000)+1) * ms
 		deadline := time.Duration(r.Int64N(1e15))
-		due := time.Duration((&ExpiryQueue{tick: tick}).bucketOf(deadline)) * tick
+		due := time.Duration((&ExpiryQueue{width: tick}).bucketOf(deadline)) * tick
 		if due <= deadline || due > deadline+tick || due%tick != 0 {
 			t.Fatalf("tick %v: deadline %v is due at %v", tick, deadline, due)
 		}
@@ -250,7 +250,7 @@ func TestIdsOfOneHash(t *testing.T) {
 		q := NewExpiryQueue(10)
 		q.Put(TrackedSession{ID: a, Timeout: 100 * ms}, 5)
 		q.Put(TrackedSession{ID: b, Timeout: 100 * ms}, 5)
-		refused := q.touchAll([]touch{{b, hashID(b), 20}, {a, hashID(a), 10}}, 0, 0, nil)
+		refused := q.touchAll([]touch{{b, hashID(b), 20, 0}, {a, hashID(a), 10, 0}}, 0, nil)
 		if len(refused) != 0 || q.deadline(a) != 10*ms || q.deadline(b) != 20*ms {
 			t.Errorf("refused %v, due at %v and %v; want 10ms and 20ms", refused, q.deadline(a), q.deadline(b))
 		}

@@ -4,16 +4,16 @@
 //   - GlobalTable, on the leader: when each session is due, and whether it is being closed. It lives for one
 //     term. When the term's TermStart is applied, every session gets a full timeout; from then on apply
 //     keeps the table up to date.
-//   - ExpiryQueue: the table's buckets, one tick wide. Each shard of the table has a queue.
+//   - ExpiryQueue: the table's buckets, half a tick wide. Each shard of the table has a queue.
 //   - TouchMap, on every member: the sessions that were heard here, until the leader has acknowledged them. A
 //     crash loses these touches, but no reply has relied on them.
 //   - IDGenerator: ids of new sessions, counted up from a base that the caller passes.
 //
 // # Time
 //
-// Nothing here reads a clock or starts a goroutine: callers pass now. A session falls due at most a tick
-// after its timeout has passed since the last touch that the leader received. Table time may lag behind the
-// clock, but never runs ahead of it.
+// Nothing here reads a clock or starts a goroutine: callers pass now. A session falls due at most half a tick
+// after its timeout has passed since its last touch, which counts from when a member heard it and not from when
+// the leader received that. Table time may lag behind the clock, but never runs ahead of it.
 package sessiontracker
 
 import (
@@ -78,14 +78,15 @@ type OverdueSession struct {
 	LastHeard time.Duration // table time of the last touch, or an event that counts as one; 0 is the term's start
 }
 
-// NewGlobalTable returns a table of sessions, each due one full timeout from now. The buckets are one tick
-// wide.
+// NewGlobalTable returns a table of sessions, each due one full timeout from now. The buckets are half a tick
+// wide, as often as table time moves: so a session ends at most a tick late, even if the last ping before that has to
+// wait for half a tick.
 func NewGlobalTable(now time.Time, tick time.Duration, sessions iter.Seq[TrackedSession]) *GlobalTable {
 	step := tick / 2
 	t := &GlobalTable{step: step}
 	t.clock.Store(&tableClock{lastStepAt: now})
 	for i := range t.shards {
-		t.shards[i].queue = NewExpiryQueue(2 * step)
+		t.shards[i].queue = NewExpiryQueue(step)
 	}
 	for s := range sessions {
 		t.shardOf(s.ID).queue.Put(s, s.Timeout)
@@ -168,27 +169,38 @@ func (t *GlobalTable) Touch(id jute.SessionID, at time.Time, timeout time.Durati
 	return p.queue.Touch(id, 0, heard, timeout)
 }
 
-// TouchAll touches the sessions that a member heard at the given time, each with a timeout of its own. It
-// appends to rejected the ids that are unknown, being closed, or owned by another member, in no order.
-func (t *GlobalTable) TouchAll(
-	member uint32, at time.Time, ids []int64, timeoutsMs []uint32, rejected []int64,
-) []int64 {
+// Touches are sessions that a member heard, each with a timeout and a time of its own. The slices have the same length.
+type Touches struct {
+	First      time.Time // the time from which AfterMs counts
+	IDs        []int64
+	TimeoutsMs []uint32
+	AfterMs    []uint32
+}
+
+func (b *Touches) split(n int) (first, rest Touches) {
+	return Touches{b.First, b.IDs[:n], b.TimeoutsMs[:n], b.AfterMs[:n]},
+		Touches{b.First, b.IDs[n:], b.TimeoutsMs[n:], b.AfterMs[n:]}
+}
+
+// TouchAll touches the sessions that a member heard. It appends to rejected the ids that are unknown, being closed, or
+// owned by another member, in no order.
+func (t *GlobalTable) TouchAll(member uint32, b Touches, rejected []int64) []int64 {
 	var sorted [touchesPerSort]touch
-	for len(ids) > 0 {
-		n := min(len(ids), touchesPerSort)
-		for i, touches := range groupByShard(&sorted, ids[:n], timeoutsMs[:n]) {
-			rejected = t.touchShard(&t.shards[i], member, at, touches, rejected)
+	for len(b.IDs) > 0 {
+		var part Touches
+		part, b = b.split(min(len(b.IDs), touchesPerSort))
+		for i, touches := range t.groupByShard(&sorted, &part) {
+			rejected = t.shards[i].touchAll(member, touches, rejected)
 		}
-		ids, timeoutsMs = ids[n:], timeoutsMs[n:]
 	}
 	return rejected
 }
 
 // groupByShard sorts touches by shard into sorted, and returns the part of each shard.
-func groupByShard(sorted *[touchesPerSort]touch, ids []int64, timeoutsMs []uint32) (parts [shardCount][]touch) {
+func (t *GlobalTable) groupByShard(sorted *[touchesPerSort]touch, b *Touches) (parts [shardCount][]touch) {
 	var hashes [touchesPerSort]uint32
 	var at [shardCount]int
-	for i, id := range ids {
+	for i, id := range b.IDs {
 		hashes[i] = hashID(jute.SessionID(id))
 		at[hashes[i]>>(32-shardBits)]++
 	}
@@ -196,22 +208,22 @@ func groupByShard(sorted *[touchesPerSort]touch, ids []int64, timeoutsMs []uint3
 	for i, n := range at {
 		parts[i], at[i], from = sorted[from:from+n], from, from+n
 	}
-	for i, id := range ids {
+	for i, id := range b.IDs {
 		next := &at[hashes[i]>>(32-shardBits)]
-		sorted[*next] = touch{jute.SessionID(id), hashes[i], timeoutsMs[i]}
+		heard := t.TableTime(b.First.Add(time.Duration(b.AfterMs[i]) * time.Millisecond))
+		sorted[*next] = touch{jute.SessionID(id), hashes[i], b.TimeoutsMs[i], heard}
 		*next++
 	}
 	return parts
 }
 
-func (t *GlobalTable) touchShard(p *shard, member uint32, at time.Time, touches []touch, rejected []int64) []int64 {
+func (p *shard) touchAll(member uint32, touches []touch, rejected []int64) []int64 {
 	if len(touches) == 0 {
 		return rejected
 	}
-	heard := t.TableTime(at)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.queue.touchAll(touches, member, heard, rejected)
+	return p.queue.touchAll(touches, member, rejected)
 }
 
 // UntilAdvance returns the time until the next AdvanceIfDue is due, or 0 if it is late.

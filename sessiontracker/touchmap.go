@@ -22,31 +22,53 @@ const (
 // value is ready for use. It is safe for concurrent use.
 type TouchMap struct {
 	mu             sync.Mutex
-	touched        map[jute.SessionID]time.Duration // granted timeouts, since the last Flush; nil if there are none
-	longestTimeout time.Duration                    // in touched
-	unackedBatches []TouchBatch                     // oldest first
-	unackedTouches int                              // in unackedBatches
-	lastNumber     uint64                           // of the newest batch
+	touched        map[jute.SessionID]LastTouch // since the last Flush; nil if there are none
+	firstTouch     time.Time                    // in touched
+	longestTimeout time.Duration                // in touched
+	unackedBatches []TouchBatch                 // oldest first
+	unackedTouches int                          // in unackedBatches
+	lastNumber     uint64                       // of the newest batch
 	lastFlush      time.Time
+}
+
+// LastTouch is the last touch of a session in a batch. It takes 8 bytes.
+type LastTouch struct {
+	TimeoutMs uint32 // granted to the connection
+	AfterMs   uint32 // after TouchBatch.FirstTouch, rounded up: a touch never seems older than it is
 }
 
 // TouchBatch is an immutable set of touches from between two flushes.
 type TouchBatch struct {
 	Number         uint64 // from 1
 	SentAt         time.Time
-	LongestTimeout time.Duration // in Timeouts
-	Timeouts       map[jute.SessionID]time.Duration
+	FirstTouch     time.Time     // not after any touch
+	LongestTimeout time.Duration // in Touches
+	Touches        map[jute.SessionID]LastTouch
 }
 
-// Touch records that id was heard, on a connection that was granted this timeout.
-func (m *TouchMap) Touch(id jute.SessionID, timeout time.Duration) {
+// HeardAt returns the time of a touch of the batch.
+func (a TouchBatch) HeardAt(t LastTouch) time.Time {
+	return a.FirstTouch.Add(time.Duration(t.AfterMs) * time.Millisecond)
+}
+
+// Touch records that id was heard now, on a connection that was granted this timeout.
+func (m *TouchMap) Touch(id jute.SessionID, timeout time.Duration, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.touched == nil {
-		m.touched = make(map[jute.SessionID]time.Duration)
+	if len(m.touched) == 0 {
+		m.firstTouch = now
+		if m.touched == nil {
+			m.touched = make(map[jute.SessionID]LastTouch)
+		}
 	}
-	m.touched[id] = timeout
+	m.touched[id] = LastTouch{uint32(timeout.Milliseconds()), ceilMillis(now.Sub(m.firstTouch))}
 	m.longestTimeout = max(m.longestTimeout, timeout)
+}
+
+// ceilMillis returns d in milliseconds, rounded up, and at least 0. A member flushes every tick, so d never comes near
+// the 49 days that fit.
+func ceilMillis(d time.Duration) uint32 {
+	return uint32(max(0, (d+time.Millisecond-1)/time.Millisecond))
 }
 
 // Flush makes a batch of the touches since the last Flush, if there are any, and drops batches whose touches
@@ -59,7 +81,7 @@ func (m *TouchMap) Flush(now time.Time) []TouchBatch {
 	m.unackedBatches = slices.DeleteFunc(m.unackedBatches, func(b TouchBatch) bool {
 		old := now.Sub(b.SentAt) > b.LongestTimeout
 		if old {
-			m.unackedTouches -= len(b.Timeouts)
+			m.unackedTouches -= len(b.Touches)
 		}
 		return old
 	})
@@ -69,7 +91,7 @@ func (m *TouchMap) Flush(now time.Time) []TouchBatch {
 		}
 		m.lastNumber++
 		m.unackedBatches = append(m.unackedBatches, TouchBatch{
-			Number: m.lastNumber, SentAt: now, LongestTimeout: m.longestTimeout, Timeouts: m.touched,
+			Number: m.lastNumber, SentAt: now, FirstTouch: m.firstTouch, LongestTimeout: m.longestTimeout, Touches: m.touched,
 		})
 		m.unackedTouches += len(m.touched)
 		m.touched, m.longestTimeout = next, 0
@@ -80,16 +102,15 @@ func (m *TouchMap) Flush(now time.Time) []TouchBatch {
 // emptyMap returns a map for as many touches as there are now, because about as many come until the next
 // Flush. It is made without the lock. Otherwise it would grow while Touch holds the lock, and leave as much
 // garbage as it has memory in the end.
-func (m *TouchMap) emptyMap() map[jute.SessionID]time.Duration {
+func (m *TouchMap) emptyMap() map[jute.SessionID]LastTouch {
 	m.mu.Lock()
 	n := len(m.touched)
 	m.mu.Unlock()
-	return make(map[jute.SessionID]time.Duration, n)
+	return make(map[jute.SessionID]LastTouch, n)
 }
 
-// joinPairs joins every two neighbouring batches. The joined batch counts from the older one's time, so a
-// touch may seem older than it is by the time between two flushes, but never newer. Each touch has been sent
-// before, with its right age.
+// joinPairs joins every two neighbouring batches. The joined batch counts as sent when the older one was. The times of
+// its touches stay.
 func (m *TouchMap) joinPairs() {
 	var halved []TouchBatch
 	m.unackedTouches = 0
@@ -99,17 +120,21 @@ func (m *TouchMap) joinPairs() {
 			b = pair[0].joinWith(pair[1])
 		}
 		halved = append(halved, b)
-		m.unackedTouches += len(b.Timeouts)
+		m.unackedTouches += len(b.Touches)
 	}
 	m.unackedBatches = halved
 }
 
 // joinWith returns the touches of a and of the newer b, in memory of its own.
 func (a TouchBatch) joinWith(b TouchBatch) TouchBatch {
-	touched := maps.Clone(a.Timeouts)
-	maps.Copy(touched, b.Timeouts)
+	touched := maps.Clone(a.Touches)
+	later := ceilMillis(b.FirstTouch.Sub(a.FirstTouch))
+	for id, t := range b.Touches {
+		t.AfterMs += later
+		touched[id] = t
+	}
 	longest := max(a.LongestTimeout, b.LongestTimeout)
-	return TouchBatch{Number: b.Number, SentAt: a.SentAt, LongestTimeout: longest, Timeouts: touched}
+	return TouchBatch{Number: b.Number, SentAt: a.SentAt, FirstTouch: a.FirstTouch, LongestTimeout: longest, Touches: touched}
 }
 
 // UnackedTouchCount returns the number of unacknowledged touches. A session that was touched again after a flush
@@ -138,7 +163,7 @@ func (m *TouchMap) UnackedSessionsBefore(since time.Time) iter.Seq[jute.SessionI
 			if !b.SentAt.Before(since) {
 				return
 			}
-			for id := range b.Timeouts {
+			for id := range b.Touches {
 				if !yield(id) {
 					return
 				}
@@ -149,7 +174,7 @@ func (m *TouchMap) UnackedSessionsBefore(since time.Time) iter.Seq[jute.SessionI
 
 // HasTouch reports whether the batch has a touch of the session.
 func (a TouchBatch) HasTouch(id jute.SessionID) bool {
-	_, ok := a.Timeouts[id]
+	_, ok := a.Touches[id]
 	return ok
 }
 
@@ -174,7 +199,7 @@ func (m *TouchMap) AckThrough(number uint64) []TouchBatch {
 	n := m.countThrough(number)
 	acked := slices.Clone(m.unackedBatches[:n])
 	for _, b := range acked {
-		m.unackedTouches -= len(b.Timeouts)
+		m.unackedTouches -= len(b.Touches)
 	}
 	m.unackedBatches = slices.Delete(m.unackedBatches, 0, n)
 	return acked

@@ -21,17 +21,17 @@ func TestTouchMap(t *testing.T) {
 	if got := m.Flush(start); len(got) != 0 {
 		t.Errorf("Flush of nothing = %v", got)
 	}
-	m.Touch(1, 4*time.Second)
-	m.Touch(2, 9*time.Second)
-	m.Touch(1, 5*time.Second)
+	m.Touch(1, 4*time.Second, start)
+	m.Touch(2, 9*time.Second, start)
+	m.Touch(1, 5*time.Second, start)
 	got := m.Flush(start)
-	want := map[jute.SessionID]time.Duration{1: 5 * time.Second, 2: 9 * time.Second}
-	if len(got) != 1 || got[0].Number != 1 || got[0].SentAt != start || got[0].LongestTimeout != 9*time.Second || !maps.Equal(got[0].Timeouts, want) {
+	want := map[jute.SessionID]LastTouch{1: {5000, 0}, 2: {9000, 0}}
+	if len(got) != 1 || got[0].Number != 1 || got[0].SentAt != start || got[0].LongestTimeout != 9*time.Second || !maps.Equal(got[0].Touches, want) {
 		t.Fatalf("Flush = %+v", got)
 	}
-	m.Touch(3, 1*time.Second)
+	m.Touch(3, 1*time.Second, start)
 	got = m.Flush(start.Add(time.Second))
-	if len(got) != 2 || got[0].SentAt != start || got[1].Number != 2 || len(got[1].Timeouts) != 1 {
+	if len(got) != 2 || got[0].SentAt != start || got[1].Number != 2 || len(got[1].Touches) != 1 {
 		t.Fatalf("second Flush = %+v, want both, each with its own time", got)
 	}
 	if got := m.Flush(start.Add(2 * time.Second)); len(got) != 2 {
@@ -50,14 +50,14 @@ func TestTouchMap(t *testing.T) {
 	if got := m.AckThrough(7); len(got) != 0 {
 		t.Errorf("Ack twice = %v", numbers(got))
 	}
-	m.Touch(1, tick)
+	m.Touch(1, tick, start)
 	if got := m.Flush(start); len(got) != 1 || got[0].Number != 3 {
 		t.Errorf("Flush = %v, want batch 3: a number is used once", numbers(got))
 	}
 }
 
 // Without acknowledgements batches are joined. Their number stays bounded, every touch is in the
-// next flush, and none seems younger than it is.
+// next flush, and each has its own time.
 func TestTouchMapIsBounded(t *testing.T) {
 	var m TouchMap
 	const touches = 10 * maxBatches
@@ -65,22 +65,22 @@ func TestTouchMapIsBounded(t *testing.T) {
 	now := start
 	for id := range jute.SessionID(touches) {
 		now = now.Add(time.Second)
-		m.Touch(id, time.Hour)
+		m.Touch(id, time.Hour, now)
 		heard[id] = now
 		batches := m.Flush(now)
 		if len(batches) > maxBatches {
 			t.Fatalf("%d batches wait, the limit is %d", len(batches), maxBatches)
 		}
-		if last := batches[len(batches)-1]; last.SentAt != now || len(last.Timeouts) != 1 {
-			t.Fatalf("the newest touch is not in a batch of its own time: %v, %d touches", last.SentAt, len(last.Timeouts))
+		if last := batches[len(batches)-1]; last.SentAt != now || len(last.Touches) != 1 {
+			t.Fatalf("the newest touch is not in a batch of its own time: %v, %d touches", last.SentAt, len(last.Touches))
 		}
 	}
 	found := 0
 	for _, b := range m.Flush(now) {
-		for id := range b.Timeouts {
+		for id, touch := range b.Touches {
 			found++
-			if b.SentAt.After(heard[id]) {
-				t.Errorf("touch of %v at %v is sent as of %v", id, heard[id], b.SentAt)
+			if at := b.HeardAt(touch); at != heard[id] {
+				t.Errorf("touch of %v at %v is sent as of %v", id, heard[id], at)
 			}
 		}
 	}
@@ -101,7 +101,7 @@ func TestTouchMapJoinsTouches(t *testing.T) {
 	var m TouchMap
 	for range 4 {
 		for id := range jute.SessionID(maxUnackedTouches / 2) {
-			m.Touch(id, time.Hour)
+			m.Touch(id, time.Hour, start)
 		}
 		m.Flush(start)
 	}
@@ -116,10 +116,10 @@ func TestTouchMapWaiting(t *testing.T) {
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
 	waiting := func(since int) []jute.SessionID { return slices.Sorted(m.UnackedSessionsBefore(at(since))) }
 	for id := range jute.SessionID(2) {
-		m.Touch(id+1, time.Hour)
+		m.Touch(id+1, time.Hour, start)
 		m.Flush(at(int(id) + 1))
 	}
-	m.Touch(3, time.Hour)
+	m.Touch(3, time.Hour, start)
 	for since, want := range [][]jute.SessionID{0: nil, 1: nil, 2: {1}, 3: {1, 2}} {
 		if got := waiting(since); !slices.Equal(got, want) {
 			t.Errorf("waiting since before %d s: %v, want %v", since, got, want)

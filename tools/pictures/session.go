@@ -48,9 +48,12 @@ var lanes = []struct {
 	{clientY, "client", "timeout T = 4 ticks"},
 	{serverY, "its member", ""},
 	{leaderY, "leader", "pings each half tick"},
-	{bucketTop + 14, "leader's buckets", "one tick wide"},
+	{bucketTop + 14, "leader's buckets", "half a tick wide"},
 	{leaseTop + 14, "lease at the member", ""},
 }
+
+// heard returns the time of the last request that the flush reports.
+func (f flush) heard() float64 { return f.requests[len(f.requests)-1] }
 
 // life is the drawing of one session.
 type life struct {
@@ -67,7 +70,7 @@ func session() string {
 	last := flushes[len(flushes)-1]
 	l := &life{
 		drawing: drawing{width: 1000, height: 604},
-		last:    last, silent: last.requests[len(last.requests)-1], due: float64(int(last.at+timeout) + 1),
+		last:    last, silent: last.heard(), due: float64(int((last.heard()+timeout)/halfTick)+1) * halfTick,
 	}
 	l.axis()
 	l.client()
@@ -126,27 +129,27 @@ func (l *life) heard() {
 
 // buckets draws the deadlines that the flushes set, in their buckets.
 func (l *life) buckets() {
-	for tick := 0; tick < lastTick; tick++ {
+	for begin := 0.0; begin < lastTick; begin += halfTick {
 		class := "part"
-		if float64(tick+1) == l.due {
+		if begin+halfTick == l.due {
 			class = "part over"
 		}
-		l.box(class, at(float64(tick))+1, bucketTop, perTick-2, bucketHeight)
+		l.box(class, at(begin)+1, bucketTop, perTick*halfTick-2, bucketHeight)
 	}
 	for i, f := range flushes {
-		l.step("ping", f.name, at(f.at+timeout), bucketTop+bucketHeight/2)
+		l.step("ping", f.name, at(f.heard()+timeout), bucketTop+bucketHeight/2)
 		if i > 0 {
-			l.arc("ping", at(flushes[i-1].at+timeout)+4, at(f.at+timeout)-4, bucketTop+9, 16)
+			l.arc("ping", at(flushes[i-1].heard()+timeout)+4, at(f.heard()+timeout)-4, bucketTop+9, 16)
 		}
 	}
-	l.text("small middle", at(flushes[1].at+timeout), bucketTop-18, "each flush moves the session to a later bucket")
+	l.text("small middle", at(flushes[1].heard()+timeout), bucketTop-18, "each flush moves the session to a later bucket")
 }
 
 // lease draws the lease with its end, and the expiry.
 func (l *life) lease() {
-	end := l.last.at + 0.9*timeout
+	end := l.silent + 0.9*timeout
 	l.box("live", at(0), leaseTop, at(end)-at(0), leaseHeight)
-	l.text("middle", at(end/2), leaseTop+20, "the member may speak for the session, until 0.9 T after flush 3 was sent")
+	l.text("middle", at(end/2), leaseTop+20, "the member may speak for the session, until 0.9 T after the last request in flush 3")
 	l.text("small", at(end)+8, leaseTop+19, "then silence")
 	l.line("over", at(l.due), 92, at(l.due), axisY)
 	l.text("title middle", at(l.due), 86, "expired")
@@ -155,10 +158,10 @@ func (l *life) lease() {
 func (l *life) explanation() {
 	l.text("", explanationX, explanationY,
 		"Grey arrows are the leader's pings, numbered ones flushes, green ones acknowledgements. A flush lists the sessions that the member has heard and",
-		"the leader has not acknowledged. If an answer is lost, the member sends it again with its age. The deadline of a session is T after the flush was",
-		"first sent. It lies in a bucket, and the bucket is due at its end.",
+		"the leader has not acknowledged. If an answer is lost, the member sends it again with its age. The deadline of a session is T after its last",
+		"request. It lies in a bucket, and the bucket is due at its end.",
 		"When a bucket falls due, the leader asks every member once more. If none of them has heard the client, the leader puts the expiry into the log.",
 		"Every member removes the session and its ephemeral nodes at that place of the log.",
 	)
-	l.text("small", explanationX, conclusionY, "So a client that falls silent is expired no sooner than T, and no later than T + 1.5 ticks and the time of a commit, as long as all members answer.")
+	l.text("small", explanationX, conclusionY, "So a client that falls silent is expired no sooner than T, and no later than T + half a tick and the times of a ping and a commit, as long as all members answer.")
 }
