@@ -44,7 +44,7 @@ func BenchmarkPong(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				size = 0
-				for pong := range f.renewer.flushAsPongs(1) {
+				for pong := range f.renewer.flushAsPongs(pingReply{number: 1}) {
 					p, err := protobuf.Marshal(pong)
 					if err != nil {
 						b.Fatal(err)
@@ -57,7 +57,7 @@ func BenchmarkPong(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("decode/touches=%d", n), func(b *testing.B) {
 			var parts [][]byte
-			for pong := range f.renewer.flushAsPongs(1) {
+			for pong := range f.renewer.flushAsPongs(pingReply{number: 1}) {
 				p, err := protobuf.Marshal(pong)
 				if err != nil {
 					b.Fatal(err)

@@ -8,7 +8,8 @@
 //     to the leader. When the leader or the stream to it changes, it sends again all that is not
 //     applied yet.
 //   - renewer: reports touches to the leader and renews the leases of the sessions attached here.
-//   - pingStream: replies to the leader's pings with the touches that are not acknowledged.
+//   - pingStream: replies to the leader's pings with the touches that are not acknowledged, and once to a new leader with
+//     the times for which this member has not heard its sessions (leaderGaps: without those that do not count; lostReports).
 //   - syncs: the syncs that wait until all that was committed is applied here.
 //   - unapplied: the paths that entries write which are stored here and not applied yet. Reads wait for them.
 //   - divergence: checks a leader's verdict that this member's state is wrong.

@@ -20,7 +20,7 @@ func BenchmarkGrowth(b *testing.B) {
 			size := 0
 			for b.Loop() { // the batch is never acknowledged, and goes with each answer
 				size = 0
-				for pong := range f.renewer.flushAsPongs(1) {
+				for pong := range f.renewer.flushAsPongs(pingReply{number: 1}) {
 					text, err := protobuf.Marshal(pong)
 					if err != nil {
 						b.Fatal(err)

@@ -23,8 +23,10 @@ type leadership struct {
 	clock      monotonic.Clock
 
 	mu            sync.Mutex
-	term          *term         // the newest TermStart applied; of term 0 before the first
-	retiredNonce  uint64        // of the TermStart before it, if raft's term was the same
+	term          *term  // the newest TermStart applied; of term 0 before the first
+	retiredNonce  uint64 // of the TermStart before it, if raft's term was the same
+	gaps          leaderGaps
+	lost          lostReports
 	leaderStreams []*pingStream // the present leader's, all of one term; the oldest first; at most maxLeaderStreams
 }
 
@@ -69,6 +71,7 @@ func newLeadership(cfg *Config) *leadership {
 	return &leadership{
 		self: cfg.Self, raftTerm: cfg.RaftTerm, raftLeader: cfg.RaftLeader, clock: cfg.Monotonic,
 		term: newTerm(znode.Term{}, cfg.Monotonic.Now()),
+		gaps: leaderGaps{lastPing: cfg.Monotonic.Now()}, // before the first ping, no leader is known
 	}
 }
 
@@ -147,7 +150,23 @@ func (l *leadership) acceptPing(s *pingStream, ping *proto.Ping) error {
 	case s.term != ping.Term:
 		return status.Errorf(codes.InvalidArgument, "pings of terms %d and %d on one stream", s.term, ping.Term)
 	}
+	l.gaps.notePing(ping.Nonce, l.clock.Now())
+	l.lost.record(ping)
 	return nil
+}
+
+// lostReport returns the newest report of lost members by the leader of an earlier term than that with a nonce, or nil.
+func (l *leadership) lostReport(nonce uint64) *proto.LostMembers {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost.before(nonce)
+}
+
+// leaderlessTimes returns the times for which this member has heard no leader, up to the first ping of the present one.
+func (l *leadership) leaderlessTimes() gapList {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gaps.all()
 }
 
 // addStream adds a stream, and drops those of earlier terms.

@@ -1,10 +1,12 @@
 package follower
 
 import (
+	"math"
 	"sync"
 	"time"
 
 	"rollcall/internal/monotonic"
+	"rollcall/proto"
 	"rollcall/sessiontracker"
 	"rollcall/zk/jute"
 )
@@ -19,8 +21,11 @@ type leases struct {
 	clock    monotonic.Clock
 	timeBase time.Time // the durations of leases count from here, by clock
 
-	mu          sync.Mutex
-	bySession   map[jute.SessionID]lease
+	mu        sync.Mutex
+	bySession map[jute.SessionID]lease
+	// lastHeard has the sessions that the state gives to this process, and that no connection here holds any more: when
+	// they were last heard, as lease.heard. A session leaves it when it ends, or when its client resumes it.
+	lastHeard   map[jute.SessionID]time.Duration
 	justGranted []jute.SessionID              // leases made by the entry that is being applied
 	vouchWaits  map[jute.SessionID]*vouchWait // of the sessions for which a Vouch waits
 }
@@ -28,13 +33,16 @@ type leases struct {
 // lease is one connection's lease of a session.
 type lease struct {
 	conn       uint64
-	timeout    time.Duration // granted
 	validUntil time.Duration // inclusive
+	heard      time.Duration // the newest touch that was acknowledged, or that noteHeard has seen
 	appliedAt  time.Duration // end of the entry that made the lease; 0 while it is being applied
+	timeoutMs  uint32        // granted
 	// the lease had expired when it was made, and takeExpiredOnGrant has not returned that yet
 	lateUnreported bool
 	closeRequested bool
 }
+
+func (l *lease) timeout() time.Duration { return time.Duration(l.timeoutMs) * time.Millisecond }
 
 // vouchWait is shared by all Vouch calls that wait for one session.
 type vouchWait struct {
@@ -48,6 +56,7 @@ func newLeases(clock monotonic.Clock) *leases {
 		clock:      clock,
 		timeBase:   clock.Now().Add(-1), // so that appliedAt is never 0
 		bySession:  make(map[jute.SessionID]lease),
+		lastHeard:  make(map[jute.SessionID]time.Duration),
 		vouchWaits: make(map[jute.SessionID]*vouchWait),
 	}
 }
@@ -60,12 +69,21 @@ func leaseSpan(timeout time.Duration) time.Duration { return timeout - timeout/1
 func (s *leases) grantLease(id jute.SessionID, conn uint64, timeout time.Duration, sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until := sent.Sub(s.timeBase) + leaseSpan(timeout)
+	heard := sent.Sub(s.timeBase)
+	until := heard + leaseSpan(timeout)
 	s.bySession[id] = lease{
-		conn: conn, timeout: timeout, validUntil: until,
+		conn: conn, timeoutMs: uint32(timeout.Milliseconds()), validUntil: until, heard: heard,
 		lateUnreported: s.clock.Now().Sub(s.timeBase) > until,
 	}
+	delete(s.lastHeard, id)
 	s.justGranted = append(s.justGranted, id)
+}
+
+// recordUnheld records a session that was given to a connection that has ended, whose create or attach was first sent at sent.
+func (s *leases) recordUnheld(id jute.SessionID, sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastHeard[id] = sent.Sub(s.timeBase)
 }
 
 // stampNewLeases is called when an entry has been applied. Touches made from now on are flushed with
@@ -82,13 +100,21 @@ func (s *leases) stampNewLeases(now time.Time) {
 	s.justGranted = s.justGranted[:0]
 }
 
-// endIfHeldBy ends the lease of a session if conn holds it.
+// endIfHeldBy ends the lease of a session if conn holds it. The session stays this member's.
 func (s *leases) endIfHeldBy(id jute.SessionID, conn uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l, ok := s.bySession[id]; ok && l.conn == conn {
 		s.endLease(id, errNotHeld)
 	}
+}
+
+// endMoved forgets a session that conn held, or held last, because the session has another owner.
+func (s *leases) endMoved(id jute.SessionID, conn uint64) {
+	s.endIfHeldBy(id, conn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lastHeard, id)
 }
 
 // markClosing records that conn, if it holds the session, has requested to close it.
@@ -106,6 +132,14 @@ func (s *leases) endClosedSession(id jute.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endLease(id, ErrRefused)
+	delete(s.lastHeard, id)
+}
+
+// forgetUnheld forgets when sessions were heard that no connection here holds.
+func (s *leases) forgetUnheld() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.lastHeard)
 }
 
 // endAll ends all leases, and returns the connections that held them, by session.
@@ -122,7 +156,10 @@ func (s *leases) endAll(err error) map[jute.SessionID]uint64 {
 }
 
 func (s *leases) endLease(id jute.SessionID, err error) {
-	delete(s.bySession, id)
+	if l, ok := s.bySession[id]; ok {
+		s.lastHeard[id] = l.heard
+		delete(s.bySession, id)
+	}
 	s.finishVouchWaits(id, err)
 }
 
@@ -182,7 +219,7 @@ func (s *leases) takeExpiredOnGrant(id jute.SessionID) (timeout time.Duration, l
 	defer s.mu.Unlock()
 	l := s.bySession[id]
 	if l.lateUnreported {
-		timeout, late = l.timeout, true
+		timeout, late = l.timeout(), true
 		l.lateUnreported = false
 		s.bySession[id] = l
 	}
@@ -210,19 +247,96 @@ func (s *leases) renewTouched(b sessiontracker.TouchBatch, refused map[jute.Sess
 			s.mu.Unlock() // let others take the lock
 			s.mu.Lock()
 		}
-		l, ok := s.bySession[id]
-		if !ok || refused[id] {
+		if refused[id] {
 			continue
 		}
-		timeout := min(time.Duration(t.TimeoutMs)*time.Millisecond, l.timeout)
-		if until := b.HeardAt(t).Sub(s.timeBase) + leaseSpan(timeout); until > l.validUntil {
-			l.validUntil = until
-			s.bySession[id] = l
+		heard := b.HeardAt(t).Sub(s.timeBase)
+		l, ok := s.bySession[id]
+		if !ok {
+			s.raiseUnheld(id, heard)
+			continue
 		}
+		l.heard = max(l.heard, heard)
+		l.validUntil = max(l.validUntil, heard+leaseSpan(min(time.Duration(t.TimeoutMs)*time.Millisecond, l.timeout())))
+		s.bySession[id] = l
 		if len(s.vouchWaits) > 0 && s.clock.Now().Sub(s.timeBase) <= l.validUntil { // usually nothing waits
 			s.finishVouchWaits(id, nil)
 		}
 	}
+}
+
+// raiseUnheld records a touch of a session that no connection here holds, if the session is this member's.
+func (s *leases) raiseUnheld(id jute.SessionID, heard time.Duration) {
+	if known, ok := s.lastHeard[id]; ok && heard > known {
+		s.lastHeard[id] = heard
+	}
+}
+
+// noteHeard records when the sessions of a batch were heard that is not acknowledged yet. It renews nothing.
+func (s *leases) noteHeard(b sessiontracker.TouchBatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for id, t := range b.Touches {
+		if n++; n%renewalsPerLock == 0 {
+			s.mu.Unlock() // let others take the lock
+			s.mu.Lock()
+		}
+		heard := b.HeardAt(t).Sub(s.timeBase)
+		if l, ok := s.bySession[id]; !ok {
+			s.raiseUnheld(id, heard)
+		} else if heard > l.heard {
+			l.heard = heard
+			s.bySession[id] = l
+		}
+	}
+}
+
+// heardSession is when a session was last heard here.
+type heardSession struct {
+	id jute.SessionID
+	at time.Duration // as lease.heard
+}
+
+// heardSessions returns when each session of this member was last heard, as far as noteHeard and renewTouched know. It visits
+// every session, and takes 16 bytes for each. A session that comes or goes meanwhile may be missing.
+func (s *leases) heardSessions() []heardSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]heardSession, 0, len(s.bySession)+len(s.lastHeard))
+	add := func(h heardSession) {
+		if all = append(all, h); len(all)%renewalsPerLock == 0 {
+			s.mu.Unlock() // let others take the lock
+			s.mu.Lock()
+		}
+	}
+	for id, l := range s.bySession {
+		add(heardSession{id, l.heard})
+	}
+	for id, heard := range s.lastHeard {
+		add(heardSession{id, heard})
+	}
+	return all
+}
+
+// silences returns the times for which sessions have been silent, apart from gaps. The silence is rounded down, so that no session seems
+// to have been silent for longer than it was.
+func (s *leases) silences(sessions []heardSession, gaps gapList) *proto.Silences {
+	m := &proto.Silences{
+		Sessions: make([]int64, len(sessions)), SilentMs: make([]uint32, len(sessions)), GapMs: make([]uint32, len(sessions)),
+	}
+	now := s.clock.Now()
+	for i, h := range sessions {
+		at := s.timeBase.Add(h.at)
+		gap := gaps.since(at)
+		m.Sessions[i], m.SilentMs[i], m.GapMs[i] = int64(h.id), clampMillis(now.Sub(at)-gap), clampMillis(gap)
+	}
+	return m
+}
+
+// clampMillis returns d in milliseconds, rounded down, from 0 to 49 days.
+func clampMillis(d time.Duration) uint32 {
+	return uint32(min(max(0, d.Milliseconds()), math.MaxUint32))
 }
 
 // endRefused ends the lease of a session that the leader rejected. It returns the connection that held it, and

@@ -50,7 +50,7 @@ func (f *Follower) SessionOpened(znode.Session) {}
 // SessionAttached implements znode.Hooks. If one of our connections held s, its lease ends.
 func (f *Follower) SessionAttached(s znode.Session, old znode.SessionOwner) {
 	if old.Member == f.cfg.Self {
-		f.leases.endIfHeldBy(s.ID, old.Conn)
+		f.leases.endMoved(s.ID, old.Conn)
 	}
 }
 
@@ -81,6 +81,9 @@ func (f *Follower) TxnApplied(txn *proto.Txn, r *znode.Result) {
 	}
 	if isHandshake(req.txn) {
 		if closed {
+			if r.Code == jute.OK {
+				f.leases.recordUnheld(jute.SessionID(txn.Session), req.firstSent)
+			}
 			return
 		}
 		if r.Code == jute.OK {
@@ -139,6 +142,7 @@ func (f *Follower) SnapshotRestored() {
 		f.outbox.forgetThrough(cursor)
 	}
 	f.leases.endAll(errNotHeld)
+	f.leases.forgetUnheld()
 	f.leadership.startTermIfNewer(f.cfg.State.Term())
 	f.EntryFinished(f.cfg.State.Index())
 }

@@ -72,6 +72,7 @@ type pingStream struct {
 
 	mu            sync.Mutex
 	pendingPing   uint64    // newest ping without a reply, which covers older ones
+	wantsSilences uint64    // nonce of a pending ping that asks for silences; 0: none does
 	flushWanted   bool      // without a ping
 	lastFlush     time.Time // when touches were last sent
 	pendingProofs []uint64  // rounds without a reply
@@ -81,6 +82,9 @@ func (s *pingStream) queueReplyTo(ping *proto.Ping) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pendingPing = max(s.pendingPing, ping.Number)
+	if ping.Silences && ping.Number != 0 {
+		s.wantsSilences = ping.Nonce
+	}
 	if ping.Proof != 0 {
 		if len(s.pendingProofs) == maxProofs {
 			s.pendingProofs = append(s.pendingProofs[:0], s.pendingProofs[1:]...)
@@ -108,7 +112,7 @@ func (s *pingStream) replyLoop(ctx context.Context) {
 		case <-s.work:
 		case <-pause.C:
 		}
-		number, now, later := s.takeDueReply(time.Now())
+		due, now, later := s.takeDueReply(time.Now())
 		if later > 0 {
 			pause.Reset(later)
 		}
@@ -118,7 +122,7 @@ func (s *pingStream) replyLoop(ctx context.Context) {
 		if !now {
 			continue
 		}
-		for pong := range s.renewer.flushAsPongs(number) {
+		for pong := range s.renewer.flushAsPongs(due) {
 			if err := s.stream.Send(pong); err != nil {
 				return
 			}
@@ -129,22 +133,28 @@ func (s *pingStream) replyLoop(ctx context.Context) {
 	}
 }
 
-// takeDueReply reports whether to send touches now, and returns the number of their ping, or 0 for a flush without
-// one. Otherwise it returns the time until such a flush may be sent, or 0 if none is wanted.
-func (s *pingStream) takeDueReply(now time.Time) (number uint64, send bool, later time.Duration) {
+// pingReply is what to reply.
+type pingReply struct {
+	number        uint64 // of the ping; 0: a flush without one
+	silencesNonce uint64 // of the term whose leader asks for silences; 0: none does
+}
+
+// takeDueReply reports whether to send touches now, and returns what the reply is to be. Otherwise it returns the time
+// until a flush without a ping may be sent, or 0 if none is wanted.
+func (s *pingStream) takeDueReply(now time.Time) (due pingReply, send bool, later time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pendingPing == 0 && !s.flushWanted {
-		return 0, false, 0
+		return pingReply{}, false, 0
 	}
 	if s.pendingPing == 0 {
 		if later = s.renewer.cfg.Tick/flushesPerTick - now.Sub(s.lastFlush); later > 0 {
-			return 0, false, later
+			return pingReply{}, false, later
 		}
 	}
-	number = s.pendingPing
-	s.pendingPing, s.flushWanted, s.lastFlush = 0, false, now
-	return number, true, 0
+	due = pingReply{s.pendingPing, s.wantsSilences}
+	s.pendingPing, s.wantsSilences, s.flushWanted, s.lastFlush = 0, 0, false, now
+	return due, true, 0
 }
 
 // sendProofReplies replies to the pending proof rounds, unless this member is joining or raft is in a newer

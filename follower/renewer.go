@@ -66,15 +66,28 @@ func (r *renewer) vouch(ctx context.Context, id jute.SessionID) error {
 	}
 }
 
-// flushAsPongs yields the reply to ping number, in parts if it is long. For number 0 it yields a flush without a
-// ping, if there is anything to flush.
-func (r *renewer) flushAsPongs(number uint64) iter.Seq[*proto.Pong] {
+// flushAsPongs yields the reply to a ping, in parts if it is long. Without a ping it yields a flush, if there is anything
+// to flush.
+func (r *renewer) flushAsPongs(due pingReply) iter.Seq[*proto.Pong] {
 	return func(yield func(*proto.Pong) bool) {
-		batches := r.touches.Flush(r.cfg.Monotonic.Now())
+		number, batches := due.number, r.touches.Flush(r.cfg.Monotonic.Now())
 		if number == 0 && len(batches) == 0 {
 			return
 		}
+		lost := r.leadership.lostReport(due.silencesNonce)
+		// Before the term's start is applied here, a session may have been given to another member.
+		if due.silencesNonce != 0 && due.silencesNonce == r.leadership.currentTerm().Nonce {
+			for pong := range r.silencesAsPongs(number, batches) {
+				pong.Lost, lost = lost, nil
+				if !yield(pong) {
+					return
+				}
+			}
+		}
 		pong, room := r.newPong(number), touchesPerPong
+		if due.silencesNonce != 0 {
+			pong.Lost = lost
+		}
 		for _, b := range batches {
 			left := len(b.Touches)
 			part := r.appendBatch(pong, b, min(left, room))
@@ -94,6 +107,28 @@ func (r *renewer) flushAsPongs(number uint64) iter.Seq[*proto.Pong] {
 			}
 		}
 		yield(pong)
+	}
+}
+
+// silencesAsPongs yields parts of a reply with the silences of all sessions of this member. batches are the unacknowledged
+// ones. It visits each session once, and sends about 15 bytes for each: once in a term, while its leader asks for them.
+func (r *renewer) silencesAsPongs(number uint64, batches []sessiontracker.TouchBatch) iter.Seq[*proto.Pong] {
+	return func(yield func(*proto.Pong) bool) {
+		applied := r.appliedIndex.Load() // before the sessions are read: they are at least as new
+		for _, b := range batches {
+			r.leases.noteHeard(b)
+		}
+		sessions, gaps := r.leases.heardSessions(), r.leadership.leaderlessTimes()
+		for rest := sessions; ; {
+			part := rest[:min(len(rest), touchesPerPong)]
+			rest = rest[len(part):]
+			pong := r.newPong(number)
+			pong.Applied, pong.More, pong.Silences = applied, true, r.leases.silences(part, gaps)
+			pong.Silences.Last = len(rest) == 0
+			if !yield(pong) || pong.Silences.Last {
+				return
+			}
+		}
 	}
 }
 

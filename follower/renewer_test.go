@@ -46,7 +46,7 @@ func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
 		id := r.session(l, 9, 0)
 		unlinked := func() bool {
 			var last *proto.Pong
-			for pong := range r.f.renewer.flushAsPongs(1) {
+			for pong := range r.f.renewer.flushAsPongs(pingReply{number: 1}) {
 				last = pong
 			}
 			return last.Unlinked
@@ -143,7 +143,7 @@ func testRenewer(t *testing.T, leader uint32) {
 		r.touches.Touch(9, timeout, time.Now())
 		end := time.Now().Add(leaseSpan(timeout))
 		time.Sleep(tick / 4)
-		for pong := range r.flushAsPongs(1) {
+		for pong := range r.flushAsPongs(pingReply{number: 1}) {
 			if len(pong.Batches) != 1 || len(pong.Batches[0].Sessions) != 1 {
 				t.Fatalf("pong %v, want one touch", pong)
 			}

@@ -107,35 +107,36 @@ func sessionCount(e *cluster.Ensemble, member uint32) int {
 }
 
 // One leader after the other is lost, each sooner than a session's timeout, and the last one has led before. A client
-// that pings keeps its session. One that is silent loses it a timeout and 1.5 ticks after the last change of leader.
+// that pings keeps its session. One that is silent loses it when its timeout is over, because its member knows how long it has
+// been silent. Only the times without a leader do not count, and after a change at least a third of the timeout is left.
 func TestSilentSessionUnderElections(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
-		const timeout, changes = 4 * tick, 6
+		const timeout = 20 * tick
 		e.Joined()
 		present, silent := e.Connect(timeout, e.IDs()...), e.Connect(timeout, b)
 		id := silent.Session()
 		silent.Abandon()
 		begun, led := time.Now(), time.Now()
-		hasLed := map[uint32]bool{}
-		for n := 1; n <= changes || !hasLed[leader]; n++ {
-			hasLed[leader] = true
-			time.Sleep(timeout / 2)
+		gaps, changes := time.Duration(0), 0
+		hasLed := map[uint32]bool{leader: true}
+		for changes < 3 || !hasLed[b] {
+			time.Sleep(timeout / 6)
+			lost, former := time.Now(), leader
 			e.Pause(leader)
-			former := leader
 			e.Wait("another leader", timeout/2, func() bool { leader = otherLeader(e, former); return leader != 0 })
 			led = time.Now()
+			gaps += led.Sub(lost)
 			e.Resume(former)
 			e.Ready()
-			if owner(e, leader, id) == 0 {
-				t.Fatalf("the silent session ended by change %d, before a full timeout under one leader", n)
-			}
+			hasLed[leader] = true
+			changes++
 		}
-		if lived := time.Since(begun); lived < 3*timeout {
-			t.Fatalf("all changes of leader took %v, so this shows nothing", lived)
+		for owner(e, leader, id) != 0 && time.Since(begun) < 3*timeout {
+			time.Sleep(tick / 20)
 		}
-		e.Wait("the silent session to end", timeout+3*tick, func() bool { return owner(e, leader, id) == 0 })
-		if lived := time.Since(led); lived < timeout-tick/2 || lived > timeout+3*tick/2+tick/4 {
-			t.Errorf("the silent session ended %v after the last change of leader", lived)
+		limit := max(timeout+gaps, led.Add(timeout/3).Sub(begun)) + tick
+		if lived := time.Since(begun); lived < timeout || lived > limit {
+			t.Errorf("the silent session ended after %v and %d changes of leader, want %v to %v", lived, changes, timeout, limit)
 		}
 		if owner(e, leader, present.Session()) == 0 {
 			t.Error("the session of the client that pings has ended")
@@ -155,7 +156,7 @@ func otherLeader(e *cluster.Ensemble, former uint32) uint32 {
 }
 
 // A thousand sessions fall due together. Each time when some have ended and others have not, the leader is lost, until
-// none is left. Nothing gets stuck, no node stays, and each new leader gives the sessions that are left a full
+// none is left. Nothing gets stuck, no node stays, and each new leader gives the sessions that are left a third of their
 // timeout.
 func TestLeadersChangeWhileSessionsExpire(t *testing.T) {
 	const clients, timeout, slow, atLeast = 1000, 4 * tick, 20 * time.Millisecond, 3 // leaders
@@ -188,9 +189,9 @@ func TestLeadersChangeWhileSessionsExpire(t *testing.T) {
 			e.Ready()
 			changes++
 			left = sessionCount(e, leader)
-			time.Sleep(timeout - tick)
+			time.Sleep(timeout/3 - tick/2)
 			if n := sessionCount(e, leader); n != left {
-				t.Errorf("%d of %d sessions ended before a full timeout under the new leader", left-n, left)
+				t.Errorf("%d of %d sessions ended before a third of the timeout under the new leader", left-n, left)
 			}
 		}
 		if changes < atLeast {

@@ -49,7 +49,7 @@ func (e *expiryReporter) recordLateness(ids []jute.SessionID, now time.Time) {
 	at := e.sessions.TableTime(now)
 	for _, s := range e.sealedExpiries {
 		if len(ids) > 0 && ids[0] == s.ID { // not so if its client came back meanwhile
-			e.counters.ExpiryLateness.Add(at - s.LastHeard - s.Timeout)
+			e.counters.ExpiryLateness.Add(at - s.Deadline)
 			ids = ids[1:]
 		}
 	}

@@ -5,6 +5,7 @@
 //   - pings every member each half tick, enters the touches in their replies into the table,
 //     and acknowledges them (pinger, link), while members come and go (membership),
 //   - compares the members' states, and sends verdicts to those that differ (comparison),
+//   - takes over for how long sessions and lost members were silent before its term, and passes that on (lostMembers),
 //   - proves that it still leads before it acknowledges touches or replies to a sync (proofs),
 //   - hands over if it cannot lead and another member may be able to (health),
 //   - closes the sessions whose clients no member has heard from (expiry, expiryReporter), at a pace that
@@ -109,7 +110,9 @@ type Config struct {
 	// holds.
 	ReachableServers func(change *proto.Txn) []uint32
 	AppliedIndex     func() uint64 // the log index that Sessions stands for; takes no lock that apply holds
-	Ensemble         Ensemble      // default: none, and this leader never hands over on its own
+	// Boots has the random numbers of the members' processes that the state had at the term's start. Default: none are known.
+	Boots    map[uint32]uint64
+	Ensemble Ensemble // default: none, and this leader never hands over on its own
 	// CloseConnection closes the connection of the member's Link. The next use opens another. It may keep a connection that
 	// is the only one of a member. It must not block. Default: nothing.
 	CloseConnection func(id uint32, route int)
@@ -132,6 +135,7 @@ type Leader struct {
 	intake         *intake
 	pinger         *pinger
 	proofs         *proofs
+	lost           *lostMembers
 	clocks         *clocks
 	health         *health
 	expiry         *expiry
@@ -173,9 +177,10 @@ func New(cfg Config) (*Leader, error) {
 	l.intake = newIntake(&l.counters.TxnSizes, cfg.Stages)
 	l.receiver = &receiver{tenure: l.tenure, membership: l.membership, intake: l.intake}
 	l.proofs = newProofs()
+	l.lost = newLostMembers(&l.cfg, &l.counters.lostOrder, l.termBegun)
 	l.clocks = newClocks(&l.cfg, log, l.membership)
 	l.pinger = &pinger{
-		cfg: &l.cfg, log: log, termBegun: l.termBegun, membership: l.membership, proofs: l.proofs,
+		cfg: &l.cfg, log: log, termBegun: l.termBegun, membership: l.membership, proofs: l.proofs, lost: l.lost,
 		compared: newComparison(&l.cfg),
 		clocks:   l.clocks, intake: l.intake, membersChanged: make(chan struct{}, 1), replyArrived: make(chan struct{}, 1),
 	}
@@ -231,6 +236,7 @@ func (l *Leader) Locks() []lockwatch.Lock {
 		{Name: "leader.intake.mu", Locker: &l.intake.mu},
 		{Name: "leader.expiry.mu", Locker: &l.expiry.mu},
 		{Name: "leader.proofs.mu", Locker: &l.proofs.mu},
+		{Name: "leader.lostMembers.mu", Locker: &l.lost.mu},
 		{Name: "leader.comparison.mu", Locker: &l.pinger.compared.mu},
 		{Name: "leader.clocks.mu", Locker: &l.clocks.mu},
 		{Name: "leader.expiryReporter.mu", Locker: &l.expiryReporter.mu},

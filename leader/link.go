@@ -26,6 +26,7 @@ type link struct {
 	heardOnStream bool      // the member has sent something on an open stream
 	commitAtOpen  uint64    // the commit index when the first of the open streams was opened
 	caughtUp      bool      // the member has applied commitAtOpen
+	silencesKnown bool      // the member has sent the silences of all its sessions in this term
 	reachableAt   time.Time // when the member last reported that it can reach this leader, or got a new deadline
 	leftAt        time.Time // when the member was first missing from raft's configuration, or zero
 }
@@ -185,6 +186,20 @@ func (m *link) takeAck(r *route, done uint64) *proto.Ack {
 	whole := &proto.Ack{Incarnation: a.boot, Through: a.through, Refused: a.refusedSessions}
 	r.pendingAcks = slices.Delete(r.pendingAcks, 0, 1)
 	return whole
+}
+
+// asksForSilences reports whether a ping on a route should ask for silences. The routes take turns, so that one of them that
+// stalls delays nothing for long, and a long reply is seldom sent twice.
+func (m *link) asksForSilences(r *route, number uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.silencesKnown && int(number%uint64(len(m.routes))) == r.number
+}
+
+func (m *link) markSilencesKnown() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.silencesKnown = true
 }
 
 // markLeft records that the member is not in raft's configuration any more, and returns leftAt.

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,7 +189,8 @@ func TestPingerAcknowledges(t *testing.T) {
 		}
 		membership := testMembership(cfg, 2)
 		p := &pinger{
-			cfg: cfg, log: quiet, termBegun: time.Now(), membership: membership, proofs: newProofs(), compared: newComparison(cfg),
+			cfg: cfg, log: quiet, termBegun: time.Now(), membership: membership, proofs: newProofs(),
+			lost: newLostMembers(cfg, new(atomic.Uint64), time.Now()), compared: newComparison(cfg),
 			clocks: newClocks(cfg, quiet, membership), intake: newIntake(new(metrics.Sizes), nil),
 			membersChanged: make(chan struct{}, 1), replyArrived: make(chan struct{}, 1),
 		}

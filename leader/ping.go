@@ -74,7 +74,7 @@ func (p *pinger) sendPings(ctx context.Context, m *link, r *route, stream proto.
 		ping := &proto.Ping{Term: p.cfg.Term, Nonce: p.cfg.Nonce, Leader: p.cfg.Self}
 		if n := p.newestPing.Load(); n > number {
 			ping.Number, number = n, n
-			ping.Verdict = p.compared.verdictFor(m.id)
+			ping.Verdict, ping.Silences = p.compared.verdictFor(m.id), m.asksForSilences(r, n)
 		}
 		if begun > done && (begun > proof || ping.Number != 0) { // with each ping: a joining member does not reply yet
 			ping.Proof, proof = begun, begun
@@ -83,6 +83,7 @@ func (p *pinger) sendPings(ctx context.Context, m *link, r *route, stream proto.
 			ping.Ack.Commit = p.cfg.Log.SettledIndex()
 		}
 		if ping.Number != 0 || ping.Proof != 0 || ping.Ack != nil {
+			p.lost.appendTo(ping, p.cfg.Monotonic.Now())
 			if stream.Send(ping) != nil {
 				return
 			}
@@ -116,10 +117,14 @@ func (p *pinger) receivePongs(m *link, r *route, stream proto.Follower_PingsClie
 			return fmt.Errorf("leader: member %d replied to ping %d, and the newest is %d", m.id, pong.Number, newest)
 		}
 		now := p.cfg.Monotonic.Now()
+		p.lost.heard(m.id, pong.Incarnation, now, p.cfg.AppliedIndex())
 		if back := m.heardFrom(r, now, pong, p.cfg.Tick); !m.hasLeft() {
 			if err := p.recordReply(m, pong, back, now); err != nil {
 				return err
 			}
+		}
+		if err := p.recordSilences(m, pong, now); err != nil {
+			return err
 		}
 		if err := p.recordTouches(m, &a, pong, now); err != nil {
 			return err
@@ -152,6 +157,27 @@ func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time
 		p.clocks.recordClock(m.id, pong.ClockMs, p.cfg.WallClock.Now())
 	}
 	return p.compareAndLogHashes(m, pong.StateHashes, now)
+}
+
+// recordSilences enters into the table for how long a member has not heard its sessions, and for how long lost members were not
+// heard. The silences come before the touches of the same
+// reply, which may be newer.
+func (p *pinger) recordSilences(m *link, pong *proto.Pong, now time.Time) error {
+	if lost := p.lost.recordReport(m.id, pong.Lost, p.membership.voterIDs(), now); len(lost) > 0 {
+		p.cfg.Sessions.CountLost(now, lost)
+	}
+	s := pong.Silences
+	if s == nil {
+		return nil
+	}
+	if n := len(s.Sessions); n != len(s.SilentMs) || n != len(s.GapMs) {
+		return fmt.Errorf("leader: member %d sent the silences of %d sessions with %d and %d times", m.id, n, len(s.SilentMs), len(s.GapMs))
+	}
+	p.cfg.Sessions.CountSilences(m.id, pong.Applied, now, sessiontracker.Silences{IDs: s.Sessions, SilentMs: s.SilentMs, GapMs: s.GapMs})
+	if s.Last {
+		m.markSilencesKnown()
+	}
+	return nil
 }
 
 // recordTouches enters a pong's batches into the table, each touch at the time it was made. It rejects a session that

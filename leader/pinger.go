@@ -20,6 +20,7 @@ type pinger struct {
 	termBegun  time.Time
 	membership *membership
 	proofs     *proofs
+	lost       *lostMembers
 	compared   *comparison
 	clocks     *clocks
 	intake     *intake

@@ -20,6 +20,8 @@ type Counters struct {
 
 	ExpiryLateness metrics.Durations // from the end of a session's timeout to its expiry; see expiryReporter.recordLateness
 	Pauses         atomic.Uint64     // steps so late that this process must have been paused
+
+	lostOrder atomic.Uint64 // of the newest message of lostMembers
 }
 
 // Reset sets the counters to zero.

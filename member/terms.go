@@ -60,6 +60,7 @@ type appliedStart struct {
 	znode.Term
 	why          znode.LeaderCause
 	sessionTable *sessiontracker.GlobalTable
+	boots        map[uint32]uint64 // of the members' present processes, by id
 }
 
 func newTerms(m *Member) *terms {
@@ -245,6 +246,7 @@ func (t *terms) leaderConfig(o appliedStart) leader.Config {
 		Members:  func() []leader.Member { return raftMembers(t.m.node) },
 		RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.linkTo, Routes: peerRoutes,
 		ReachableServers: t.reachableAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load,
+		Boots: o.boots,
 		Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Stages: t.m.viewer.slow.recorder, Logger: t.m.log,
 	}
 }
@@ -299,7 +301,18 @@ func (t *terms) termStarted(start znode.Term, why znode.LeaderCause) {
 	}
 	t.sessionTable = sessiontracker.NewGlobalTable(t.m.cfg.Monotonic.Now(), t.m.cfg.Tick, sessionSeeds(t.m.state))
 	t.m.follower.SetSessionTable(t.sessionTable)
-	opened <- appliedStart{start, why, t.sessionTable}
+	opened <- appliedStart{start, why, t.sessionTable, t.boots()}
+}
+
+// boots returns the random numbers of the members' present processes, as the state has them. The tree's lock must be held.
+func (t *terms) boots() map[uint32]uint64 {
+	all := make(map[uint32]uint64)
+	for id := uint32(1); id <= serverlist.MaxID; id++ {
+		if boot, _ := t.m.state.MemberIncarnation(id); boot != 0 {
+			all[id] = boot
+		}
+	}
+	return all
 }
 
 // removeClosedSessions removes all sessions that an entry has closed from the table, at its end: removing them together

@@ -48,6 +48,9 @@ var numberBounds = map[protoreflect.FullName]uint64{
 	"Pong.number": maxPosition, "Pong.proof": maxPosition, "Pong.applied": maxPosition, "Pong.clock_ms": maxClock,
 	"StateHashes.version": anyUint32, "StateHashes.indexes": maxPosition,
 	"Batch.number": maxPosition, "Batch.age_us": maxMicros, "Batch.timeouts_ms": maxTimeout, "Batch.after_ms": anyUint32,
+	"LostMembers.term": maxPosition, "LostMembers.order": maxPosition, "LostMember.member": maxMember, "LostMember.silent_ms": anyUint32,
+	"LostMember.through": maxPosition, "LostMember.ended_through": maxPosition, "LostMember.ended_silent_ms": anyUint32,
+	"Silences.silent_ms": anyUint32, "Silences.gap_ms": anyUint32,
 
 	"Forwarded.member": maxMember, "Txn.member": maxMember, "Txn.seq": maxPosition, "Txn.op": anyUint32,
 	"Txn.reachable_servers": maxMember, "Txn.acl_bytes": maxACLBytes,
@@ -123,6 +126,8 @@ const (
 var listBounds = map[protoreflect.FullName]int{
 	"ServerList.servers": maxServers, "Configuration.servers": maxServers,
 	"Ack.refused": maxTouches, "Pong.batches": maxParts, "Batch.sessions": maxTouches, "Batch.timeouts_ms": maxTouches, "Batch.after_ms": maxTouches,
+	"LostMembers.members": maxMember,
+	"Silences.sessions":   maxTouches, "Silences.silent_ms": maxTouches, "Silences.gap_ms": maxTouches,
 	"StateHashes.indexes": maxHashes, "StateHashes.digests": maxHashes,
 	"Forwarded.txns": maxTxns, "Txn.ids": maxIdentities, "Txn.reachable_servers": maxMember,
 	"SyncRequest.sessions": maxSyncs, "SyncReply.ending": maxSyncs,

@@ -1722,7 +1722,9 @@ type Ping struct {
 	Number        uint64                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"` // counts up per stream; 0: only a proof or an acknowledgement, without a request for touches
 	Proof         uint64                 `protobuf:"varint,5,opt,name=proof,proto3" json:"proof,omitempty"`   // proof round to confirm; 0: none
 	Ack           *Ack                   `protobuf:"bytes,6,opt,name=ack,proto3" json:"ack,omitempty"`
-	Verdict       *Verdict               `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"` // this member's state has diverged
+	Verdict       *Verdict               `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"`    // this member's state has diverged
+	Silences      bool                   `protobuf:"varint,8,opt,name=silences,proto3" json:"silences,omitempty"` // the reply to number should have the silences of the member's sessions, and lost
+	Lost          *LostMembers           `protobuf:"bytes,9,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1806,6 +1808,157 @@ func (x *Ping) GetVerdict() *Verdict {
 	return nil
 }
 
+func (x *Ping) GetSilences() bool {
+	if x != nil {
+		return x.Silences
+	}
+	return false
+}
+
+func (x *Ping) GetLost() *LostMembers {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+// LostMembers are for how long members were not heard, by the leader of a term.
+type LostMembers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Order         uint64                 `protobuf:"varint,2,opt,name=order,proto3" json:"order,omitempty"`    // of the leader's process: what has a greater one was written later
+	Members       []*LostMember          `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"` // by no order; a member that is missing lives
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LostMembers) Reset() {
+	*x = LostMembers{}
+	mi := &file_rollcall_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostMembers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostMembers) ProtoMessage() {}
+
+func (x *LostMembers) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostMembers.ProtoReflect.Descriptor instead.
+func (*LostMembers) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *LostMembers) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *LostMembers) GetOrder() uint64 {
+	if x != nil {
+		return x.Order
+	}
+	return 0
+}
+
+func (x *LostMembers) GetMembers() []*LostMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type LostMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Member        uint32                 `protobuf:"varint,1,opt,name=member,proto3" json:"member,omitempty"`
+	SilentMs      uint32                 `protobuf:"varint,2,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`                  // its present process
+	Through       uint64                 `protobuf:"varint,3,opt,name=through,proto3" json:"through,omitempty"`                                    // silent_ms is about its sessions whose owners were set up to this index; 0: it lives
+	EndedSilentMs uint32                 `protobuf:"varint,4,opt,name=ended_silent_ms,json=endedSilentMs,proto3" json:"ended_silent_ms,omitempty"` // the process before that
+	EndedThrough  uint64                 `protobuf:"varint,5,opt,name=ended_through,json=endedThrough,proto3" json:"ended_through,omitempty"`      // likewise; 0: nothing is known of that process
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LostMember) Reset() {
+	*x = LostMember{}
+	mi := &file_rollcall_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostMember) ProtoMessage() {}
+
+func (x *LostMember) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostMember.ProtoReflect.Descriptor instead.
+func (*LostMember) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *LostMember) GetMember() uint32 {
+	if x != nil {
+		return x.Member
+	}
+	return 0
+}
+
+func (x *LostMember) GetSilentMs() uint32 {
+	if x != nil {
+		return x.SilentMs
+	}
+	return 0
+}
+
+func (x *LostMember) GetThrough() uint64 {
+	if x != nil {
+		return x.Through
+	}
+	return 0
+}
+
+func (x *LostMember) GetEndedSilentMs() uint32 {
+	if x != nil {
+		return x.EndedSilentMs
+	}
+	return 0
+}
+
+func (x *LostMember) GetEndedThrough() uint64 {
+	if x != nil {
+		return x.EndedThrough
+	}
+	return 0
+}
+
 // Verdict reports to a member that its state has diverged from the others. It holds only for the state with
 // the digest own after the entry at index.
 type Verdict struct {
@@ -1821,7 +1974,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1833,7 +1986,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[19]
+	mi := &file_rollcall_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1846,7 +1999,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{19}
+	return file_rollcall_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Verdict) GetIndex() uint64 {
@@ -1897,7 +2050,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2062,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[20]
+	mi := &file_rollcall_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2075,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{20}
+	return file_rollcall_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Ack) GetIncarnation() uint64 {
@@ -1966,13 +2119,15 @@ type Pong struct {
 	ClockMs       int64                  `protobuf:"varint,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`            // in a reply to a Ping: the member's wall clock, since 1970
 	Disk          uint64                 `protobuf:"fixed64,9,opt,name=disk,proto3" json:"disk,omitempty"`                                // of the member
 	Unlinked      bool                   `protobuf:"varint,10,opt,name=unlinked,proto3" json:"unlinked,omitempty"`                        // in a reply to a Ping: the member cannot reach the Leader service of its known leader
+	Lost          *LostMembers           `protobuf:"bytes,12,opt,name=lost,proto3" json:"lost,omitempty"`                                 // in a reply to a Ping that asks for silences: the newest of an earlier term; absent: this process knows none
+	Silences      *Silences              `protobuf:"bytes,11,opt,name=silences,proto3" json:"silences,omitempty"`                         // in a reply to a Ping that asks for them: all or part of them, before the batches
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2139,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[21]
+	mi := &file_rollcall_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2152,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{21}
+	return file_rollcall_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Pong) GetNumber() uint64 {
@@ -2070,6 +2225,90 @@ func (x *Pong) GetUnlinked() bool {
 	return false
 }
 
+func (x *Pong) GetLost() *LostMembers {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *Pong) GetSilences() *Silences {
+	if x != nil {
+		return x.Silences
+	}
+	return nil
+}
+
+// Silences are when a member last heard the sessions that the state at Pong.applied gives to its present process. A
+// session that is missing may have been heard at any time.
+type Silences struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []int64                `protobuf:"fixed64,1,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	SilentMs      []uint32               `protobuf:"varint,2,rep,packed,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"` // one for each session: since it was last heard, without gap_ms
+	GapMs         []uint32               `protobuf:"varint,3,rep,packed,name=gap_ms,json=gapMs,proto3" json:"gap_ms,omitempty"`          // one for each session: the time since then without a leader
+	Last          bool                   `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`                                // no other part follows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Silences) Reset() {
+	*x = Silences{}
+	mi := &file_rollcall_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Silences) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Silences) ProtoMessage() {}
+
+func (x *Silences) ProtoReflect() protoreflect.Message {
+	mi := &file_rollcall_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Silences.ProtoReflect.Descriptor instead.
+func (*Silences) Descriptor() ([]byte, []int) {
+	return file_rollcall_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Silences) GetSessions() []int64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *Silences) GetSilentMs() []uint32 {
+	if x != nil {
+		return x.SilentMs
+	}
+	return nil
+}
+
+func (x *Silences) GetGapMs() []uint32 {
+	if x != nil {
+		return x.GapMs
+	}
+	return nil
+}
+
+func (x *Silences) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
 // StateHashes are digests of the member's state at indexes at which all members compute one.
 type StateHashes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2082,7 +2321,7 @@ type StateHashes struct {
 
 func (x *StateHashes) Reset() {
 	*x = StateHashes{}
-	mi := &file_rollcall_proto_msgTypes[22]
+	mi := &file_rollcall_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2333,7 @@ func (x *StateHashes) String() string {
 func (*StateHashes) ProtoMessage() {}
 
 func (x *StateHashes) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[22]
+	mi := &file_rollcall_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2346,7 @@ func (x *StateHashes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHashes.ProtoReflect.Descriptor instead.
 func (*StateHashes) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{22}
+	return file_rollcall_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StateHashes) GetVersion() uint32 {
@@ -2146,7 +2385,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2397,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[23]
+	mi := &file_rollcall_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2410,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{23}
+	return file_rollcall_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Batch) GetNumber() uint64 {
@@ -2221,7 +2460,7 @@ type Forwarded struct {
 
 func (x *Forwarded) Reset() {
 	*x = Forwarded{}
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2472,7 @@ func (x *Forwarded) String() string {
 func (*Forwarded) ProtoMessage() {}
 
 func (x *Forwarded) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[24]
+	mi := &file_rollcall_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +2485,7 @@ func (x *Forwarded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarded.ProtoReflect.Descriptor instead.
 func (*Forwarded) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{24}
+	return file_rollcall_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Forwarded) GetMember() uint32 {
@@ -2285,7 +2524,7 @@ type ForwardEnd struct {
 
 func (x *ForwardEnd) Reset() {
 	*x = ForwardEnd{}
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2536,7 @@ func (x *ForwardEnd) String() string {
 func (*ForwardEnd) ProtoMessage() {}
 
 func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[25]
+	mi := &file_rollcall_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2549,7 @@ func (x *ForwardEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardEnd.ProtoReflect.Descriptor instead.
 func (*ForwardEnd) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{25}
+	return file_rollcall_proto_rawDescGZIP(), []int{28}
 }
 
 type SyncRequest struct {
@@ -2330,7 +2569,7 @@ type SyncRequest struct {
 
 func (x *SyncRequest) Reset() {
 	*x = SyncRequest{}
-	mi := &file_rollcall_proto_msgTypes[26]
+	mi := &file_rollcall_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2581,7 @@ func (x *SyncRequest) String() string {
 func (*SyncRequest) ProtoMessage() {}
 
 func (x *SyncRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[26]
+	mi := &file_rollcall_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2594,7 @@ func (x *SyncRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncRequest.ProtoReflect.Descriptor instead.
 func (*SyncRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{26}
+	return file_rollcall_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SyncRequest) GetMember() uint32 {
@@ -2415,7 +2654,7 @@ type SyncReply struct {
 
 func (x *SyncReply) Reset() {
 	*x = SyncReply{}
-	mi := &file_rollcall_proto_msgTypes[27]
+	mi := &file_rollcall_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2666,7 @@ func (x *SyncReply) String() string {
 func (*SyncReply) ProtoMessage() {}
 
 func (x *SyncReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[27]
+	mi := &file_rollcall_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2679,7 @@ func (x *SyncReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncReply.ProtoReflect.Descriptor instead.
 func (*SyncReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{27}
+	return file_rollcall_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SyncReply) GetIndex() uint64 {
@@ -2481,7 +2720,7 @@ type HandOverRequest struct {
 
 func (x *HandOverRequest) Reset() {
 	*x = HandOverRequest{}
-	mi := &file_rollcall_proto_msgTypes[28]
+	mi := &file_rollcall_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2732,7 @@ func (x *HandOverRequest) String() string {
 func (*HandOverRequest) ProtoMessage() {}
 
 func (x *HandOverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[28]
+	mi := &file_rollcall_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2745,7 @@ func (x *HandOverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOverRequest.ProtoReflect.Descriptor instead.
 func (*HandOverRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{28}
+	return file_rollcall_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HandOverRequest) GetTarget() uint32 {
@@ -2524,7 +2763,7 @@ type HandOverReply struct {
 
 func (x *HandOverReply) Reset() {
 	*x = HandOverReply{}
-	mi := &file_rollcall_proto_msgTypes[29]
+	mi := &file_rollcall_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2775,7 @@ func (x *HandOverReply) String() string {
 func (*HandOverReply) ProtoMessage() {}
 
 func (x *HandOverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[29]
+	mi := &file_rollcall_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2788,7 @@ func (x *HandOverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOverReply.ProtoReflect.Descriptor instead.
 func (*HandOverReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{29}
+	return file_rollcall_proto_rawDescGZIP(), []int{32}
 }
 
 // DrainRequest makes a member transfer leadership and close its client connections.
@@ -2563,7 +2802,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2575,7 +2814,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[30]
+	mi := &file_rollcall_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2588,7 +2827,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{30}
+	return file_rollcall_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DrainRequest) GetOverMs() uint64 {
@@ -2615,7 +2854,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2866,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[31]
+	mi := &file_rollcall_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2879,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{31}
+	return file_rollcall_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DrainReply) GetConnections() uint64 {
@@ -2670,7 +2909,7 @@ type RebalanceRequest struct {
 
 func (x *RebalanceRequest) Reset() {
 	*x = RebalanceRequest{}
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +2921,7 @@ func (x *RebalanceRequest) String() string {
 func (*RebalanceRequest) ProtoMessage() {}
 
 func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[32]
+	mi := &file_rollcall_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +2934,7 @@ func (x *RebalanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalanceRequest.ProtoReflect.Descriptor instead.
 func (*RebalanceRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{32}
+	return file_rollcall_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RebalanceRequest) GetConnections() uint64 {
@@ -2728,7 +2967,7 @@ type RebalanceReply struct {
 
 func (x *RebalanceReply) Reset() {
 	*x = RebalanceReply{}
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2979,7 @@ func (x *RebalanceReply) String() string {
 func (*RebalanceReply) ProtoMessage() {}
 
 func (x *RebalanceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[33]
+	mi := &file_rollcall_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2992,7 @@ func (x *RebalanceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RebalanceReply.ProtoReflect.Descriptor instead.
 func (*RebalanceReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{33}
+	return file_rollcall_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RebalanceReply) GetConnections() uint64 {
@@ -2787,7 +3026,7 @@ type ViewRequest struct {
 
 func (x *ViewRequest) Reset() {
 	*x = ViewRequest{}
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2799,7 +3038,7 @@ func (x *ViewRequest) String() string {
 func (*ViewRequest) ProtoMessage() {}
 
 func (x *ViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[34]
+	mi := &file_rollcall_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2812,7 +3051,7 @@ func (x *ViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRequest.ProtoReflect.Descriptor instead.
 func (*ViewRequest) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{34}
+	return file_rollcall_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ViewRequest) GetAbout() isViewRequest_About {
@@ -3014,7 +3253,7 @@ type ViewReply struct {
 
 func (x *ViewReply) Reset() {
 	*x = ViewReply{}
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3265,7 @@ func (x *ViewReply) String() string {
 func (*ViewReply) ProtoMessage() {}
 
 func (x *ViewReply) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[35]
+	mi := &file_rollcall_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3278,7 @@ func (x *ViewReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewReply.ProtoReflect.Descriptor instead.
 func (*ViewReply) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{35}
+	return file_rollcall_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ViewReply) GetAbout() isViewReply_About {
@@ -3227,7 +3466,7 @@ type ViewStatus struct {
 
 func (x *ViewStatus) Reset() {
 	*x = ViewStatus{}
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3478,7 @@ func (x *ViewStatus) String() string {
 func (*ViewStatus) ProtoMessage() {}
 
 func (x *ViewStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[36]
+	mi := &file_rollcall_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3491,7 @@ func (x *ViewStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewStatus.ProtoReflect.Descriptor instead.
 func (*ViewStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{36}
+	return file_rollcall_proto_rawDescGZIP(), []int{39}
 }
 
 type MemberStatus struct {
@@ -3298,7 +3537,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3310,7 +3549,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[37]
+	mi := &file_rollcall_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3323,7 +3562,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{37}
+	return file_rollcall_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MemberStatus) GetMember() uint32 {
@@ -3584,7 +3823,7 @@ type ViewSessions struct {
 
 func (x *ViewSessions) Reset() {
 	*x = ViewSessions{}
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3596,7 +3835,7 @@ func (x *ViewSessions) String() string {
 func (*ViewSessions) ProtoMessage() {}
 
 func (x *ViewSessions) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[38]
+	mi := &file_rollcall_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3609,7 +3848,7 @@ func (x *ViewSessions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSessions.ProtoReflect.Descriptor instead.
 func (*ViewSessions) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{38}
+	return file_rollcall_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ViewSessions) GetFirst() uint64 {
@@ -3650,7 +3889,7 @@ type SessionRows struct {
 
 func (x *SessionRows) Reset() {
 	*x = SessionRows{}
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +3901,7 @@ func (x *SessionRows) String() string {
 func (*SessionRows) ProtoMessage() {}
 
 func (x *SessionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[39]
+	mi := &file_rollcall_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +3914,7 @@ func (x *SessionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRows.ProtoReflect.Descriptor instead.
 func (*SessionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{39}
+	return file_rollcall_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SessionRows) GetRows() []*SessionRow {
@@ -3706,7 +3945,7 @@ type SessionRow struct {
 
 func (x *SessionRow) Reset() {
 	*x = SessionRow{}
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +3957,7 @@ func (x *SessionRow) String() string {
 func (*SessionRow) ProtoMessage() {}
 
 func (x *SessionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[40]
+	mi := &file_rollcall_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +3970,7 @@ func (x *SessionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRow.ProtoReflect.Descriptor instead.
 func (*SessionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{40}
+	return file_rollcall_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SessionRow) GetId() uint64 {
@@ -3787,7 +4026,7 @@ type ViewFacts struct {
 
 func (x *ViewFacts) Reset() {
 	*x = ViewFacts{}
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +4038,7 @@ func (x *ViewFacts) String() string {
 func (*ViewFacts) ProtoMessage() {}
 
 func (x *ViewFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[41]
+	mi := &file_rollcall_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +4051,7 @@ func (x *ViewFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewFacts.ProtoReflect.Descriptor instead.
 func (*ViewFacts) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{41}
+	return file_rollcall_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ViewFacts) GetIds() []uint64 {
@@ -3831,7 +4070,7 @@ type FactRows struct {
 
 func (x *FactRows) Reset() {
 	*x = FactRows{}
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3843,7 +4082,7 @@ func (x *FactRows) String() string {
 func (*FactRows) ProtoMessage() {}
 
 func (x *FactRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[42]
+	mi := &file_rollcall_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3856,7 +4095,7 @@ func (x *FactRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRows.ProtoReflect.Descriptor instead.
 func (*FactRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{42}
+	return file_rollcall_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FactRows) GetRows() []*FactRow {
@@ -3880,7 +4119,7 @@ type FactRow struct {
 
 func (x *FactRow) Reset() {
 	*x = FactRow{}
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +4131,7 @@ func (x *FactRow) String() string {
 func (*FactRow) ProtoMessage() {}
 
 func (x *FactRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[43]
+	mi := &file_rollcall_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +4144,7 @@ func (x *FactRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactRow.ProtoReflect.Descriptor instead.
 func (*FactRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{43}
+	return file_rollcall_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FactRow) GetId() uint64 {
@@ -3963,7 +4202,7 @@ type ViewConnections struct {
 
 func (x *ViewConnections) Reset() {
 	*x = ViewConnections{}
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4214,7 @@ func (x *ViewConnections) String() string {
 func (*ViewConnections) ProtoMessage() {}
 
 func (x *ViewConnections) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[44]
+	mi := &file_rollcall_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4227,7 @@ func (x *ViewConnections) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewConnections.ProtoReflect.Descriptor instead.
 func (*ViewConnections) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{44}
+	return file_rollcall_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ViewConnections) GetIncarnation() uint64 {
@@ -4030,7 +4269,7 @@ type ConnectionRows struct {
 
 func (x *ConnectionRows) Reset() {
 	*x = ConnectionRows{}
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4042,7 +4281,7 @@ func (x *ConnectionRows) String() string {
 func (*ConnectionRows) ProtoMessage() {}
 
 func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[45]
+	mi := &file_rollcall_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4055,7 +4294,7 @@ func (x *ConnectionRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRows.ProtoReflect.Descriptor instead.
 func (*ConnectionRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{45}
+	return file_rollcall_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ConnectionRows) GetIncarnation() uint64 {
@@ -4114,7 +4353,7 @@ type ConnectionRow struct {
 
 func (x *ConnectionRow) Reset() {
 	*x = ConnectionRow{}
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4365,7 @@ func (x *ConnectionRow) String() string {
 func (*ConnectionRow) ProtoMessage() {}
 
 func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[46]
+	mi := &file_rollcall_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4378,7 @@ func (x *ConnectionRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConnectionRow.ProtoReflect.Descriptor instead.
 func (*ConnectionRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{46}
+	return file_rollcall_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ConnectionRow) GetNumber() uint64 {
@@ -4334,7 +4573,7 @@ type ViewWatches struct {
 
 func (x *ViewWatches) Reset() {
 	*x = ViewWatches{}
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4346,7 +4585,7 @@ func (x *ViewWatches) String() string {
 func (*ViewWatches) ProtoMessage() {}
 
 func (x *ViewWatches) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[47]
+	mi := &file_rollcall_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4598,7 @@ func (x *ViewWatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewWatches.ProtoReflect.Descriptor instead.
 func (*ViewWatches) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{47}
+	return file_rollcall_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ViewWatches) GetPath() []byte {
@@ -4416,7 +4655,7 @@ type WatchRows struct {
 
 func (x *WatchRows) Reset() {
 	*x = WatchRows{}
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4667,7 @@ func (x *WatchRows) String() string {
 func (*WatchRows) ProtoMessage() {}
 
 func (x *WatchRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[48]
+	mi := &file_rollcall_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4441,7 +4680,7 @@ func (x *WatchRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRows.ProtoReflect.Descriptor instead.
 func (*WatchRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{48}
+	return file_rollcall_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WatchRows) GetIncarnation() uint64 {
@@ -4487,7 +4726,7 @@ type WatchRow struct {
 
 func (x *WatchRow) Reset() {
 	*x = WatchRow{}
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4499,7 +4738,7 @@ func (x *WatchRow) String() string {
 func (*WatchRow) ProtoMessage() {}
 
 func (x *WatchRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[49]
+	mi := &file_rollcall_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4512,7 +4751,7 @@ func (x *WatchRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRow.ProtoReflect.Descriptor instead.
 func (*WatchRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{49}
+	return file_rollcall_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WatchRow) GetConnection() uint64 {
@@ -4574,7 +4813,7 @@ type ViewOwner struct {
 
 func (x *ViewOwner) Reset() {
 	*x = ViewOwner{}
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4586,7 +4825,7 @@ func (x *ViewOwner) String() string {
 func (*ViewOwner) ProtoMessage() {}
 
 func (x *ViewOwner) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[50]
+	mi := &file_rollcall_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4599,7 +4838,7 @@ func (x *ViewOwner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewOwner.ProtoReflect.Descriptor instead.
 func (*ViewOwner) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{50}
+	return file_rollcall_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ViewOwner) GetPath() []byte {
@@ -4623,7 +4862,7 @@ type OwnerRow struct {
 
 func (x *OwnerRow) Reset() {
 	*x = OwnerRow{}
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4635,7 +4874,7 @@ func (x *OwnerRow) String() string {
 func (*OwnerRow) ProtoMessage() {}
 
 func (x *OwnerRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[51]
+	mi := &file_rollcall_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4648,7 +4887,7 @@ func (x *OwnerRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerRow.ProtoReflect.Descriptor instead.
 func (*OwnerRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{51}
+	return file_rollcall_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OwnerRow) GetKind() NodeKind {
@@ -4707,7 +4946,7 @@ type ChildRow struct {
 
 func (x *ChildRow) Reset() {
 	*x = ChildRow{}
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4719,7 +4958,7 @@ func (x *ChildRow) String() string {
 func (*ChildRow) ProtoMessage() {}
 
 func (x *ChildRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[52]
+	mi := &file_rollcall_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4732,7 +4971,7 @@ func (x *ChildRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildRow.ProtoReflect.Descriptor instead.
 func (*ChildRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{52}
+	return file_rollcall_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ChildRow) GetName() []byte {
@@ -4782,7 +5021,7 @@ type ViewEphemerals struct {
 
 func (x *ViewEphemerals) Reset() {
 	*x = ViewEphemerals{}
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +5033,7 @@ func (x *ViewEphemerals) String() string {
 func (*ViewEphemerals) ProtoMessage() {}
 
 func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[53]
+	mi := &file_rollcall_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +5046,7 @@ func (x *ViewEphemerals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEphemerals.ProtoReflect.Descriptor instead.
 func (*ViewEphemerals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{53}
+	return file_rollcall_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ViewEphemerals) GetSession() uint64 {
@@ -4841,7 +5080,7 @@ type EphemeralRows struct {
 
 func (x *EphemeralRows) Reset() {
 	*x = EphemeralRows{}
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4853,7 +5092,7 @@ func (x *EphemeralRows) String() string {
 func (*EphemeralRows) ProtoMessage() {}
 
 func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[54]
+	mi := &file_rollcall_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4866,7 +5105,7 @@ func (x *EphemeralRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EphemeralRows.ProtoReflect.Descriptor instead.
 func (*EphemeralRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{54}
+	return file_rollcall_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EphemeralRows) GetPaths() [][]byte {
@@ -4896,7 +5135,7 @@ type ViewRemovals struct {
 
 func (x *ViewRemovals) Reset() {
 	*x = ViewRemovals{}
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5147,7 @@ func (x *ViewRemovals) String() string {
 func (*ViewRemovals) ProtoMessage() {}
 
 func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[55]
+	mi := &file_rollcall_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5160,7 @@ func (x *ViewRemovals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewRemovals.ProtoReflect.Descriptor instead.
 func (*ViewRemovals) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{55}
+	return file_rollcall_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ViewRemovals) GetPath() []byte {
@@ -4963,7 +5202,7 @@ type RemovalRows struct {
 
 func (x *RemovalRows) Reset() {
 	*x = RemovalRows{}
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4975,7 +5214,7 @@ func (x *RemovalRows) String() string {
 func (*RemovalRows) ProtoMessage() {}
 
 func (x *RemovalRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[56]
+	mi := &file_rollcall_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4988,7 +5227,7 @@ func (x *RemovalRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRows.ProtoReflect.Descriptor instead.
 func (*RemovalRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{56}
+	return file_rollcall_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RemovalRows) GetRows() []*RemovalRow {
@@ -5028,7 +5267,7 @@ type RemovalRow struct {
 
 func (x *RemovalRow) Reset() {
 	*x = RemovalRow{}
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5040,7 +5279,7 @@ func (x *RemovalRow) String() string {
 func (*RemovalRow) ProtoMessage() {}
 
 func (x *RemovalRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[57]
+	mi := &file_rollcall_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5053,7 +5292,7 @@ func (x *RemovalRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovalRow.ProtoReflect.Descriptor instead.
 func (*RemovalRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{57}
+	return file_rollcall_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RemovalRow) GetPath() []byte {
@@ -5122,7 +5361,7 @@ type ViewBuckets struct {
 
 func (x *ViewBuckets) Reset() {
 	*x = ViewBuckets{}
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5134,7 +5373,7 @@ func (x *ViewBuckets) String() string {
 func (*ViewBuckets) ProtoMessage() {}
 
 func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[58]
+	mi := &file_rollcall_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5147,7 +5386,7 @@ func (x *ViewBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewBuckets.ProtoReflect.Descriptor instead.
 func (*ViewBuckets) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{58}
+	return file_rollcall_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ViewBuckets) GetLimit() uint32 {
@@ -5170,7 +5409,7 @@ type BucketRows struct {
 
 func (x *BucketRows) Reset() {
 	*x = BucketRows{}
-	mi := &file_rollcall_proto_msgTypes[59]
+	mi := &file_rollcall_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5182,7 +5421,7 @@ func (x *BucketRows) String() string {
 func (*BucketRows) ProtoMessage() {}
 
 func (x *BucketRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[59]
+	mi := &file_rollcall_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5195,7 +5434,7 @@ func (x *BucketRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRows.ProtoReflect.Descriptor instead.
 func (*BucketRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{59}
+	return file_rollcall_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *BucketRows) GetLeads() bool {
@@ -5243,7 +5482,7 @@ type BucketRow struct {
 
 func (x *BucketRow) Reset() {
 	*x = BucketRow{}
-	mi := &file_rollcall_proto_msgTypes[60]
+	mi := &file_rollcall_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5255,7 +5494,7 @@ func (x *BucketRow) String() string {
 func (*BucketRow) ProtoMessage() {}
 
 func (x *BucketRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[60]
+	mi := &file_rollcall_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5268,7 +5507,7 @@ func (x *BucketRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BucketRow.ProtoReflect.Descriptor instead.
 func (*BucketRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{60}
+	return file_rollcall_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *BucketRow) GetDueMs() int64 {
@@ -5295,7 +5534,7 @@ type ViewTimes struct {
 
 func (x *ViewTimes) Reset() {
 	*x = ViewTimes{}
-	mi := &file_rollcall_proto_msgTypes[61]
+	mi := &file_rollcall_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5307,7 +5546,7 @@ func (x *ViewTimes) String() string {
 func (*ViewTimes) ProtoMessage() {}
 
 func (x *ViewTimes) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[61]
+	mi := &file_rollcall_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5320,7 +5559,7 @@ func (x *ViewTimes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewTimes.ProtoReflect.Descriptor instead.
 func (*ViewTimes) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{61}
+	return file_rollcall_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ViewTimes) GetIndexes() []uint64 {
@@ -5342,7 +5581,7 @@ type TimeRows struct {
 
 func (x *TimeRows) Reset() {
 	*x = TimeRows{}
-	mi := &file_rollcall_proto_msgTypes[62]
+	mi := &file_rollcall_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5354,7 +5593,7 @@ func (x *TimeRows) String() string {
 func (*TimeRows) ProtoMessage() {}
 
 func (x *TimeRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[62]
+	mi := &file_rollcall_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5367,7 +5606,7 @@ func (x *TimeRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimeRows.ProtoReflect.Descriptor instead.
 func (*TimeRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{62}
+	return file_rollcall_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TimeRows) GetClock() int64 {
@@ -5410,7 +5649,7 @@ type TimeRow struct {
 
 func (x *TimeRow) Reset() {
 	*x = TimeRow{}
-	mi := &file_rollcall_proto_msgTypes[63]
+	mi := &file_rollcall_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5422,7 +5661,7 @@ func (x *TimeRow) String() string {
 func (*TimeRow) ProtoMessage() {}
 
 func (x *TimeRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[63]
+	mi := &file_rollcall_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5435,7 +5674,7 @@ func (x *TimeRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TimeRow.ProtoReflect.Descriptor instead.
 func (*TimeRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{63}
+	return file_rollcall_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TimeRow) GetIndex() uint64 {
@@ -5518,7 +5757,7 @@ type MemberDelay struct {
 
 func (x *MemberDelay) Reset() {
 	*x = MemberDelay{}
-	mi := &file_rollcall_proto_msgTypes[64]
+	mi := &file_rollcall_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5530,7 +5769,7 @@ func (x *MemberDelay) String() string {
 func (*MemberDelay) ProtoMessage() {}
 
 func (x *MemberDelay) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[64]
+	mi := &file_rollcall_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5543,7 +5782,7 @@ func (x *MemberDelay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberDelay.ProtoReflect.Descriptor instead.
 func (*MemberDelay) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{64}
+	return file_rollcall_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *MemberDelay) GetMember() uint32 {
@@ -5572,7 +5811,7 @@ type CauseRow struct {
 
 func (x *CauseRow) Reset() {
 	*x = CauseRow{}
-	mi := &file_rollcall_proto_msgTypes[65]
+	mi := &file_rollcall_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5584,7 +5823,7 @@ func (x *CauseRow) String() string {
 func (*CauseRow) ProtoMessage() {}
 
 func (x *CauseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[65]
+	mi := &file_rollcall_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5597,7 +5836,7 @@ func (x *CauseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseRow.ProtoReflect.Descriptor instead.
 func (*CauseRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{65}
+	return file_rollcall_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CauseRow) GetCause() SlowCause {
@@ -5636,7 +5875,7 @@ type ViewSlow struct {
 
 func (x *ViewSlow) Reset() {
 	*x = ViewSlow{}
-	mi := &file_rollcall_proto_msgTypes[66]
+	mi := &file_rollcall_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5648,7 +5887,7 @@ func (x *ViewSlow) String() string {
 func (*ViewSlow) ProtoMessage() {}
 
 func (x *ViewSlow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[66]
+	mi := &file_rollcall_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5661,7 +5900,7 @@ func (x *ViewSlow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewSlow.ProtoReflect.Descriptor instead.
 func (*ViewSlow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{66}
+	return file_rollcall_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ViewSlow) GetNumber() uint64 {
@@ -5710,7 +5949,7 @@ type SlowRows struct {
 
 func (x *SlowRows) Reset() {
 	*x = SlowRows{}
-	mi := &file_rollcall_proto_msgTypes[67]
+	mi := &file_rollcall_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5722,7 +5961,7 @@ func (x *SlowRows) String() string {
 func (*SlowRows) ProtoMessage() {}
 
 func (x *SlowRows) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[67]
+	mi := &file_rollcall_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5735,7 +5974,7 @@ func (x *SlowRows) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRows.ProtoReflect.Descriptor instead.
 func (*SlowRows) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{67}
+	return file_rollcall_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SlowRows) GetRows() []*SlowRow {
@@ -5783,7 +6022,7 @@ type SlowRow struct {
 
 func (x *SlowRow) Reset() {
 	*x = SlowRow{}
-	mi := &file_rollcall_proto_msgTypes[68]
+	mi := &file_rollcall_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5795,7 +6034,7 @@ func (x *SlowRow) String() string {
 func (*SlowRow) ProtoMessage() {}
 
 func (x *SlowRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[68]
+	mi := &file_rollcall_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5808,7 +6047,7 @@ func (x *SlowRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowRow.ProtoReflect.Descriptor instead.
 func (*SlowRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{68}
+	return file_rollcall_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SlowRow) GetNumber() uint64 {
@@ -5937,7 +6176,7 @@ type StageRow struct {
 
 func (x *StageRow) Reset() {
 	*x = StageRow{}
-	mi := &file_rollcall_proto_msgTypes[69]
+	mi := &file_rollcall_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5949,7 +6188,7 @@ func (x *StageRow) String() string {
 func (*StageRow) ProtoMessage() {}
 
 func (x *StageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[69]
+	mi := &file_rollcall_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5962,7 +6201,7 @@ func (x *StageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRow.ProtoReflect.Descriptor instead.
 func (*StageRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{69}
+	return file_rollcall_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StageRow) GetKind() uint32 {
@@ -6018,7 +6257,7 @@ type SlowCauseRow struct {
 
 func (x *SlowCauseRow) Reset() {
 	*x = SlowCauseRow{}
-	mi := &file_rollcall_proto_msgTypes[70]
+	mi := &file_rollcall_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6030,7 +6269,7 @@ func (x *SlowCauseRow) String() string {
 func (*SlowCauseRow) ProtoMessage() {}
 
 func (x *SlowCauseRow) ProtoReflect() protoreflect.Message {
-	mi := &file_rollcall_proto_msgTypes[70]
+	mi := &file_rollcall_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6043,7 +6282,7 @@ func (x *SlowCauseRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlowCauseRow.ProtoReflect.Descriptor instead.
 func (*SlowCauseRow) Descriptor() ([]byte, []int) {
-	return file_rollcall_proto_rawDescGZIP(), []int{70}
+	return file_rollcall_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SlowCauseRow) GetCause() SlowCause {
@@ -6206,7 +6445,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05voter\x18\x03 \x01(\bR\x05voter\x12\x12\n" +
-	"\x04disk\x18\x04 \x01(\x06R\x04disk\"\xca\x01\n" +
+	"\x04disk\x18\x04 \x01(\x06R\x04disk\"\x94\x02\n" +
 	"\x04Ping\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -6214,7 +6453,20 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x06number\x18\x04 \x01(\x04R\x06number\x12\x14\n" +
 	"\x05proof\x18\x05 \x01(\x04R\x05proof\x12\"\n" +
 	"\x03ack\x18\x06 \x01(\v2\x10.rollcall.v1.AckR\x03ack\x12.\n" +
-	"\averdict\x18\a \x01(\v2\x14.rollcall.v1.VerdictR\averdict\"y\n" +
+	"\averdict\x18\a \x01(\v2\x14.rollcall.v1.VerdictR\averdict\x12\x1a\n" +
+	"\bsilences\x18\b \x01(\bR\bsilences\x12,\n" +
+	"\x04lost\x18\t \x01(\v2\x18.rollcall.v1.LostMembersR\x04lost\"j\n" +
+	"\vLostMembers\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
+	"\x05order\x18\x02 \x01(\x04R\x05order\x121\n" +
+	"\amembers\x18\x03 \x03(\v2\x17.rollcall.v1.LostMemberR\amembers\"\xa8\x01\n" +
+	"\n" +
+	"LostMember\x12\x16\n" +
+	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1b\n" +
+	"\tsilent_ms\x18\x02 \x01(\rR\bsilentMs\x12\x18\n" +
+	"\athrough\x18\x03 \x01(\x04R\athrough\x12&\n" +
+	"\x0fended_silent_ms\x18\x04 \x01(\rR\rendedSilentMs\x12#\n" +
+	"\rended_through\x18\x05 \x01(\x04R\fendedThrough\"y\n" +
 	"\aVerdict\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x10\n" +
 	"\x03own\x18\x02 \x01(\x06R\x03own\x12\x16\n" +
@@ -6225,7 +6477,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\vincarnation\x18\x01 \x01(\x06R\vincarnation\x12\x18\n" +
 	"\athrough\x18\x02 \x01(\x04R\athrough\x12\x18\n" +
 	"\arefused\x18\x03 \x03(\x10R\arefused\x12\x16\n" +
-	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\xba\x02\n" +
+	"\x06commit\x18\x04 \x01(\x04R\x06commit\"\x9b\x03\n" +
 	"\x04Pong\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\x04R\x05proof\x12 \n" +
@@ -6237,7 +6489,14 @@ const file_rollcall_proto_rawDesc = "" +
 	"\bclock_ms\x18\b \x01(\x03R\aclockMs\x12\x12\n" +
 	"\x04disk\x18\t \x01(\x06R\x04disk\x12\x1a\n" +
 	"\bunlinked\x18\n" +
-	" \x01(\bR\bunlinked\"[\n" +
+	" \x01(\bR\bunlinked\x12,\n" +
+	"\x04lost\x18\f \x01(\v2\x18.rollcall.v1.LostMembersR\x04lost\x121\n" +
+	"\bsilences\x18\v \x01(\v2\x15.rollcall.v1.SilencesR\bsilences\"n\n" +
+	"\bSilences\x12\x1a\n" +
+	"\bsessions\x18\x01 \x03(\x10R\bsessions\x12\x1b\n" +
+	"\tsilent_ms\x18\x02 \x03(\rR\bsilentMs\x12\x15\n" +
+	"\x06gap_ms\x18\x03 \x03(\rR\x05gapMs\x12\x12\n" +
+	"\x04last\x18\x04 \x01(\bR\x04last\"[\n" +
 	"\vStateHashes\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
 	"\aindexes\x18\x02 \x03(\x04R\aindexes\x12\x18\n" +
@@ -6633,7 +6892,7 @@ func file_rollcall_proto_rawDescGZIP() []byte {
 }
 
 var file_rollcall_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_rollcall_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
 var file_rollcall_proto_goTypes = []any{
 	(LeaderCauseKind)(0),     // 0: rollcall.v1.LeaderCauseKind
 	(NodeKind)(0),            // 1: rollcall.v1.NodeKind
@@ -6658,58 +6917,61 @@ var file_rollcall_proto_goTypes = []any{
 	(*Configuration)(nil),    // 20: rollcall.v1.Configuration
 	(*ConfiguredServer)(nil), // 21: rollcall.v1.ConfiguredServer
 	(*Ping)(nil),             // 22: rollcall.v1.Ping
-	(*Verdict)(nil),          // 23: rollcall.v1.Verdict
-	(*Ack)(nil),              // 24: rollcall.v1.Ack
-	(*Pong)(nil),             // 25: rollcall.v1.Pong
-	(*StateHashes)(nil),      // 26: rollcall.v1.StateHashes
-	(*Batch)(nil),            // 27: rollcall.v1.Batch
-	(*Forwarded)(nil),        // 28: rollcall.v1.Forwarded
-	(*ForwardEnd)(nil),       // 29: rollcall.v1.ForwardEnd
-	(*SyncRequest)(nil),      // 30: rollcall.v1.SyncRequest
-	(*SyncReply)(nil),        // 31: rollcall.v1.SyncReply
-	(*HandOverRequest)(nil),  // 32: rollcall.v1.HandOverRequest
-	(*HandOverReply)(nil),    // 33: rollcall.v1.HandOverReply
-	(*DrainRequest)(nil),     // 34: rollcall.v1.DrainRequest
-	(*DrainReply)(nil),       // 35: rollcall.v1.DrainReply
-	(*RebalanceRequest)(nil), // 36: rollcall.v1.RebalanceRequest
-	(*RebalanceReply)(nil),   // 37: rollcall.v1.RebalanceReply
-	(*ViewRequest)(nil),      // 38: rollcall.v1.ViewRequest
-	(*ViewReply)(nil),        // 39: rollcall.v1.ViewReply
-	(*ViewStatus)(nil),       // 40: rollcall.v1.ViewStatus
-	(*MemberStatus)(nil),     // 41: rollcall.v1.MemberStatus
-	(*ViewSessions)(nil),     // 42: rollcall.v1.ViewSessions
-	(*SessionRows)(nil),      // 43: rollcall.v1.SessionRows
-	(*SessionRow)(nil),       // 44: rollcall.v1.SessionRow
-	(*ViewFacts)(nil),        // 45: rollcall.v1.ViewFacts
-	(*FactRows)(nil),         // 46: rollcall.v1.FactRows
-	(*FactRow)(nil),          // 47: rollcall.v1.FactRow
-	(*ViewConnections)(nil),  // 48: rollcall.v1.ViewConnections
-	(*ConnectionRows)(nil),   // 49: rollcall.v1.ConnectionRows
-	(*ConnectionRow)(nil),    // 50: rollcall.v1.ConnectionRow
-	(*ViewWatches)(nil),      // 51: rollcall.v1.ViewWatches
-	(*WatchRows)(nil),        // 52: rollcall.v1.WatchRows
-	(*WatchRow)(nil),         // 53: rollcall.v1.WatchRow
-	(*ViewOwner)(nil),        // 54: rollcall.v1.ViewOwner
-	(*OwnerRow)(nil),         // 55: rollcall.v1.OwnerRow
-	(*ChildRow)(nil),         // 56: rollcall.v1.ChildRow
-	(*ViewEphemerals)(nil),   // 57: rollcall.v1.ViewEphemerals
-	(*EphemeralRows)(nil),    // 58: rollcall.v1.EphemeralRows
-	(*ViewRemovals)(nil),     // 59: rollcall.v1.ViewRemovals
-	(*RemovalRows)(nil),      // 60: rollcall.v1.RemovalRows
-	(*RemovalRow)(nil),       // 61: rollcall.v1.RemovalRow
-	(*ViewBuckets)(nil),      // 62: rollcall.v1.ViewBuckets
-	(*BucketRows)(nil),       // 63: rollcall.v1.BucketRows
-	(*BucketRow)(nil),        // 64: rollcall.v1.BucketRow
-	(*ViewTimes)(nil),        // 65: rollcall.v1.ViewTimes
-	(*TimeRows)(nil),         // 66: rollcall.v1.TimeRows
-	(*TimeRow)(nil),          // 67: rollcall.v1.TimeRow
-	(*MemberDelay)(nil),      // 68: rollcall.v1.MemberDelay
-	(*CauseRow)(nil),         // 69: rollcall.v1.CauseRow
-	(*ViewSlow)(nil),         // 70: rollcall.v1.ViewSlow
-	(*SlowRows)(nil),         // 71: rollcall.v1.SlowRows
-	(*SlowRow)(nil),          // 72: rollcall.v1.SlowRow
-	(*StageRow)(nil),         // 73: rollcall.v1.StageRow
-	(*SlowCauseRow)(nil),     // 74: rollcall.v1.SlowCauseRow
+	(*LostMembers)(nil),      // 23: rollcall.v1.LostMembers
+	(*LostMember)(nil),       // 24: rollcall.v1.LostMember
+	(*Verdict)(nil),          // 25: rollcall.v1.Verdict
+	(*Ack)(nil),              // 26: rollcall.v1.Ack
+	(*Pong)(nil),             // 27: rollcall.v1.Pong
+	(*Silences)(nil),         // 28: rollcall.v1.Silences
+	(*StateHashes)(nil),      // 29: rollcall.v1.StateHashes
+	(*Batch)(nil),            // 30: rollcall.v1.Batch
+	(*Forwarded)(nil),        // 31: rollcall.v1.Forwarded
+	(*ForwardEnd)(nil),       // 32: rollcall.v1.ForwardEnd
+	(*SyncRequest)(nil),      // 33: rollcall.v1.SyncRequest
+	(*SyncReply)(nil),        // 34: rollcall.v1.SyncReply
+	(*HandOverRequest)(nil),  // 35: rollcall.v1.HandOverRequest
+	(*HandOverReply)(nil),    // 36: rollcall.v1.HandOverReply
+	(*DrainRequest)(nil),     // 37: rollcall.v1.DrainRequest
+	(*DrainReply)(nil),       // 38: rollcall.v1.DrainReply
+	(*RebalanceRequest)(nil), // 39: rollcall.v1.RebalanceRequest
+	(*RebalanceReply)(nil),   // 40: rollcall.v1.RebalanceReply
+	(*ViewRequest)(nil),      // 41: rollcall.v1.ViewRequest
+	(*ViewReply)(nil),        // 42: rollcall.v1.ViewReply
+	(*ViewStatus)(nil),       // 43: rollcall.v1.ViewStatus
+	(*MemberStatus)(nil),     // 44: rollcall.v1.MemberStatus
+	(*ViewSessions)(nil),     // 45: rollcall.v1.ViewSessions
+	(*SessionRows)(nil),      // 46: rollcall.v1.SessionRows
+	(*SessionRow)(nil),       // 47: rollcall.v1.SessionRow
+	(*ViewFacts)(nil),        // 48: rollcall.v1.ViewFacts
+	(*FactRows)(nil),         // 49: rollcall.v1.FactRows
+	(*FactRow)(nil),          // 50: rollcall.v1.FactRow
+	(*ViewConnections)(nil),  // 51: rollcall.v1.ViewConnections
+	(*ConnectionRows)(nil),   // 52: rollcall.v1.ConnectionRows
+	(*ConnectionRow)(nil),    // 53: rollcall.v1.ConnectionRow
+	(*ViewWatches)(nil),      // 54: rollcall.v1.ViewWatches
+	(*WatchRows)(nil),        // 55: rollcall.v1.WatchRows
+	(*WatchRow)(nil),         // 56: rollcall.v1.WatchRow
+	(*ViewOwner)(nil),        // 57: rollcall.v1.ViewOwner
+	(*OwnerRow)(nil),         // 58: rollcall.v1.OwnerRow
+	(*ChildRow)(nil),         // 59: rollcall.v1.ChildRow
+	(*ViewEphemerals)(nil),   // 60: rollcall.v1.ViewEphemerals
+	(*EphemeralRows)(nil),    // 61: rollcall.v1.EphemeralRows
+	(*ViewRemovals)(nil),     // 62: rollcall.v1.ViewRemovals
+	(*RemovalRows)(nil),      // 63: rollcall.v1.RemovalRows
+	(*RemovalRow)(nil),       // 64: rollcall.v1.RemovalRow
+	(*ViewBuckets)(nil),      // 65: rollcall.v1.ViewBuckets
+	(*BucketRows)(nil),       // 66: rollcall.v1.BucketRows
+	(*BucketRow)(nil),        // 67: rollcall.v1.BucketRow
+	(*ViewTimes)(nil),        // 68: rollcall.v1.ViewTimes
+	(*TimeRows)(nil),         // 69: rollcall.v1.TimeRows
+	(*TimeRow)(nil),          // 70: rollcall.v1.TimeRow
+	(*MemberDelay)(nil),      // 71: rollcall.v1.MemberDelay
+	(*CauseRow)(nil),         // 72: rollcall.v1.CauseRow
+	(*ViewSlow)(nil),         // 73: rollcall.v1.ViewSlow
+	(*SlowRows)(nil),         // 74: rollcall.v1.SlowRows
+	(*SlowRow)(nil),          // 75: rollcall.v1.SlowRow
+	(*StageRow)(nil),         // 76: rollcall.v1.StageRow
+	(*SlowCauseRow)(nil),     // 77: rollcall.v1.SlowCauseRow
 }
 var file_rollcall_proto_depIdxs = []int32{
 	5,  // 0: rollcall.v1.Entry.txns:type_name -> rollcall.v1.Txn
@@ -6720,74 +6982,78 @@ var file_rollcall_proto_depIdxs = []int32{
 	9,  // 5: rollcall.v1.HelloReply.server_list:type_name -> rollcall.v1.ServerList
 	20, // 6: rollcall.v1.HelloReply.configuration:type_name -> rollcall.v1.Configuration
 	21, // 7: rollcall.v1.Configuration.servers:type_name -> rollcall.v1.ConfiguredServer
-	24, // 8: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
-	23, // 9: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
-	27, // 10: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
-	26, // 11: rollcall.v1.Pong.state_hashes:type_name -> rollcall.v1.StateHashes
-	5,  // 12: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
-	40, // 13: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
-	42, // 14: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
-	45, // 15: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
-	48, // 16: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
-	51, // 17: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
-	54, // 18: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
-	57, // 19: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
-	59, // 20: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
-	62, // 21: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
-	65, // 22: rollcall.v1.ViewRequest.times:type_name -> rollcall.v1.ViewTimes
-	70, // 23: rollcall.v1.ViewRequest.slow:type_name -> rollcall.v1.ViewSlow
-	41, // 24: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
-	43, // 25: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
-	46, // 26: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
-	49, // 27: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
-	52, // 28: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
-	55, // 29: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
-	58, // 30: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
-	60, // 31: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
-	63, // 32: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
-	66, // 33: rollcall.v1.ViewReply.times:type_name -> rollcall.v1.TimeRows
-	71, // 34: rollcall.v1.ViewReply.slow:type_name -> rollcall.v1.SlowRows
-	26, // 35: rollcall.v1.MemberStatus.state_hashes:type_name -> rollcall.v1.StateHashes
-	44, // 36: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
-	47, // 37: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
-	50, // 38: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
-	50, // 39: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
-	53, // 40: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
-	1,  // 41: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
-	56, // 42: rollcall.v1.OwnerRow.children:type_name -> rollcall.v1.ChildRow
-	61, // 43: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
-	2,  // 44: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
-	64, // 45: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
-	67, // 46: rollcall.v1.TimeRows.rows:type_name -> rollcall.v1.TimeRow
-	69, // 47: rollcall.v1.TimeRows.causes:type_name -> rollcall.v1.CauseRow
-	68, // 48: rollcall.v1.TimeRow.arrivals:type_name -> rollcall.v1.MemberDelay
-	68, // 49: rollcall.v1.TimeRow.acks:type_name -> rollcall.v1.MemberDelay
-	3,  // 50: rollcall.v1.CauseRow.cause:type_name -> rollcall.v1.SlowCause
-	72, // 51: rollcall.v1.SlowRows.rows:type_name -> rollcall.v1.SlowRow
-	73, // 52: rollcall.v1.SlowRow.stages:type_name -> rollcall.v1.StageRow
-	74, // 53: rollcall.v1.SlowRow.causes:type_name -> rollcall.v1.SlowCauseRow
-	3,  // 54: rollcall.v1.SlowCauseRow.cause:type_name -> rollcall.v1.SlowCause
-	18, // 55: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
-	22, // 56: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
-	38, // 57: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
-	34, // 58: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
-	36, // 59: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
-	28, // 60: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
-	30, // 61: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
-	32, // 62: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
-	19, // 63: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
-	25, // 64: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
-	39, // 65: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
-	35, // 66: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
-	37, // 67: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
-	29, // 68: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
-	31, // 69: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
-	33, // 70: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
-	63, // [63:71] is the sub-list for method output_type
-	55, // [55:63] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	26, // 8: rollcall.v1.Ping.ack:type_name -> rollcall.v1.Ack
+	25, // 9: rollcall.v1.Ping.verdict:type_name -> rollcall.v1.Verdict
+	23, // 10: rollcall.v1.Ping.lost:type_name -> rollcall.v1.LostMembers
+	24, // 11: rollcall.v1.LostMembers.members:type_name -> rollcall.v1.LostMember
+	30, // 12: rollcall.v1.Pong.batches:type_name -> rollcall.v1.Batch
+	29, // 13: rollcall.v1.Pong.state_hashes:type_name -> rollcall.v1.StateHashes
+	23, // 14: rollcall.v1.Pong.lost:type_name -> rollcall.v1.LostMembers
+	28, // 15: rollcall.v1.Pong.silences:type_name -> rollcall.v1.Silences
+	5,  // 16: rollcall.v1.Forwarded.txns:type_name -> rollcall.v1.Txn
+	43, // 17: rollcall.v1.ViewRequest.status:type_name -> rollcall.v1.ViewStatus
+	45, // 18: rollcall.v1.ViewRequest.sessions:type_name -> rollcall.v1.ViewSessions
+	48, // 19: rollcall.v1.ViewRequest.facts:type_name -> rollcall.v1.ViewFacts
+	51, // 20: rollcall.v1.ViewRequest.connections:type_name -> rollcall.v1.ViewConnections
+	54, // 21: rollcall.v1.ViewRequest.watches:type_name -> rollcall.v1.ViewWatches
+	57, // 22: rollcall.v1.ViewRequest.owner:type_name -> rollcall.v1.ViewOwner
+	60, // 23: rollcall.v1.ViewRequest.ephemerals:type_name -> rollcall.v1.ViewEphemerals
+	62, // 24: rollcall.v1.ViewRequest.removals:type_name -> rollcall.v1.ViewRemovals
+	65, // 25: rollcall.v1.ViewRequest.buckets:type_name -> rollcall.v1.ViewBuckets
+	68, // 26: rollcall.v1.ViewRequest.times:type_name -> rollcall.v1.ViewTimes
+	73, // 27: rollcall.v1.ViewRequest.slow:type_name -> rollcall.v1.ViewSlow
+	44, // 28: rollcall.v1.ViewReply.status:type_name -> rollcall.v1.MemberStatus
+	46, // 29: rollcall.v1.ViewReply.sessions:type_name -> rollcall.v1.SessionRows
+	49, // 30: rollcall.v1.ViewReply.facts:type_name -> rollcall.v1.FactRows
+	52, // 31: rollcall.v1.ViewReply.connections:type_name -> rollcall.v1.ConnectionRows
+	55, // 32: rollcall.v1.ViewReply.watches:type_name -> rollcall.v1.WatchRows
+	58, // 33: rollcall.v1.ViewReply.owner:type_name -> rollcall.v1.OwnerRow
+	61, // 34: rollcall.v1.ViewReply.ephemerals:type_name -> rollcall.v1.EphemeralRows
+	63, // 35: rollcall.v1.ViewReply.removals:type_name -> rollcall.v1.RemovalRows
+	66, // 36: rollcall.v1.ViewReply.buckets:type_name -> rollcall.v1.BucketRows
+	69, // 37: rollcall.v1.ViewReply.times:type_name -> rollcall.v1.TimeRows
+	74, // 38: rollcall.v1.ViewReply.slow:type_name -> rollcall.v1.SlowRows
+	29, // 39: rollcall.v1.MemberStatus.state_hashes:type_name -> rollcall.v1.StateHashes
+	47, // 40: rollcall.v1.SessionRows.rows:type_name -> rollcall.v1.SessionRow
+	50, // 41: rollcall.v1.FactRows.rows:type_name -> rollcall.v1.FactRow
+	53, // 42: rollcall.v1.FactRow.connection:type_name -> rollcall.v1.ConnectionRow
+	53, // 43: rollcall.v1.ConnectionRows.rows:type_name -> rollcall.v1.ConnectionRow
+	56, // 44: rollcall.v1.WatchRows.rows:type_name -> rollcall.v1.WatchRow
+	1,  // 45: rollcall.v1.OwnerRow.kind:type_name -> rollcall.v1.NodeKind
+	59, // 46: rollcall.v1.OwnerRow.children:type_name -> rollcall.v1.ChildRow
+	64, // 47: rollcall.v1.RemovalRows.rows:type_name -> rollcall.v1.RemovalRow
+	2,  // 48: rollcall.v1.RemovalRow.cause:type_name -> rollcall.v1.RemovalCause
+	67, // 49: rollcall.v1.BucketRows.rows:type_name -> rollcall.v1.BucketRow
+	70, // 50: rollcall.v1.TimeRows.rows:type_name -> rollcall.v1.TimeRow
+	72, // 51: rollcall.v1.TimeRows.causes:type_name -> rollcall.v1.CauseRow
+	71, // 52: rollcall.v1.TimeRow.arrivals:type_name -> rollcall.v1.MemberDelay
+	71, // 53: rollcall.v1.TimeRow.acks:type_name -> rollcall.v1.MemberDelay
+	3,  // 54: rollcall.v1.CauseRow.cause:type_name -> rollcall.v1.SlowCause
+	75, // 55: rollcall.v1.SlowRows.rows:type_name -> rollcall.v1.SlowRow
+	76, // 56: rollcall.v1.SlowRow.stages:type_name -> rollcall.v1.StageRow
+	77, // 57: rollcall.v1.SlowRow.causes:type_name -> rollcall.v1.SlowCauseRow
+	3,  // 58: rollcall.v1.SlowCauseRow.cause:type_name -> rollcall.v1.SlowCause
+	18, // 59: rollcall.v1.Follower.Hello:input_type -> rollcall.v1.HelloRequest
+	22, // 60: rollcall.v1.Follower.Pings:input_type -> rollcall.v1.Ping
+	41, // 61: rollcall.v1.Follower.View:input_type -> rollcall.v1.ViewRequest
+	37, // 62: rollcall.v1.Follower.Drain:input_type -> rollcall.v1.DrainRequest
+	39, // 63: rollcall.v1.Follower.Rebalance:input_type -> rollcall.v1.RebalanceRequest
+	31, // 64: rollcall.v1.Leader.Forward:input_type -> rollcall.v1.Forwarded
+	33, // 65: rollcall.v1.Leader.Sync:input_type -> rollcall.v1.SyncRequest
+	35, // 66: rollcall.v1.Leader.HandOver:input_type -> rollcall.v1.HandOverRequest
+	19, // 67: rollcall.v1.Follower.Hello:output_type -> rollcall.v1.HelloReply
+	27, // 68: rollcall.v1.Follower.Pings:output_type -> rollcall.v1.Pong
+	42, // 69: rollcall.v1.Follower.View:output_type -> rollcall.v1.ViewReply
+	38, // 70: rollcall.v1.Follower.Drain:output_type -> rollcall.v1.DrainReply
+	40, // 71: rollcall.v1.Follower.Rebalance:output_type -> rollcall.v1.RebalanceReply
+	32, // 72: rollcall.v1.Leader.Forward:output_type -> rollcall.v1.ForwardEnd
+	34, // 73: rollcall.v1.Leader.Sync:output_type -> rollcall.v1.SyncReply
+	36, // 74: rollcall.v1.Leader.HandOver:output_type -> rollcall.v1.HandOverReply
+	67, // [67:75] is the sub-list for method output_type
+	59, // [59:67] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_rollcall_proto_init() }
@@ -6795,7 +7061,7 @@ func file_rollcall_proto_init() {
 	if File_rollcall_proto != nil {
 		return
 	}
-	file_rollcall_proto_msgTypes[34].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[37].OneofWrappers = []any{
 		(*ViewRequest_Status)(nil),
 		(*ViewRequest_Sessions)(nil),
 		(*ViewRequest_Facts)(nil),
@@ -6808,7 +7074,7 @@ func file_rollcall_proto_init() {
 		(*ViewRequest_Times)(nil),
 		(*ViewRequest_Slow)(nil),
 	}
-	file_rollcall_proto_msgTypes[35].OneofWrappers = []any{
+	file_rollcall_proto_msgTypes[38].OneofWrappers = []any{
 		(*ViewReply_Status)(nil),
 		(*ViewReply_Sessions)(nil),
 		(*ViewReply_Facts)(nil),
@@ -6827,7 +7093,7 @@ func file_rollcall_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rollcall_proto_rawDesc), len(file_rollcall_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   71,
+			NumMessages:   74,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -2,6 +2,7 @@ package sessiontracker
 
 import (
 	"bytes"
+	"math"
 	"time"
 
 	"rollcall/zk/jute"
@@ -50,7 +51,21 @@ type sessionSlot struct {
 	deadline   time.Duration // greatest touch + timeout, maybe after its bucket; in a free slot, the next free slot
 	ownerIndex uint64
 	timeoutMs  uint32
-	member     uint32
+	member     uint8 // ids of members are at most 255
+	unheard    bool  // see PutUnheard
+	// uncounted is the part of the session's silence that its deadline does not count, in units of uncountedUnit: the time
+	// without a leader, and what makes up the least rest of a timeout.
+	uncounted uint16
+}
+
+// uncountedUnit lets sessionSlot.uncounted count up to 109 minutes.
+const uncountedUnit = 100 * time.Millisecond
+
+func (s *sessionSlot) timeout() time.Duration { return time.Duration(s.timeoutMs) * time.Millisecond }
+
+// lastHeard returns the time of the last touch, or of an event that counts as one. It may be before time 0.
+func (s *sessionSlot) lastHeard() time.Duration {
+	return s.deadline - s.timeout() - time.Duration(s.uncounted)*uncountedUnit
 }
 
 // touch is one touch of a session, with the hash of its id.
@@ -70,7 +85,13 @@ func NewExpiryQueue(width time.Duration) *ExpiryQueue {
 }
 
 // Put adds s, or replaces its record. The session is alive, and due at deadline.
-func (q *ExpiryQueue) Put(s TrackedSession, deadline time.Duration) {
+func (q *ExpiryQueue) Put(s TrackedSession, deadline time.Duration) { q.put(s, deadline, false) }
+
+// PutUnheard is Put for a session of an earlier term: until CountSilence or Touch, its deadline is not based on anything
+// that was heard.
+func (q *ExpiryQueue) PutUnheard(s TrackedSession, deadline time.Duration) { q.put(s, deadline, true) }
+
+func (q *ExpiryQueue) put(s TrackedSession, deadline time.Duration, unheard bool) {
 	_, i := q.findSlot(s.ID, hashID(s.ID))
 	if i == 0 {
 		i = q.allocateSlot()
@@ -78,10 +99,59 @@ func (q *ExpiryQueue) Put(s TrackedSession, deadline time.Duration) {
 	}
 	*q.slotAt(i) = sessionSlot{
 		id: s.ID, deadline: deadline, ownerIndex: s.OwnerIndex, timeoutMs: uint32(s.Timeout.Milliseconds()),
-		member: s.OwnerMember,
+		member: uint8(s.OwnerMember), unheard: unheard,
 	}
 	q.fileByDeadline(i)
 }
+
+// CountSilence sets the deadline of a session that was not heard since PutUnheard, by what its owner knows at time now: it
+// has been silent for silent, and for gap besides, which does not count. At least a third of its timeout is left. CountSilence
+// changes nothing unless member owns the session, and knew at index applied that it does.
+func (q *ExpiryQueue) CountSilence(id jute.SessionID, member uint32, applied uint64, now, silent, gap time.Duration) {
+	_, i := q.findSlot(id, hashID(id))
+	r := q.slotAt(i)
+	if i == 0 || !r.unheard || q.slotBuckets[i] >= dueBucket || uint32(r.member) != member || r.ownerIndex > applied {
+		return
+	}
+	q.countSilence(i, now, silent, gap)
+	r.unheard = false
+}
+
+// CountLost sets the deadlines of the sessions that were not heard since PutUnheard, and whose members were lost, among up
+// to limit slots from cursor on. Their members may still say more: CountSilence. It returns the next cursor, or 0 at the end.
+func (q *ExpiryQueue) CountLost(now time.Duration, lost *[256]LostMember, cursor uint32, limit int) (next uint32) {
+	used := uint32(len(q.slotBuckets))
+	i := max(cursor, 1)
+	for ; limit > 0 && i < used; i, limit = i+1, limit-1 {
+		r := q.slotAt(i)
+		if q.slotBuckets[i] >= dueBucket || !r.unheard {
+			continue
+		}
+		switch m := &lost[r.member]; {
+		case r.ownerIndex <= m.EndedThrough:
+			q.countSilence(i, now, m.EndedSilent, 0)
+		case r.ownerIndex <= m.Through:
+			q.countSilence(i, now, m.Silent, 0)
+		}
+	}
+	if i == used {
+		i = 0
+	}
+	return i
+}
+
+func (q *ExpiryQueue) countSilence(i uint32, now, silent, gap time.Duration) {
+	r := q.slotAt(i)
+	timeout := r.timeout()
+	left := max(timeout-silent, timeout/leastRestShare)
+	r.deadline = now + left
+	r.uncounted = uint16(min((gap+silent-(timeout-left))/uncountedUnit, math.MaxUint16))
+	q.fileByDeadline(i)
+}
+
+// leastRestShare is the share of its timeout that a session has left when a leader learns that it was silent: a third. A client
+// sends a request in each third, and one that its member had not read yet, because its process was paused, comes sooner.
+const leastRestShare = 3
 
 // Touch makes id due timeout after heard, unless it is due later already: only Put makes a deadline earlier.
 // A timeout longer than the session's own is cut to that, because the touch comes from a connection before
@@ -94,12 +164,13 @@ func (q *ExpiryQueue) Touch(id jute.SessionID, member uint32, heard, timeout tim
 
 func (q *ExpiryQueue) touchSlot(i, member uint32, heard, timeout time.Duration) bool {
 	r := q.slotAt(i)
-	if i == 0 || q.slotBuckets[i] == closingBucket || member != 0 && member != r.member {
+	if i == 0 || q.slotBuckets[i] == closingBucket || member != 0 && member != uint32(r.member) {
 		return false
 	}
-	timeout = min(timeout, time.Duration(r.timeoutMs)*time.Millisecond)
+	timeout = min(timeout, r.timeout())
+	r.unheard = false
 	if d := heard + timeout; d > r.deadline {
-		r.deadline = d
+		r.deadline, r.uncounted = d, 0
 	}
 	return true
 }
@@ -159,15 +230,15 @@ type Expiry struct {
 	At time.Duration
 }
 
-// Deadline returns the time at which id's timeout ends if it is not touched, and the timeout. It returns
-// false if id is unknown or being closed.
-func (q *ExpiryQueue) Deadline(id jute.SessionID) (deadline, timeout time.Duration, ok bool) {
+// Deadline returns the time at which id's timeout ends if it is not touched, and the time at which it was last heard. It
+// returns false if id is unknown or being closed.
+func (q *ExpiryQueue) Deadline(id jute.SessionID) (deadline, heard time.Duration, ok bool) {
 	_, i := q.findSlot(id, hashID(id))
 	if i == 0 || q.slotBuckets[i] == closingBucket {
 		return 0, 0, false
 	}
 	s := q.slotAt(i)
-	return s.deadline, time.Duration(s.timeoutMs) * time.Millisecond, true
+	return s.deadline, s.lastHeard(), true
 }
 
 // Has reports whether the queue holds id.
@@ -242,12 +313,11 @@ func (q *ExpiryQueue) TakeOverdue(dst []OverdueSession, limit int) []OverdueSess
 			}
 			q.setBucket(f.slot, closingBucket)
 			r := q.slotAt(f.slot)
-			timeout := time.Duration(r.timeoutMs) * time.Millisecond
 			dst = append(dst, OverdueSession{
 				TrackedSession: TrackedSession{
-					ID: r.id, Timeout: timeout, OwnerMember: r.member, OwnerIndex: r.ownerIndex,
+					ID: r.id, Timeout: r.timeout(), OwnerMember: uint32(r.member), OwnerIndex: r.ownerIndex,
 				},
-				LastHeard: r.deadline - timeout,
+				LastHeard: r.lastHeard(), Deadline: r.deadline,
 			})
 		}
 	}

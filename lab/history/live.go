@@ -133,13 +133,25 @@ func (b *indexedHistory) timeLostInPauses(leader uint32) spans {
 	return mergeSpans(out)
 }
 
-// certainRenewals returns the renewals that the leader of term must have counted before l was closed.
+// leastRestShare is the share of its timeout that a session has at least when a term begins: a third.
+const leastRestShare = 3
+
+// certainRenewals returns the renewals that the leader of term must have counted before l was closed. When the term begins,
+// it has a part of its timeout left, and more if its owner's member could tell the leader that it had heard the session.
 func (b *indexedHistory) certainRenewals(l *sessionLife, term Term) []sessionRenewal {
 	end, tick := l.closed.At, max(b.Tick, elapsedOnClock(1/b.clockRate(term.Leader), b.Tick))
 	out := slices.DeleteFunc(l.grantsIn(term), func(r sessionRenewal) bool { return r.at > max(end, term.From) })
+	present := l.grantAt(term.From)
+	if present != nil && present.At < term.From {
+		out[0].timeout /= leastRestShare
+	}
 	deaf := map[uint32]spans{}
 	for _, t := range l.touches {
 		g := l.grantAt(t.At)
+		if g != nil && g == present && t.At < term.From && g.Owner.Member == t.Member &&
+			!b.outages(term.Leader, t.Member, false).overlaps(t.At, end) && !b.pausesOf(t.Member).overlaps(t.At, end) {
+			out = append(out, sessionRenewal{arrives: term.From, at: t.At, timeout: g.Timeout, member: t.Member})
+		}
 		if t.At < term.From || t.At >= end || g == nil || g.Owner.Member != t.Member {
 			continue
 		}

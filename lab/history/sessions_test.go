@@ -143,7 +143,7 @@ func TestLive(t *testing.T) {
 			s := p.opened(0, 1, 1)
 			p.Hampered(3*sec, 6*sec, 1, 1)
 			p.Leads(6*sec, 1, 1, 1)
-			p.expired(9*sec, s, 1, 1)
+			p.expired(7*sec, s, 1, 1)
 		}, liveExpired},
 		{"cut only behind the close", func(p *tape) {
 			s := p.opened(0, 1, 2)
@@ -158,10 +158,16 @@ func TestLive(t *testing.T) {
 			s = p.attached(4300*ms, s, 3, 4*sec, 20)
 			p.expired(5*sec, s, 1, 1)
 		}, liveExpired},
-		{"a new leader gives a full timeout", func(p *tape) {
+		{"a new leader leaves a third of the timeout", func(p *tape) {
 			s := p.opened(0, 1, 2)
 			p.Leads(3*sec, 2, 0, 3)
-			p.expired(6*sec, s, 2, 3)
+			p.expired(4*sec, s, 2, 3)
+		}, liveExpired},
+		{"a new leader knows what its member has heard", func(p *tape) {
+			s := p.opened(0, 1, 2)
+			p.touches(2, s, 2500*ms)
+			p.Leads(3*sec, 2, 0, 3)
+			p.expired(5*sec, s, 2, 3)
 		}, liveExpired},
 		{"expired by the new leader in time", func(p *tape) {
 			s := p.opened(0, 1, 2)
