@@ -214,13 +214,14 @@ func (t *GlobalTable) groupByShard(sorted *[touchesPerSort]touch, b *Touches) (p
 		hashes[i] = hashID(jute.SessionID(id))
 		at[hashes[i]>>(32-shardBits)]++
 	}
-	from := 0
+	c, from := t.clock.Load(), 0
+	first, most := b.First.Sub(c.lastStepAt), t.step+t.lateAllowance() // as in TableTime
 	for i, n := range at {
 		parts[i], at[i], from = sorted[from:from+n], from, from+n
 	}
 	for i, id := range b.IDs {
 		next := &at[hashes[i]>>(32-shardBits)]
-		heard := t.TableTime(b.First.Add(time.Duration(b.AfterMs[i]) * time.Millisecond))
+		heard := c.tableTime + min(first+time.Duration(b.AfterMs[i])*time.Millisecond, most)
 		sorted[*next] = touch{jute.SessionID(id), hashes[i], b.TimeoutsMs[i], heard}
 		*next++
 	}

@@ -46,7 +46,7 @@ var unlikely = []namedMutant{
 	},
 	{
 		"no lease in a new term", "sessiontracker/table.go",
-		"\t\tt.shardOf(s.ID).queue.Put(s, s.Timeout)\n", "\t\tt.shardOf(s.ID).queue.Put(s, 0)\n",
+		"\t\tt.shardOf(s.ID).queue.PutUnheard(s, s.Timeout)\n", "\t\tt.shardOf(s.ID).queue.Put(s, 0)\n",
 		"integration", "TestAllPaused",
 	},
 	{
@@ -145,8 +145,8 @@ var unlikely = []namedMutant{
 		"proto", "TestUnusualNumbers",
 	},
 	{
-		"leader's own lease from the flush", "follower/renewer.go",
-		"if t.Leader == r.cfg.Self {", "if false {",
+		"lease from the flush", "follower/leases.go",
+		"max(l.validUntil, heard+leaseSpan", "max(l.validUntil, b.SentAt.Sub(s.timeBase)+leaseSpan",
 		"follower", "TestRenewer",
 	},
 	{
