@@ -312,8 +312,8 @@ func (f *Follower) Sync(conn uint64, session jute.SessionID, w znode.Waiter) {
 func (f *Follower) IndexToRead(path []byte) (index uint64, ok bool) { return f.syncs.heldToRead(path) }
 
 // SyncRead calls w once this member has applied the log up to index, which IndexToRead has returned. Detach forgets w, as those of Sync.
-func (f *Follower) SyncRead(conn uint64, session jute.SessionID, index uint64, w znode.Waiter) {
-	f.syncs.addHeld(conn, session, index, w)
+func (f *Follower) SyncRead(conn uint64, index uint64, w znode.Waiter) {
+	f.syncs.addHeld(conn, index, w)
 }
 
 // ReturnReadLease drops this member's lease for reads, takes no other, and tells the leader, so that writes do not wait for a member that

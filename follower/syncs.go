@@ -1,7 +1,6 @@
 package follower
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,7 +32,8 @@ type syncs struct {
 	appliedIndex uint64
 	waiting      map[uint64]connSyncs // by connection, for the next call to the leader
 	requested    map[uint64]connSyncs // by connection, for the call under way
-	rounds       []syncRound          // of earlier terms first, and of a term in order of their indices; one at most for each unapplied entry
+	rounds       []syncRound          // in order of their calls: of earlier terms first, and of a term in order of their indices
+	held         []heldRound          // in order of their indices; one at most for each entry that is held and not applied
 }
 
 func newSyncs(cfg *Config, leadership *leadership, unapplied *unapplied) *syncs {
@@ -85,29 +85,36 @@ func (s *syncs) heldToRead(path []byte) (index uint64, ok bool) {
 	return s.unapplied.heldToRead(path), true // after the lease was valid
 }
 
-// addHeld adds a read that waits until this member has applied the log up to index, which heldToRead has returned. Like a sync, the read may
-// also go on after the TermStart of another leader.
-func (s *syncs) addHeld(conn uint64, session jute.SessionID, index uint64, w znode.Waiter) {
-	t := s.leadership.currentTerm()
+// heldRound is the set of reads by leases that wait until this member has applied the log up to an index. The end of a term does not end
+// the wait, because the entry may be of the next term. If another leader has cut it off, the reads go on once everything else that this
+// member holds is applied: what they may have to show is not cut off.
+type heldRound struct {
+	index uint64
+	conns map[uint64][]znode.Waiter
+}
+
+// addHeld adds a read that waits until this member has applied the log up to index, which heldToRead has returned.
+func (s *syncs) addHeld(conn uint64, index uint64, w znode.Waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := s.placeOf(t, index)
-	if at == len(s.rounds) || s.rounds[at].index != index || s.rounds[at].ending != nil {
-		s.rounds = slices.Insert(s.rounds, at, syncRound{term: t, index: index, conns: map[uint64]connSyncs{}})
+	at := sort.Search(len(s.held), func(i int) bool { return s.held[i].index >= index })
+	if at == len(s.held) || s.held[at].index != index {
+		s.held = slices.Insert(s.held, at, heldRound{index: index, conns: map[uint64][]znode.Waiter{}})
 	}
-	round := &s.rounds[at]
-	round.conns[conn] = connSyncs{session, append(round.conns[conn].waiters, w)}
-	if s.rounds[0].isDone(s.appliedIndex) {
+	s.held[at].conns[conn] = append(s.held[at].conns[conn], w)
+	if s.hasDone() {
 		signal(s.completionDue)
 	}
 }
 
-// placeOf returns the place of a round in the order of rounds. The caller holds the lock.
-func (s *syncs) placeOf(t *term, index uint64) int {
-	return sort.Search(len(s.rounds), func(i int) bool {
-		at := s.rounds[i]
-		return cmp.Or(cmp.Compare(at.term.Term.Term, t.Term.Term), cmp.Compare(at.index, index)) >= 0
-	})
+// hasDone reports whether takeDone has something to take. The caller holds the lock.
+func (s *syncs) hasDone() bool {
+	return len(s.rounds) > 0 && s.rounds[0].isDone(s.appliedIndex) || s.hasDoneHeld()
+}
+
+// hasDoneHeld does so for reads by leases.
+func (s *syncs) hasDoneHeld() bool {
+	return len(s.held) > 0 && (s.held[0].index <= s.appliedIndex || s.unapplied.storedIndex.Load() <= s.appliedIndex)
 }
 
 func (s *syncs) dropConn(conn uint64) {
@@ -116,6 +123,9 @@ func (s *syncs) dropConn(conn uint64) {
 	delete(s.waiting, conn)
 	delete(s.requested, conn)
 	for _, r := range s.rounds {
+		delete(r.conns, conn)
+	}
+	for _, r := range s.held {
 		delete(r.conns, conn)
 	}
 }
@@ -152,8 +162,7 @@ func (s *syncs) assignReply(t *term, reply *proto.SyncReply) {
 	defer s.mu.Unlock()
 	if len(s.requested) > 0 {
 		slices.Sort(reply.Ending)
-		round := syncRound{term: t, index: reply.Index, conns: s.requested, ending: reply.Ending}
-		s.rounds = slices.Insert(s.rounds, s.placeOf(t, reply.Index), round)
+		s.rounds = append(s.rounds, syncRound{term: t, index: reply.Index, conns: s.requested, ending: reply.Ending})
 	}
 	s.requested = nil
 	signal(s.completionDue)
@@ -165,16 +174,28 @@ func (s *syncs) advanceAppliedIndex(index uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.appliedIndex = index
-	if len(s.rounds) > 0 && s.rounds[0].isDone(index) {
+	if s.hasDone() {
 		signal(s.completionDue)
 	}
 }
 
-// takeDone removes and returns syncs whose round is done, about limit of them at most. No round is done before the ones
+// takeDone removes and returns reads by leases and syncs whose round is done, about limit of them at most. No round is done before the ones
 // ahead of it: a later index of a term is not lower, and a call to the leader of a later term follows its TermStart.
 func (s *syncs) takeDone(limit int) (done []doneSync) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.hasDoneHeld() {
+		for conn, waiters := range s.held[0].conns {
+			if len(done) >= limit {
+				return done
+			}
+			for _, w := range waiters {
+				done = append(done, doneSync{w, jute.OK})
+			}
+			delete(s.held[0].conns, conn)
+		}
+		s.held = s.held[1:]
+	}
 	for len(s.rounds) > 0 && s.rounds[0].isDone(s.appliedIndex) {
 		for conn, syncs := range s.rounds[0].conns {
 			if len(done) >= limit {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/internal/monotonic"
 	"rollcall/proto"
 	"rollcall/zk/jute"
 	"rollcall/znode"
@@ -205,38 +206,45 @@ func TestSyncsOfSessions(t *testing.T) {
 	}
 }
 
-// A read waits for what its member holds, in the term in which it came: the end of an earlier term lets only those go on that came in it.
-func TestHeldReadsOfTwoTerms(t *testing.T) {
-	first, second := newTerm(znode.Term{Term: 1}, time.Now()), newTerm(znode.Term{Term: 2}, time.Now())
-	leads := &leadership{term: first}
-	s := newSyncs(&Config{Tick: tick}, leads, nil)
-	old, fresh := &heard{}, &heard{}
-	s.addHeld(1, 0, 10, old)
-	leads.term = second
-	s.addHeld(2, 0, 8, fresh)
-	first.cancel()
-	if done := s.takeDone(9); len(done) != 1 || done[0].waiter != old {
-		t.Errorf("%v done, want the read of the first term", done)
-	}
-	s.advanceAppliedIndex(8)
-	if done := s.takeDone(9); len(done) != 1 || done[0].waiter != fresh {
-		t.Errorf("%v done, want the read of the second term", done)
+// A read by a lease waits for the entry that it depends on over the end of a term: the entry may be of the next term. If the entry is cut
+// off, the read waits for the rest of what its member holds.
+func TestHeldReadsOverTerms(t *testing.T) {
+	for _, cutTo := range []uint64{10, 9} {
+		first := newTerm(znode.Term{Term: 1}, time.Now())
+		u := newUnapplied(monotonic.System{}, tick)
+		u.entryStored(10, nil)
+		s, read := newSyncs(&Config{Tick: tick}, &leadership{term: first}, u), &heard{}
+		s.addHeld(1, 10, read)
+		first.cancel()
+		u.entryStored(cutTo, nil)
+		for applied := uint64(8); applied < cutTo; applied++ {
+			s.advanceAppliedIndex(applied)
+			if done := s.takeDone(9); len(done) != 0 {
+				t.Errorf("applied up to %d, and %d is held: the read is done", applied, cutTo)
+			}
+		}
+		s.advanceAppliedIndex(cutTo)
+		if done := s.takeDone(9); len(done) != 1 || done[0].waiter != read {
+			t.Errorf("applied up to %d: %v done, want the read", cutTo, done)
+		}
 	}
 }
 
 // A read that depends on an earlier entry does not wait for those after it, although another read that came before does.
 func TestHeldReadsInOrderOfEntries(t *testing.T) {
 	leads := &leadership{term: newTerm(znode.Term{Term: 1}, time.Now())}
-	s := newSyncs(&Config{Tick: tick}, leads, nil)
+	u := newUnapplied(monotonic.System{}, tick)
+	u.entryStored(20, nil)
+	s := newSyncs(&Config{Tick: tick}, leads, u)
 	reads := map[uint64]*heard{10: {}, 6: {}, 8: {}, 7: {}}
 	for _, index := range []uint64{10, 6, 8, 8, 7} {
-		s.addHeld(index, 0, index, reads[index])
+		s.addHeld(index, index, reads[index])
 	}
 	ending := &heard{}
 	s.addSync(22, 22, ending)
 	s.claimWaitingSyncs()
 	s.assignReply(leads.term, &proto.SyncReply{Index: 8, Ending: []uint64{22}})
-	s.addHeld(8, 22, 8, reads[8]) // no call to the leader says anything of its session
+	s.addHeld(8, 8, reads[8])
 	for _, tt := range []struct {
 		applied uint64
 		done    []*heard

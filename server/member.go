@@ -52,7 +52,7 @@ type Member interface {
 	IndexToRead(path []byte) (index uint64, ok bool)
 
 	// SyncRead calls w once the log is applied here up to index, which IndexToRead has returned, as Sync does for a sync.
-	SyncRead(conn uint64, session jute.SessionID, index uint64, w znode.Waiter)
+	SyncRead(conn uint64, index uint64, w znode.Waiter)
 
 	// IndexToAwait returns the index of an entry for which a read of path should wait with AwaitIndex, so that it is not
 	// stale, or 0. It never blocks.

@@ -345,7 +345,7 @@ func (r *request) requestProof() bool {
 // awaitHeld makes a read wait until the log is applied up to index. The read gets its reply in its turn.
 func (r *request) awaitHeld(index uint64) bool {
 	r.enqueueUnproved()
-	r.c.srv.cfg.Member.SyncRead(r.c.uniqueNumber, r.c.session.id, index, r)
+	r.c.srv.cfg.Member.SyncRead(r.c.uniqueNumber, index, r)
 	return true
 }
 

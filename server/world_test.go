@@ -185,11 +185,11 @@ func (m *fakeMember) IndexToRead(path []byte) (index uint64, ok bool) {
 	return m.stored[string(path)], m.hasLease
 }
 
-func (m *fakeMember) SyncRead(conn uint64, session jute.SessionID, index uint64, w znode.Waiter) {
+func (m *fakeMember) SyncRead(conn uint64, index uint64, w znode.Waiter) {
 	m.mu.Lock()
 	m.readIndex = index
 	m.mu.Unlock()
-	m.Sync(conn, session, w)
+	m.Sync(conn, 0, w)
 }
 
 func (m *fakeMember) IndexToAwait(path []byte) uint64 {
