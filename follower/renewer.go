@@ -195,7 +195,7 @@ func (r *renewer) renewAcknowledged(a ack, t *term) {
 	if a.nonce != t.Nonce {
 		return
 	}
-	batches := r.touches.AckThrough(a.through)
+	batches := r.touches.BatchesThrough(a.through)
 	refused := make(map[jute.SessionID]bool, len(a.refusedSessions))
 	for _, id := range a.refusedSessions {
 		refused[jute.SessionID(id)] = true
@@ -205,6 +205,7 @@ func (r *renewer) renewAcknowledged(a ack, t *term) {
 		r.counters.ackDelays.Add(now.Sub(b.SentAt))
 		r.leases.renewTouched(b, refused)
 	}
+	r.touches.AckThrough(a.through) // after the leases know their touches: a later leader hears of one or the other
 	if !a.refusalsCut {
 		r.closeRefusedConns(batches, a.refusedSessions)
 	}

@@ -69,17 +69,23 @@ func TestSilentSessionOfFollowerExpires(t *testing.T) {
 	}
 }
 
-// A sync keeps the session of its client, even if no member passes on that it was heard. When the session is being
-// closed, a sync is too late, and the reply says so.
+// A sync keeps the session of its client, even if no member passes on that it was heard. It is a life sign of its member. When the session
+// is being closed, a sync is too late, and the reply says so.
 func TestSyncTouchesItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2), session(2, 2))
 		e.run()
 		for now := time.Duration(0); now < 3*timeout; now += timeout / 2 {
 			e.at(now)
-			reply, err := e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Nonce: nonce, Sessions: []uint64{1, 99}}, 0)
+			e.pinger.lost.life(2).present = lifeSign{time.Now().Add(-time.Hour), 1} // nobody has heard its pongs
+			reply, err := e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Boot: 20, Nonce: nonce, Sessions: []uint64{1, 99}}, 0)
 			if err != nil || len(reply.Ending) > 0 {
 				t.Fatalf("Sync = %v, %v", reply, err)
+			}
+			for _, m := range e.pinger.lost.silences(time.Now()) {
+				if m.Member == 2 && m.SilentMs > 0 {
+					t.Errorf("member 2 is silent for %d ms after its sync", m.SilentMs)
+				}
 			}
 		}
 		if _, closed := e.log.when(1); closed {

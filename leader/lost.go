@@ -20,7 +20,9 @@ import (
 // A member's touches are acknowledged after a proof round that began when they had come. The pings of that round were written
 // after that too, so a majority of the voters has heard that the member lived then. The next leader uses what others have
 // heard only when it has it from a majority of the voters. Of these it takes the reports of the newest term, and of each
-// member the least silence. Some voter is in both majorities. A voter that has started anew counts once it has had a ping. A leader that is lost before it has had a majority has told others that every member lived: the silences begin again.
+// member the least silence. Some voter is in both majorities. A voter that has started anew counts once it has had a ping. A leader
+// that is lost before it has had a majority has told others that every member lived: the silences begin again. That some voter is in
+// both holds while at most one voter changes in between: more are not argued.
 //
 // An attach is in the log whether or not anybody has heard a pong of its member. So a member's silence counts only for
 // sessions that it owned when it was last heard, by the log that the leader had applied.

@@ -116,8 +116,8 @@ func (p *pinger) receivePongs(m *link, r *route, stream proto.Follower_PingsClie
 		if newest := p.newestPing.Load(); pong.Number > newest {
 			return fmt.Errorf("leader: member %d replied to ping %d, and the newest is %d", m.id, pong.Number, newest)
 		}
-		now := p.cfg.Monotonic.Now()
-		p.lost.heard(m.id, pong.Incarnation, now, p.cfg.AppliedIndex())
+		applied, now := p.cfg.AppliedIndex(), p.cfg.Monotonic.Now() // in this order: a life sign says nothing of owners that came after it
+		p.lost.heard(m.id, pong.Incarnation, now, applied)
 		if back := m.heardFrom(r, now, pong, p.cfg.Tick); !m.hasLeft() {
 			if err := p.recordReply(m, pong, back, now); err != nil {
 				return err
@@ -159,9 +159,8 @@ func (p *pinger) recordReply(m *link, pong *proto.Pong, back bool, now time.Time
 	return p.compareAndLogHashes(m, pong.StateHashes, now)
 }
 
-// recordSilences enters into the table for how long a member has not heard its sessions, and for how long lost members were not
-// heard. The silences come before the touches of the same
-// reply, which may be newer.
+// recordSilences enters into the table for how long a member has not heard its sessions, and for how long lost members were not heard. The
+// silences come before the touches of the same reply, which may be newer.
 func (p *pinger) recordSilences(m *link, pong *proto.Pong, now time.Time) error {
 	if lost := p.lost.recordReport(m.id, pong.Lost, p.membership.voterIDs(), now); len(lost) > 0 {
 		p.cfg.Sessions.CountLost(now, lost)

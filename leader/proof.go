@@ -162,8 +162,9 @@ func (p *pinger) requestProofRound() uint64 {
 // so it has not voted for one either. disk is the caller's, by its connection, or 0.
 //
 // The leader has touched the request's sessions, except those that it is closing. So the reply proves to a client that
-// its session lives for a whole timeout from when it sent the sync, by the leader's clock: a later leader than this one
-// was elected after that, and gives each session a full timeout anew.
+// its session lives for a whole timeout from when it sent the sync, by the leader's clock. A later leader hears of the sync from the
+// caller itself, which knows the time of each request. If the caller is lost, it counts the caller's silence from the call at the earliest,
+// because the call is a life sign as a pong is: see lostMembers.
 //
 // With the proof, the caller gets a lease for reads if it wants one: see package readlease. If it gives one back, there is no proof, and the
 // reply has nothing.
@@ -187,7 +188,11 @@ func (l *Leader) Sync(ctx context.Context, request *proto.SyncRequest, disk uint
 func (l *Leader) proveIndex(ctx context.Context, request *proto.SyncRequest, disk uint64) (*proto.SyncReply, error) {
 	l.syncsAwaitingProof.Add(1)
 	defer l.syncsAwaitingProof.Add(-1)
-	ending := l.expiry.touchSyncers(request.Sessions, l.cfg.Monotonic.Now())
+	applied, now := l.cfg.AppliedIndex(), l.cfg.Monotonic.Now()
+	if l.membership.isMember(request.Member) && request.Boot != 0 {
+		l.pinger.lost.heard(request.Member, request.Boot, now, applied) // before the round, whose pings pass it on
+	}
+	ending := l.expiry.touchSyncers(request.Sessions, now)
 	index := l.cfg.Log.SettledIndex()
 	if l.membership.isMajorityWith(Member{ID: request.Member, Disk: disk}) { // read after the index
 		return &proto.SyncReply{Index: index, Ending: ending}, nil
