@@ -11,7 +11,7 @@ var readModes = map[string]bool{"linearizable": true, "sequential": false}
 
 // chooseReadMode takes an auth packet of readConsistencyScheme, and reports whether the body is one. A client in read-only mode cannot have
 // reads that are never stale, because there is no leader.
-func (c *conn) chooseReadMode(body []byte) (code jute.Code, isChoice bool) {
+func chooseReadMode(c *conn, body []byte) (code jute.Code, isChoice bool) {
 	var p jute.AuthPacket
 	d := jute.NewDecoder(body)
 	if p.Decode(&d); d.Err() != nil || string(p.Scheme) != readConsistencyScheme {

@@ -139,7 +139,7 @@ func (r *request) handleAuth() bool {
 		c.stream.Drop(otherEnsemble)
 		return false
 	}
-	if code, isChoice := c.chooseReadMode(r.body); isChoice {
+	if code, isChoice := chooseReadMode(c, r.body); isChoice {
 		return r.replyToAuth(code)
 	}
 	claims, right := c.srv.authenticator.checkSuperPassword(r.body)
@@ -189,7 +189,7 @@ func (r *request) handleRead() bool {
 	d := jute.NewDecoder(r.body)
 	path := d.ReadBytes()
 	if r.c.linearReads {
-		return replyWhenFresh(r, func(note func(path []byte) (more bool)) { note(r.dependsOn(path)) })
+		return replyWhenFresh(r, func(note func(path []byte) (more bool)) { note(dependsOn(r.op, path)) })
 	}
 	var index uint64
 	if r.c.mayAwaitEntry() {
@@ -201,9 +201,9 @@ func (r *request) handleRead() bool {
 	return replyAfterEntry(r, index)
 }
 
-// dependsOn returns the path of the node that a read depends on, or nil if that is more than one. path is the one that it names.
-func (r *request) dependsOn(path []byte) []byte {
-	if r.op == jute.OpGetEphemerals || r.op == jute.OpGetAllChildrenNumber {
+// dependsOn returns the path of the node that a read of op depends on, or nil if that is more than one. path is the one that it names.
+func dependsOn(op jute.Op, path []byte) []byte {
+	if op == jute.OpGetEphemerals || op == jute.OpGetAllChildrenNumber {
 		return nil
 	}
 	return path
@@ -223,7 +223,7 @@ func replyWhenFresh(r *request, eachPath func(note func(path []byte) (more bool)
 	case !hasLease:
 		return r.requestProof()
 	case index > 0:
-		return r.awaitHeld(index)
+		return awaitHeld(r, index)
 	}
 	return r.replyLocally()
 }
@@ -337,20 +337,20 @@ func (r *request) handleSync() bool {
 // requestProof makes the member apply everything that was committed before now, according to a leader that
 // has proved that it leads. A sync then gets its reply, and a read in its turn.
 func (r *request) requestProof() bool {
-	r.enqueueUnproved()
+	enqueueUnproved(r)
 	r.c.srv.cfg.Member.Sync(r.c.uniqueNumber, r.c.session.id, r)
 	return true
 }
 
 // awaitHeld makes a read wait until the log is applied up to index. The read gets its reply in its turn.
-func (r *request) awaitHeld(index uint64) bool {
-	r.enqueueUnproved()
+func awaitHeld(r *request, index uint64) bool {
+	enqueueUnproved(r)
 	r.c.srv.cfg.Member.SyncRead(r.c.uniqueNumber, index, r)
 	return true
 }
 
 // enqueueUnproved puts a sync, or a read that could be stale now, into the queue.
-func (r *request) enqueueUnproved() {
+func enqueueUnproved(r *request) {
 	r.needsProof, r.inLog = true, r.op == jute.OpSync
 	r.tooSlowForApply = r.operation.tooSlowForApply != nil
 	r.copyBody()
