@@ -90,7 +90,7 @@ var outsideLimits = map[string]string{
 func TestLimitsPage(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	p := newPage(t, "limits.md", outsideLimits)
-	p.restart(p.Members[0], p.block("Connection throttle", 1)...)
+	p.restart(p.Members[0], append(p.block("Connection throttle", 1), p.block("Limits for tenants", 1)...)...)
 	p.wantAll()
 }
 
