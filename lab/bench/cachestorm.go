@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +27,9 @@ type cacheStorm struct {
 	clients []*cacheClient
 	reads   atomic.Int64 // that were sent
 	expired atomic.Int64 // sessions
+	failed  atomic.Int64 // reads that failed though there was a connection
+	// firstFailure is the first of them, with its path. It is set before failed is.
+	firstFailure atomic.Pointer[error]
 }
 
 // cacheClient caches the children of a node and their data, as the caches of client libraries do: it reads what an event is about
@@ -37,7 +39,7 @@ type cacheClient struct {
 	index int
 
 	mu        sync.Mutex
-	client    *client.Client
+	client    *client.Client // nil until the session is open, and from its end until the next one is
 	connected bool
 	drops     int
 	pending   int   // reads without a reply
@@ -46,7 +48,8 @@ type cacheClient struct {
 }
 
 // runCacheStorm lets a hook break a member, and measures how long until all clients know what was written after that. An op is a client,
-// and its latency counts from the hook.
+// and its latency counts from the hook. The run fails if a client is not current in time, or if a read fails on a live connection: the
+// time of the last client would be that of the others.
 func runCacheStorm(r *caseRun) (Result, error) {
 	s := &cacheStorm{run: r}
 	var err error
@@ -77,7 +80,7 @@ func runCacheStorm(r *caseRun) (Result, error) {
 		return Result{}, err
 	}
 	s.reads.Store(0)
-	begin, end, err := s.strike()
+	begin, end, times, err := s.strike()
 	if err != nil {
 		return Result{}, err
 	}
@@ -86,7 +89,7 @@ func runCacheStorm(r *caseRun) (Result, error) {
 	for _, b := range bystanders {
 		b.divide([]interval{{begin.at, end.at}}, &calm, &beside)
 	}
-	return s.caseResult(begin, end, bystanderFigures(&calm, &beside)), nil
+	return s.caseResult(begin, end, times, bystanderFigures(&calm, &beside)), nil
 }
 
 // openClients opens all clients, and returns when each has read everything.
@@ -98,30 +101,32 @@ func (s *cacheStorm) openClients() error {
 	if err != nil {
 		return err
 	}
-	_, err = s.awaitCurrent(0, 0)
-	return err
+	if _, err = s.awaitCurrent(0, 0); err != nil {
+		return fmt.Errorf("before the hook: %w", err)
+	}
+	return nil
 }
 
-// strike runs the hook and writes the marker. It returns the usage at the hook and when the last client was current.
-func (s *cacheStorm) strike() (begin, end usageReading, err error) {
+// strike runs the hook and writes the marker. It returns the usage at the hook and when the last client was current, and when each one
+// was.
+func (s *cacheStorm) strike() (begin, end usageReading, times []time.Time, err error) {
 	r := s.run
 	if begin, err = r.readUsage(false); err != nil {
-		return begin, end, err
+		return begin, end, nil, err
 	}
 	if _, err = runHook(r.ctx, r.params.Hook); err != nil {
-		return begin, end, err
+		return begin, end, nil, err
 	}
 	if err := s.writeMarker(); err != nil {
-		return begin, end, err
+		return begin, end, nil, err
 	}
-	last, err := s.awaitCurrent(1, cacheSettle)
-	if err != nil {
-		return begin, end, err
+	if times, err = s.awaitCurrent(1, cacheSettle); err != nil {
+		return begin, end, nil, err
 	}
 	if end, err = r.readUsage(true); err == nil {
-		end.at = last
+		end.at = newestTime(times)
 	}
-	return begin, end, err
+	return begin, end, times, err
 }
 
 // writeMarker writes the marker until that succeeds: the control client may have lost its member, too.
@@ -141,47 +146,57 @@ func (s *cacheStorm) writeMarker() error {
 	}
 }
 
-// awaitCurrent waits until all clients have been current for a time, with a number in the marker. It returns when the last one became
-// so. Clients that do not within the limit stay as they are.
-func (s *cacheStorm) awaitCurrent(marker int64, settle time.Duration) (last time.Time, err error) {
-	until := time.Now().Add(2*s.run.params.Timeout + cacheGrace)
+// awaitCurrent waits until all clients have been current for a time, with a number in the marker. It returns when each became so. It
+// fails if some are not within the limit, or if a read has failed on a live connection.
+func (s *cacheStorm) awaitCurrent(marker int64, settle time.Duration) (times []time.Time, err error) {
+	limit := 2*s.run.params.Timeout + cacheGrace
+	until := time.Now().Add(limit)
+	times = make([]time.Time, len(s.clients))
 	var shown atomic.Int64 // the last value of late
 	defer s.run.reportProgress(func() string { return fmt.Sprintf("%d of %d clients are not current", shown.Load(), len(s.clients)) })()
 	for {
 		late := int64(0)
-		last = time.Time{}
-		for _, c := range s.clients {
+		for i, c := range s.clients {
 			at, current := c.current(marker)
 			if !current {
 				late++
 			}
-			if at.After(last) {
-				last = at
-			}
+			times[i] = at
 		}
 		shown.Store(late)
 		now := time.Now()
-		if late == 0 && now.Sub(last) >= settle || now.After(until) {
-			return last, nil
+		switch {
+		case s.failed.Load() > 0:
+			return nil, fmt.Errorf("%d reads failed on live connections, the first one: %w", s.failed.Load(), *s.firstFailure.Load())
+		case late == 0 && now.Sub(newestTime(times)) >= settle:
+			return times, nil
+		case now.After(until) && late > 0:
+			return nil, fmt.Errorf("%d of %d clients did not become current within %v", late, len(s.clients), limit)
+		case now.After(until):
+			return nil, fmt.Errorf("the %d clients were not current for %v within %v", len(s.clients), settle, limit)
 		}
 		if err := sleepUntil(s.run.ctx, now.Add(cachePoll)); err != nil {
-			return last, err
+			return nil, err
 		}
 	}
 }
 
-func (s *cacheStorm) caseResult(begin, end usageReading, others []Figure) Result {
+func newestTime(times []time.Time) time.Time {
+	newest := time.Time{}
+	for _, at := range times {
+		if at.After(newest) {
+			newest = at
+		}
+	}
+	return newest
+}
+
+// caseResult makes the result. times are when each client was current.
+func (s *cacheStorm) caseResult(begin, end usageReading, times []time.Time, others []Figure) Result {
 	var all tally
 	var dropped int64
-	var reached []time.Duration
-	for _, c := range s.clients {
-		at, current := c.current(1)
-		if !current {
-			all.addFailures("a client did not become current", 1)
-			continue
-		}
-		all.latencies.Add(at.Sub(begin.at))
-		reached = append(reached, at.Sub(begin.at))
+	for i, c := range s.clients {
+		all.latencies.Add(times[i].Sub(begin.at))
 		c.mu.Lock()
 		if c.drops > 0 {
 			dropped++
@@ -189,14 +204,10 @@ func (s *cacheStorm) caseResult(begin, end usageReading, others []Figure) Result
 		c.mu.Unlock()
 	}
 	result := s.run.commonResult(&all, begin, end)
-	took := end.at.Sub(begin.at).Seconds()
-	result.Seconds, result.PerSecond = roundToTenth(took), roundToTenth(float64(result.Ops)/took)
-	last := time.Duration(0)
-	if len(reached) > 0 {
-		last = slices.Max(reached)
-	}
+	took := end.at.Sub(begin.at)
+	result.Seconds, result.PerSecond = roundToTenth(took.Seconds()), roundToTenth(float64(result.Ops)/took.Seconds())
 	result.Extra = append([]Figure{
-		millisFigure("last client current after", last),
+		millisFigure("last client current after", took),
 		{Name: "clients that lost their connection", Value: float64(dropped), Unit: unitCount},
 		faultFigure("sessions lost", s.expired.Load()),
 		{Name: "reads", Value: float64(s.reads.Load()), Unit: unitCount, betterDirection: lessIsBetter},
@@ -248,6 +259,9 @@ func (c *cacheClient) onState(change client.StateChange) {
 		c.readAll()
 	case client.Expired:
 		c.storm.expired.Add(1)
+		c.mu.Lock()
+		c.client, c.connected = nil, false
+		c.mu.Unlock()
 		for c.storm.ctx.Err() == nil && c.open(c.storm.ctx) != nil {
 			_ = sleepUntil(c.storm.ctx, time.Now().Add(retryPause)) // the loop checks ctx
 		}
@@ -265,8 +279,13 @@ func (c *cacheClient) onEvent(e client.Event) {
 }
 
 // readAll reads everything on a new connection. Until all is sent, it counts as a read of its own, so that the client is not current.
+// It does nothing if open has not set the session yet: open reads everything then.
 func (c *cacheClient) readAll() {
 	c.mu.Lock()
+	if c.client == nil {
+		c.mu.Unlock()
+		return
+	}
 	c.connected = true
 	c.pending++
 	c.mu.Unlock()
@@ -279,36 +298,59 @@ func (c *cacheClient) readAll() {
 	}
 }
 
-// begin counts a read, and returns the session to send it to.
-func (c *cacheClient) begin() client.Pipeline {
-	c.storm.reads.Add(1)
+// begin counts a read, and returns the session to send it to. ok is false if there is none; then nothing is counted.
+func (c *cacheClient) begin() (p client.Pipeline, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.client == nil {
+		return p, false
+	}
+	c.storm.reads.Add(1)
 	c.pending++
-	return c.client.Pipeline()
+	return c.client.Pipeline(), true
 }
 
 func (c *cacheClient) readNames() {
-	done := func([]string, client.Stat, error) { c.finish(0) }
-	if err := c.begin().ChildrenAndWatch(c.storm.run.ctx, c.storm.parent.path, done); err != nil {
-		c.finish(0)
+	session, ok := c.begin()
+	if !ok {
+		return
+	}
+	path := c.storm.parent.path
+	done := func(_ []string, _ client.Stat, err error) { c.finishRead(path, 0, err) }
+	if err := session.ChildrenAndWatch(c.storm.run.ctx, path, done); err != nil {
+		done(nil, client.Stat{}, err)
 	}
 }
 
 func (c *cacheClient) readNode(path string) {
+	session, ok := c.begin()
+	if !ok {
+		return
+	}
 	done := func(data []byte, _ client.Stat, err error) {
 		number := int64(0)
 		if err == nil {
 			number, _ = decodeNumber(data) // other data than the bench's are not current
 		}
-		c.finish(number)
+		c.finishRead(path, number, err)
 	}
-	if err := c.begin().GetAndWatch(c.storm.run.ctx, path, done); err != nil {
-		c.finish(0)
+	if err := session.GetAndWatch(c.storm.run.ctx, path, done); err != nil {
+		done(nil, client.Stat{}, err)
 	}
 }
 
-// finish counts the end of a read, which found a number in the marker, or 0. A read fails if the connection is lost, and then all is
+// finishRead finishes a read of a path. If it failed for another reason than a lost connection, it is not read again, and its watch is
+// not set: the run fails.
+func (c *cacheClient) finishRead(path string, number int64, err error) {
+	if err != nil && !hasNoReply(err) && c.storm.run.ctx.Err() == nil {
+		first := fmt.Errorf("client %d, %s: %w", c.index, path, err)
+		c.storm.firstFailure.CompareAndSwap(nil, &first)
+		c.storm.failed.Add(1)
+	}
+	c.finish(number)
+}
+
+// finish counts the end of a read, which found a number in the marker, or 0. If the read failed because the connection is lost, all is
 // read again on the next one.
 func (c *cacheClient) finish(number int64) {
 	c.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollcall/client"
 	"rollcall/zk/jute"
 )
 
@@ -67,6 +68,56 @@ func TestCacheStorm(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A run fails if clients are late, before the hook or after it, and if a server answers a read with an error.
+func TestCacheStormFails(t *testing.T) {
+	const deaf = "clients did not become current within 3m0s"
+	for name, tt := range map[string]struct {
+		struck bool      // it goes wrong with the write after the hook
+		code   jute.Code // of reads; OK: their connection breaks instead
+		want   string
+	}{
+		"late before the hook": {false, jute.OK, "before the hook: 5 of 5 " + deaf},
+		"late after the hook":  {true, jute.OK, "5 of 5 " + deaf},
+		"a read fails before":  {false, jute.NoAuth, "reads failed on live connections, the first one: client "},
+		"a read fails after":   {true, jute.NoAuth, "reads failed on live connections, the first one: client "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fakeEnsemble{delay: time.Millisecond}
+				struck := !tt.struck
+				f.onWrite = func(path string) { struck = struck || strings.HasSuffix(path, "/cached/0000000000") }
+				f.reject = func(op jute.Op, _ string) jute.Code {
+					if !struck || op != jute.OpGetData {
+						return jute.OK
+					}
+					if tt.code == jute.OK {
+						for _, c := range f.all[2:] { // those of the cases' clients
+							_ = c.conn.Close()
+						}
+					}
+					return tt.code
+				}
+				base := quickParams()
+				base.Hook, base.Timeout = "true", time.Minute
+				if r, _, err := f.tryCase(t, "cachestorm:conns=5,watches=3", base); err == nil || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%v, %+v; want %q", err, r, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A connection that comes back before the session is known to its client is no reason to read: the opener does.
+func TestCacheClientBeforeItsSession(t *testing.T) {
+	c := &cacheClient{storm: &cacheStorm{parent: &parent{path: "/a"}}}
+	c.onState(client.StateChange{State: client.Reconnected})
+	c.onEvent(client.Event{Type: client.DataChanged, Path: "/a/0000000000"})
+	c.onEvent(client.Event{Type: client.ChildrenChanged, Path: "/a"})
+	if _, ok := c.current(0); ok || c.pending != 0 || c.storm.reads.Load() != 0 {
+		t.Errorf("current is %t with %d of %d reads", ok, c.pending, c.storm.reads.Load())
 	}
 }
 

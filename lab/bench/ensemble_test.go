@@ -35,6 +35,8 @@ type fakeEnsemble struct {
 	all               []*fakeConn            // in the order in which they came
 	lost              map[jute.SessionID]bool
 	onWrite           func(path string) // is called before the data of a node are set, with the lock held
+	// reject, unless nil, decides over each request but those of the first connection, with the lock held: OK carries it out.
+	reject func(op jute.Op, path string) jute.Code
 }
 
 type fakeNode struct {
@@ -111,7 +113,16 @@ func (f *fakeEnsemble) serve(conn net.Conn) {
 		}
 		body, code := []byte(nil), jute.NoAuth
 		if h.Op != f.rejectedOp || first || time.Since(f.measuredSince) > f.rejectFor {
-			body, code = f.handleRequest(c, h.Op, &d, !first)
+			body, code = nil, jute.OK
+			if f.reject != nil && !first {
+				var r jute.GetDataRequest // the requests that tests reject begin so
+				at := d
+				r.Decode(&at)
+				code = f.reject(h.Op, string(r.Path))
+			}
+			if code == jute.OK {
+				body, code = f.handleRequest(c, h.Op, &d, !first)
+			}
 		}
 		f.zxid++
 		c.out <- append(jute.ReplyHeader{Xid: h.Xid, Zxid: f.zxid, Err: code}.Append(nil), body...)
@@ -301,6 +312,16 @@ func (f *fakeEnsemble) notify(kind jute.EventType, path string) {
 // runCase runs a case in virtual time, and returns its result and the lines that it printed.
 func (f *fakeEnsemble) runCase(t *testing.T, text string, base Params) (r Result, lines []string) {
 	t.Helper()
+	r, lines, err := f.tryCase(t, text, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, lines
+}
+
+// tryCase is runCase for a case that may fail.
+func (f *fakeEnsemble) tryCase(t *testing.T, text string, base Params) (r Result, lines []string, err error) {
+	t.Helper()
 	f.nodes, f.requests, f.sizes = map[string]*fakeNode{}, map[jute.Op]int{}, map[int]int{}
 	f.watchers, f.recursiveWatchers, f.lasting = map[string][]*fakeConn{}, map[string][]*fakeConn{}, map[string][]*fakeConn{}
 	p, err := ParseCase(text, base)
@@ -311,15 +332,12 @@ func (f *fakeEnsemble) runCase(t *testing.T, text string, base Params) (r Result
 		Target: Target{Name: "fake", Servers: []string{"fake:1"}, Dial: f.dial}, Params: p, sleep: time.Sleep,
 		Progress: func(line string) { lines = append(lines, line) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	f.serving.Wait()
 	time.Sleep(2 * p.Timeout) // no timer of a session is left
 	if (len(f.nodes) > 0) != p.KeepNodes {
 		t.Errorf("%s: %d nodes are left", text, len(f.nodes))
 	}
-	return r, lines
+	return r, lines, err
 }
 
 // Each case sends its kind of requests, for its time, from each of its connections; it measures how long they

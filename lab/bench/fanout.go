@@ -30,10 +30,13 @@ type fanOutRun struct {
 	writes  writeSchedule
 	count   int64 // writes
 	mu      sync.Mutex
-	tally   tally // of the writes that were due in the measured time
+	writing Histogram // of the writes that were due in the measured time
+	failed  int64     // writes, also those of the warm-up
+	failure error     // of the first of them
 }
 
 // runFanOut writes to watched nodes at a fixed rate. An op is an event at a session. Its latency counts from when its write was due.
+// The run fails if a write fails, also in the warm-up: every later event of the node would count from an earlier write.
 func runFanOut(r *caseRun) (Result, error) {
 	p, err := r.tree.createParent(r.ctx, r.controlClient, "watched")
 	if err != nil {
@@ -95,10 +98,10 @@ func (f *fanOutRun) measure(before usage) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	result := r.commonResult(&tally{latencies: *all.Watches.Events, failures: f.tally.failures}, begin, end)
+	result := r.commonResult(&tally{latencies: *all.Watches.Events}, begin, end)
 	result.Extra = append([]Figure{
 		{Name: "writes", Value: float64(f.count), Unit: unitCount},
-		millisFigure("write p50", f.tally.latencies.Quantile(0.5)), millisFigure("write p99", f.tally.latencies.Quantile(0.99)),
+		millisFigure("write p50", f.writing.Quantile(0.5)), millisFigure("write p99", f.writing.Quantile(0.99)),
 		faultFigure("missing events", f.expectedEvents()-all.Watches.Delivered-all.Watches.Merged),
 		faultFigure("writes seen with a later one", all.Watches.Merged), faultFigure("watches not set again", all.Watches.Failed),
 	}, all.lossFigures()...)
@@ -121,7 +124,7 @@ func bystanderFigures(calm, beside *tally) []Figure {
 	}
 }
 
-// writeAll writes during the warm-up and the measured time. late is the delay of the tool itself.
+// writeAll writes during the warm-up and the measured time, and fails if a write does. late is the delay of the tool itself.
 func (f *fanOutRun) writeAll() (late *Histogram, begin, end usageReading, err error) {
 	r := f.run
 	start := time.Now().Add(leadTime)
@@ -145,7 +148,20 @@ func (f *fanOutRun) writeAll() (late *Histogram, begin, end usageReading, err er
 	for err == nil && answered.Load() < f.count {
 		err = sleepUntil(ctx, time.Now().Add(fanOutPoll))
 	}
+	if err == nil {
+		err = f.writeFailure()
+	}
 	return late, begin, end, err
+}
+
+// writeFailure returns an error if a write has failed.
+func (f *fanOutRun) writeFailure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d writes failed, so that events cannot be told apart; the first one: %w", f.failed, f.count, f.failure)
 }
 
 // sendWrite sends the next write. The pacer calls it.
@@ -158,11 +174,12 @@ func (f *fanOutRun) sendWrite(ctx context.Context, answered *atomic.Int64) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		switch {
-		case due.Before(f.writes.From):
-		case err == nil:
-			f.tally.latencies.Add(time.Since(due))
-		default:
-			f.tally.addFailures("write: "+failureReason(err), 1)
+		case err != nil:
+			if f.failed++; f.failure == nil {
+				f.failure = err
+			}
+		case !due.Before(f.writes.From):
+			f.writing.Add(time.Since(due))
 		}
 	}
 	if err := f.writer.Pipeline().Set(ctx, f.nodes.path(node), encodeNumber(number), client.AnyVersion, done); err != nil {
@@ -170,7 +187,7 @@ func (f *fanOutRun) sendWrite(ctx context.Context, answered *atomic.Int64) {
 	}
 }
 
-// expectedEvents returns the number of all writes, once for each watch on their nodes.
+// expectedEvents returns the number of all writes, once for each watch on their nodes. None of them has failed.
 func (f *fanOutRun) expectedEvents() int64 {
 	nodes, watches := int64(f.nodes.Count), int64(f.run.params.Watchers)*int64(f.nodes.PerSession)
 	share := func(all, node int64) int64 { // of a node, if all are dealt out in turn

@@ -69,6 +69,33 @@ func TestFanOutMissesEvents(t *testing.T) {
 	})
 }
 
+// One failed write fails the run, also in the warm-up: the later events of persistent watches would count from earlier writes.
+func TestFanOutFailedWrite(t *testing.T) {
+	for _, warm := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fakeEnsemble{delay: time.Millisecond}
+			base := quickParams()
+			base.Timeout = time.Minute
+			writes, failing := 0, 3
+			if !warm {
+				failing = 50
+			}
+			f.reject = func(op jute.Op, path string) jute.Code {
+				if op == jute.OpSetData && strings.Contains(path, "/watched/") {
+					if writes++; writes == failing {
+						return jute.NoAuth
+					}
+				}
+				return jute.OK
+			}
+			_, _, err := f.tryCase(t, "fanout:watchers=3,nodes=2,rate=100,persistent=true", base)
+			if want := "1 of 110 writes failed"; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("write %d failed: %v, want %q", failing, err, want)
+			}
+		})
+	}
+}
+
 // A session that reads a node after two more writes had one event for the first of them, and sees the others with it. An event counts
 // from when its own write was due.
 func TestLearn(t *testing.T) {

@@ -1,6 +1,6 @@
 # Scripts that measure variants by turns source this file.
 
-# medians PART prints a line for each case and variant.
+# medians PART prints a line for each case and variant. Before them it says which runs had errors or were void.
 medians() {
   [ -f "$DATA/$1.jsonl" ] || return 0
   awk -v part="$1" '
@@ -13,9 +13,24 @@ medians() {
       if (!((who, what) in count)) order[++rows] = who SUBSEP what
       all[who, what, ++count[who, what]] = value
     }
+    function errors(   rest, at, sum) { # the reasons are escaped as in JSON, so that no number in one follows a bare quote
+      if (!match($0, /"errors": *[{]/)) return 0
+      rest = substr($0, RSTART + RLENGTH)
+      while (match(rest, /^ *"([^"\\]|\\.)*": *[0-9]+,?/)) {
+        at = substr(rest, RSTART, RLENGTH)
+        sub(/.*: */, "", at)
+        sum += at
+        rest = substr(rest, RSTART + RLENGTH)
+      }
+      return sum + 0
+    }
     {
       split($0, quoted, "\"")
       who = quoted[4] " | " quoted[8]
+      if (!(who in runs)) sides[++known] = who
+      runs[who]++
+      if (found = errors()) { failing[who]++; failed[who] += found }
+      if ($0 ~ /"void": *true/) void[who]++
       note("ops/s", field("per_second"))
       note("p50 ms", field("p50_us") / 1000); note("p99 ms", field("p99_us") / 1000)
       note("server us/op", field("server_cpu_us_per_op")); note("tool us/op", field("tool_cpu_us_per_op"))
@@ -29,6 +44,12 @@ medians() {
       }
     }
     END {
+      for (s = 1; s <= known; s++) {
+        who = sides[s]
+        if (failing[who]) printf "%s | %s | ERRORS | %d in %d of %d runs\n", part, who, failed[who], failing[who], runs[who]
+        over = "the tool used more than a third of the CPU time of the servers"
+        if (void[who]) printf "%s | %s | VOID | %d of %d runs: %s\n", part, who, void[who], runs[who], over
+      }
       for (r = 1; r <= rows; r++) {
         n = count[order[r]]
         for (i = 1; i <= n; i++) v[i] = all[order[r], i]
