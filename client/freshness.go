@@ -16,6 +16,8 @@ type freshReads struct{}
 // WithFreshReads returns a context with which a read of a Client shows everything that was acknowledged before it was sent: a sync goes directly
 // before the read, on the same connection, so it takes a round trip to the leader. Watches and a Pipeline take no notice of it. On ZooKeeper such
 // a read may still be stale while a leader that has lost its majority does not know it.
-func WithFreshReads(ctx context.Context) context.Context { return context.WithValue(ctx, freshReads{}, true) }
+func WithFreshReads(ctx context.Context) context.Context {
+	return context.WithValue(ctx, freshReads{}, true)
+}
 
 func hasFreshReads(ctx context.Context) bool { return ctx.Value(freshReads{}) != nil }
