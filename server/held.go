@@ -97,15 +97,16 @@ func (h *heldRequest) SeeAhead(frame []byte) stream.Ahead {
 	if !c.readOnly {
 		c.srv.cfg.Member.Touch(c.session.id, c.stream.Life.Timeout())
 	}
+	c.lockWithTree()
+	defer c.unlockWithTree()
+	if c.stream.IsClosing() || c.stream.UnsentBytes() >= stream.HighWater {
+		return stream.AheadWaits // for its reply; the session knows of it
+	}
 	c.srv.stats.received.Add(1)
 	r := c.newRequest(header, d.Rest())
 	r.noZxid = true
-	c.lockWithTree()
-	defer c.unlockWithTree()
-	if !c.stream.IsClosing() && c.stream.UnsentBytes() < stream.HighWater {
-		c.replies.countRequest(len(r.body))
-		c.replies.queueReply(r)
-	}
+	c.replies.countRequest(len(r.body))
+	c.replies.queueReply(r)
 	return stream.AheadServed
 }
 

@@ -25,16 +25,22 @@ func (l limitedRequest) handle() bool {
 	if t == nil {
 		return l.enterThrottle()
 	}
-	wait, kind := l.charge(t)
-	if l.exceedsWatches(t) {
+	if wait, kind := l.charge(t); wait > 0 {
+		return l.hold(&heldRequest{cause: tenantHold{r.c.srv}, kind: kind, dueAt: r.times.receivedAt.Add(wait), table: t.table})
+	}
+	return l.serveDue(t)
+}
+
+// serveDue serves a request that its tenants let go on. One for a watch too many is refused only now, so that refusals are slowed, too: they
+// count as well.
+func (l limitedRequest) serveDue(t *tenancy) bool {
+	r := l.r
+	if t != nil && l.exceedsWatches(t) {
 		r.c.srv.stats.watchesRefused.Add(1)
 		r.code = jute.QuotaExceeded
 		return r.replyLocally()
 	}
-	if wait <= 0 {
-		return l.enterThrottle()
-	}
-	return l.hold(&heldRequest{cause: tenantHold{r.c.srv}, kind: kind, dueAt: r.times.receivedAt.Add(wait), table: t.table})
+	return l.enterThrottle()
 }
 
 // enterThrottle handles the request when the throttle of requests, if there is one, has a place for it.
@@ -52,6 +58,9 @@ func (l limitedRequest) enterThrottle() bool {
 
 // charge has the tenants of a request count it, and returns how long it has to wait, and for what.
 func (l limitedRequest) charge(t *tenancy) (wait time.Duration, kind holdKind) {
+	if t.unlimited {
+		return 0, 0
+	}
 	r, c, table := l.r, l.r.c, t.table
 	b := bill{now: c.srv.sinceStart(r.times.receivedAt), ops: 1, frame: int64(len(r.body) + frameOverhead)}
 	if table.LimitsBytes() {
@@ -182,5 +191,5 @@ func (tenantHold) over(*heldRequest) {}
 func (tenantHold) abandon(*heldRequest) {}
 
 func (tenantHold) serve(_ *heldRequest, r *request) (more bool) {
-	return limitedRequest{r}.enterThrottle()
+	return limitedRequest{r}.serveDue(clientTenants{r.c}.update())
 }

@@ -43,7 +43,8 @@ func (t *RequestThrottle) setDefaultsAndCheck() error {
 // ZooKeeper counts the requests of its pipeline. Here these are the requests that go through the log or wait for a proof: every other one is
 // served when it is read, or waits for its own connection alone, and a client that takes no replies must not stop others.
 //
-// While a request is handed to its handler, it has a place. The handler gives it another one if it goes to the log (request.enqueue).
+// While a request is handed to its handler, it has a place. The handler gives it another one if it goes to the log (request.enqueue). A
+// request that Held.Wait ends early, because its client has sent too much ahead, has a place beyond MaxRequests.
 type requestThrottle struct {
 	cfg RequestThrottle
 
@@ -157,6 +158,9 @@ func (t *requestThrottle) abandon(h *heldRequest) {
 }
 
 func (t *requestThrottle) serve(h *heldRequest, r *request) (more bool) {
+	if !h.granted { // over came before, so nobody grants it a place now
+		t.add()
+	}
 	defer t.leave(1)
 	if t.cfg.OpWait > 0 && r.times.receivedAt.Sub(h.heldAt) > t.cfg.OpWait {
 		t.throttled.Add(1)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +100,30 @@ func TestRequestThrottleOfReads(t *testing.T) {
 	})
 }
 
+// A client that has sent more than the server reads ahead goes past the throttle, and gives back no place that it has not taken.
+func TestFloodPastRequestThrottle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, throttledTo(RequestThrottle{MaxRequests: 1}))
+		writer, flood := w.connect(), w.connect()
+		w.hold()
+		writer.request(jute.OpSetData, setData("/", ""))
+		synctest.Wait()
+		const many = 1000 // their frames have more than 16 KiB
+		one := frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpExists}, exists("/", false))
+		go flood.Write(bytes.Repeat(one, many))
+		time.Sleep(5 * time.Second)
+		flood.expect(1, jute.OK)
+		w.release()
+		for range many - 1 {
+			flood.expect(1, jute.OK)
+		}
+		synctest.Wait()
+		if n := w.srv.requestThrottle.inProcess; n != 0 {
+			t.Errorf("%d places are taken after all requests", n)
+		}
+	})
+}
+
 // The ends of connections give their places back, also those of requests that have no result yet.
 func TestRequestThrottleForgetsConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -135,16 +160,19 @@ func TestStaleRequests(t *testing.T) {
 	for name, tt := range map[string]struct {
 		throttle RequestThrottle
 		leaves   bool   // the client closes its connection
+		closes   bool   // and its session before
 		want     string // of the request after 15 s: served, closed, throttled or dropped
 	}{
-		"default":                          {RequestThrottle{}, false, "served"},
-		"default, client gone":             {RequestThrottle{}, true, "dropped"},
-		"no connection check, client gone": {RequestThrottle{NoConnectionCheck: true}, true, "served"},
-		"stale are kept, client gone":      {RequestThrottle{KeepStale: true}, true, "served"},
-		"latency check":                    {RequestThrottle{LatencyCheck: true}, false, "closed"},
-		"latency check, stale are kept":    {RequestThrottle{LatencyCheck: true, KeepStale: true}, false, "served"},
-		"op wait":                          {RequestThrottle{OpWait: 10 * time.Second}, false, "throttled"},
-		"longer op wait":                   {RequestThrottle{OpWait: 20 * time.Second}, false, "served"},
+		"default":                          {RequestThrottle{}, false, false, "served"},
+		"default, client gone":             {RequestThrottle{}, true, false, "dropped"},
+		"no connection check, client gone": {RequestThrottle{NoConnectionCheck: true}, true, false, "served"},
+		"stale are kept, client gone":      {RequestThrottle{KeepStale: true}, true, false, "served"},
+		"stale are kept, session closed":   {RequestThrottle{KeepStale: true}, true, true, "served"},
+		"session closed":                   {RequestThrottle{}, true, true, "dropped"},
+		"latency check":                    {RequestThrottle{LatencyCheck: true}, false, false, "closed"},
+		"latency check, stale are kept":    {RequestThrottle{LatencyCheck: true, KeepStale: true}, false, false, "served"},
+		"op wait":                          {RequestThrottle{OpWait: 10 * time.Second}, false, false, "throttled"},
+		"longer op wait":                   {RequestThrottle{OpWait: 20 * time.Second}, false, false, "served"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -156,6 +184,10 @@ func TestStaleRequests(t *testing.T) {
 				synctest.Wait()
 				c.request(jute.OpSetData, setData("/", "2"))
 				synctest.Wait()
+				if tt.closes {
+					c.write(c.frame(jute.OpCloseSession))
+					synctest.Wait()
+				}
 				if tt.leaves {
 					_ = c.Close()
 				}
@@ -174,7 +206,11 @@ func TestStaleRequests(t *testing.T) {
 				}
 				w.release()
 				synctest.Wait()
-				switch n := w.forwarded(); {
+				n := w.forwarded()
+				if tt.closes {
+					n-- // the close
+				}
+				switch {
 				case got != "":
 				case tt.leaves && n == 4:
 					got = "served"

@@ -16,6 +16,8 @@ type tenancy struct {
 	numIDs  int // identities of the client
 	tenants []*tenant.Tenant
 
+	unlimited bool // no limit holds for the client, not even one for subtrees
+
 	// Only the connection's reader or loop uses these.
 	paidBytes  uint64           // of replies.sentBytes
 	ofLastPath []*tenant.Tenant // for the subtrees of the last request, which pay for its reply
@@ -46,7 +48,8 @@ func (m clientTenants) update() *tenancy {
 	}
 	var next *tenancy
 	if table != nil {
-		next = &tenancy{table: table, numIDs: len(ids), tenants: table.OfClient(c.identity.host, ids, c.srv.sinceStart(time.Now()))}
+		next = &tenancy{table: table, numIDs: len(ids), unlimited: tenant.IsUnlimited(ids)}
+		next.tenants = table.OfClient(c.identity.host, ids, c.srv.sinceStart(time.Now()))
 		next.paidBytes = c.replies.sentBytes
 		if old != nil && old.hasSession || c.stream.Life.Timeout() > 0 && !c.readOnly {
 			next.tryAddSession(true)

@@ -246,6 +246,41 @@ func TestSilentClientWithHeldRequestEnds(t *testing.T) {
 	})
 }
 
+// A slowed client is not silent while the server reads no more of what it sends.
+func TestUnreadClientIsNotSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, limitedTo(t, "address requests=1"))
+		c := w.connect()
+		var frames [][]byte
+		for range 20 {
+			frames = append(frames, c.frame(jute.OpExists, exists("/", false)))
+		}
+		frames = append(frames, c.frame(jute.OpSetData, setData("/", string(make([]byte, 100<<10)))), c.frame(jute.OpPing))
+		go c.sendAll(frames...)
+		_ = c.SetDeadline(time.Now().Add(time.Hour))
+		for range len(frames) {
+			if _, err := c.read(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Refusals of watches are slowed as other requests.
+func TestRefusedWatchesAreSlowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, false, limitedTo(t, "address watches=1 requests=1"))
+		c := w.connect()
+		begun := time.Now()
+		for i := range 4 {
+			c.call(jute.OpExists, exists(fmt.Sprint("/", i), true))
+		}
+		if took := time.Since(begun); took != 3*time.Second {
+			t.Errorf("four requests took %v, want 3s", took)
+		}
+	})
+}
+
 // New limits hold for the present connections at once. Requests that wait for the old ones are served.
 func TestLimitsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -287,7 +322,7 @@ func TestLimitsChange(t *testing.T) {
 // The super user is not limited.
 func TestSuperUserIsNotLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, false, limitedTo(t, "address requests=1 watches=1", "each identity requests=1"))
+		w := newWorld(t, false, limitedTo(t, "address requests=1 watches=1", "each identity requests=1", "subtree / requests=1"))
 		c := w.connect()
 		c.must(jute.OpAuth, auth("digest", "super:secret"))
 		begun := time.Now()

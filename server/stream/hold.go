@@ -42,7 +42,7 @@ const (
 
 // Hold holds back the frame that the reader has handed over, as long as held wants. It reads what the client sends meanwhile, up to readSize
 // bytes, so that frames that need not wait, such as pings, are served, and that the client's end is noticed. A client that is silent for too
-// long is dropped, as ever. Only the reader calls it, from ServeFrame or from the f of LeaveToReader.
+// long is dropped, as ever. The time in which it is not read, because it has sent so much, is no silence. Only the reader calls it, from ServeFrame or from the f of LeaveToReader.
 func Hold(s *Stream, held Held) HoldEnd {
 	s.Flush() // the client may wait for earlier replies
 	a := aheadReader{s: s, held: held, last: -1}
@@ -53,6 +53,9 @@ func Hold(s *Stream, held Held) HoldEnd {
 	defer s.Life.mu.Unlock()
 	s.reader.deadlineDue = 0 // the next wait for input sets it
 	if !s.Life.hasEnded && !s.Life.lastSent {
+		if a.restedFull { // the client was not read meanwhile
+			s.Life.expireAt(time.Now().Add(s.Life.maxSilence()))
+		}
 		_ = s.socket.SetReadDeadline(s.Life.ExpiresAt()) // if it fails, so will the read
 	}
 	return end
@@ -74,6 +77,8 @@ type aheadReader struct {
 	seen int  // bytes of the unread input whose frames the owner has seen, and that wait
 	last int  // place in them of the client's last frame; -1: none
 	gone bool // the client has closed the connection
+
+	restedFull bool // for a time it did not read, because the input was full
 }
 
 func (a *aheadReader) wait() HoldEnd {
@@ -85,13 +90,14 @@ func (a *aheadReader) wait() HoldEnd {
 		switch {
 		case d <= 0:
 			return HoldOver
-		case a.gone && a.last >= 0:
+		case a.gone && a.last >= 0 && !a.held.MayOutliveClient():
 			a.skipToLast()
 			return HoldSkipped
 		case a.gone && !a.held.MayOutliveClient():
 			a.s.ReadFailed(net.ErrClosed)
 			return HoldEnded
 		case a.gone || a.isFull():
+			a.restedFull = a.restedFull || !a.gone
 			a.rest(d)
 		case !a.readFor(d):
 			return HoldEnded
@@ -208,8 +214,19 @@ func (a *aheadReader) skipToLast() {
 	in.unread = in.unread[a.last:]
 }
 
-// readAhead reads once from the source, behind the unread input, which has less than readSize bytes.
+// readAhead reads once from the source, behind the unread input, which has less than readSize bytes. While there is none, it waits with the
+// small buffer, because very many clients may be slowed at the same time.
 func (in *input) readAhead() (n int, err error) {
+	if len(in.unread) == 0 {
+		if in.pooledBuffer != nil {
+			readBufferPool.Put(in.pooledBuffer)
+			in.pooledBuffer = nil
+		}
+		peek := in.peeked()
+		n, err = in.readSource(peek)
+		in.unread = peek[:n]
+		return n, err
+	}
 	if in.pooledBuffer == nil {
 		in.pooledBuffer = readBufferPool.Get().(*[readSize]byte)
 	}

@@ -61,10 +61,15 @@ func (t *Table) LimitsBytes() bool { return t.limitsBytes }
 // LimitsWatches reports whether any rule limits watches.
 func (t *Table) LimitsWatches() bool { return t.limitsWatch }
 
-// OfClient returns the tenants of a client by its address and its identities. The caller owes each of them a Leave. The super user has
-// none, so that operators get through.
+// IsUnlimited reports whether a client with these identities has no limits: the super user, so that operators get through.
+func IsUnlimited(ids []*proto.Identity) bool {
+	return slices.ContainsFunc(ids, func(id *proto.Identity) bool { return id.GetScheme() == "super" })
+}
+
+// OfClient returns the tenants of a client by its address and its identities. The caller owes each of them a Leave. A client without
+// limits has none.
 func (t *Table) OfClient(host string, ids []*proto.Identity, now time.Duration) (of []*Tenant) {
-	if slices.ContainsFunc(ids, func(id *proto.Identity) bool { return id.GetScheme() == "super" }) {
+	if IsUnlimited(ids) {
 		return nil
 	}
 	ip, _ := netip.ParseAddr(host) // not TCP: no address
