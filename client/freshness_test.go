@@ -21,8 +21,11 @@ func TestFreshReads(t *testing.T) {
 			for _, tt := range requestCases() {
 				get, _ := tt.record.(jute.GetDataRequest)
 				isRead := tt.op.Class() == jute.ClassRead && !get.Watch
-				done := make(chan error, 1)
-				go func() { done <- tt.call(ctx, c) }()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					_ = tt.call(ctx, c) // the requests count here
+				}()
 				first := s.next()
 				if synced := first.Op == jute.OpSync && tt.op != jute.OpSync; synced != (fresh && isRead) {
 					t.Errorf("fresh %t, %v: the first request is %v", fresh, tt.op, first.Op)

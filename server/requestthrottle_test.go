@@ -110,7 +110,7 @@ func TestFloodPastRequestThrottle(t *testing.T) {
 		synctest.Wait()
 		const many = 1000 // their frames have more than 16 KiB
 		one := frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpExists}, exists("/", false))
-		go flood.Write(bytes.Repeat(one, many))
+		go func() { _, _ = flood.Write(bytes.Repeat(one, many)) }()
 		time.Sleep(5 * time.Second)
 		flood.expect(1, jute.OK)
 		w.release()

@@ -81,7 +81,8 @@ func TestTenantIsSlowed(t *testing.T) {
 			if other.must(jute.OpExists, exists("/fast", false)); time.Since(begun) != at {
 				t.Errorf("another tenant waited %v", time.Since(begun)-at)
 			}
-			go slow.Write(slow.frame(jute.OpPing)) // the last ones fail, after the end
+			ping := slow.frame(jute.OpPing)
+			go func() { _, _ = slow.Write(ping) }() // the last ones fail, after the end
 		}
 		if pingedAt != 0 {
 			t.Errorf("the ping behind 100 requests got its reply after %v", pingedAt)
@@ -228,7 +229,8 @@ func TestSilentClientWithHeldRequestEnds(t *testing.T) {
 		w := newWorld(t, false, limitedTo(t, "address requests=1"))
 		c, other := w.connect(), w.connect()
 		for range 100 {
-			go other.Write(other.frame(jute.OpExists, exists("/", false))) // the last ones fail, after the end
+			frame := other.frame(jute.OpExists, exists("/", false))
+			go func() { _, _ = other.Write(frame) }() // the last ones fail, after the end
 		}
 		for range 60 { // the tenant owes for a minute
 			w.srv.limiter.Table().OfClient("pipe", nil, 0)[0].Charge(w.srv.sinceStart(time.Now()), 1, 0)
