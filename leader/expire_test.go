@@ -77,12 +77,17 @@ func TestSyncTouchesItsSession(t *testing.T) {
 		e.run()
 		for now := time.Duration(0); now < 3*timeout; now += timeout / 2 {
 			e.at(now)
+			e.pinger.lost.mu.Lock()
 			e.pinger.lost.life(2).present = lifeSign{time.Now().Add(-time.Hour), 1} // nobody has heard its pongs
+			e.pinger.lost.mu.Unlock()
 			reply, err := e.Sync(t.Context(), &proto.SyncRequest{Member: 2, Boot: 20, Nonce: nonce, Sessions: []uint64{1, 99}}, 0)
 			if err != nil || len(reply.Ending) > 0 {
 				t.Fatalf("Sync = %v, %v", reply, err)
 			}
-			for _, m := range e.pinger.lost.silences(time.Now()) {
+			e.pinger.lost.mu.Lock()
+			silences := e.pinger.lost.silences(time.Now())
+			e.pinger.lost.mu.Unlock()
+			for _, m := range silences {
 				if m.Member == 2 && m.SilentMs > 0 {
 					t.Errorf("member 2 is silent for %d ms after its sync", m.SilentMs)
 				}
