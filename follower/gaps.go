@@ -6,10 +6,12 @@ import "time"
 // one, with the time between them: a client that has been silent since then seems to be silent for less.
 const maxGaps = 16
 
-// leaderGaps are the times for which this member has heard no leader: from the last ping of a leader to the first ping
-// of the next one. A client's silence does not count meanwhile. It is not safe for concurrent use.
+// leaderGaps are the times for which this member has heard no leader: from the last ping of a leader to the first ping of the next one, and
+// more than a tick between two pings. In the second case one of the two was cut off, or was paused: while this process does not run, its
+// clients' requests lie unread in its sockets. A client's silence does not count meanwhile. It is not safe for concurrent use.
 type leaderGaps struct {
-	nonce    uint64    // of the term of the last ping
+	tick     time.Duration // of two pings
+	nonce    uint64        // of the term of the last ping
 	lastPing time.Time // before the first, when this process started
 	gaps     []gap     // oldest first
 }
@@ -18,7 +20,7 @@ type gap struct{ from, to time.Time }
 
 // notePing records a ping of a leader's term.
 func (g *leaderGaps) notePing(nonce uint64, now time.Time) {
-	if nonce != g.nonce && !g.lastPing.IsZero() {
+	if !g.lastPing.IsZero() && (nonce != g.nonce || now.Sub(g.lastPing) > g.tick) {
 		if len(g.gaps) == maxGaps {
 			g.gaps[1].from = g.gaps[0].from
 			g.gaps = append(g.gaps[:0], g.gaps[1:]...)

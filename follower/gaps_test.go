@@ -12,7 +12,7 @@ import (
 func TestLeaderGaps(t *testing.T) {
 	base := time.Now()
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
-	var g leaderGaps
+	g := leaderGaps{tick: time.Minute}
 	g.notePing(1, at(10)) // no leader before is known
 	g.notePing(1, at(20))
 	g.notePing(2, at(25))
@@ -34,6 +34,21 @@ func TestLeaderGaps(t *testing.T) {
 	for i, gap := range gaps[1:] {
 		if gap.from.Before(gaps[i].to) {
 			t.Errorf("times overlap: %v", gaps)
+		}
+	}
+}
+
+// A time of more than a tick between two pings of one leader does not count either, and a tick does.
+func TestPausesAreGaps(t *testing.T) {
+	base := time.Now()
+	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
+	g := leaderGaps{tick: 10 * time.Second}
+	for _, s := range []int{10, 20, 31, 40} {
+		g.notePing(1, at(s))
+	}
+	for heard, want := range map[int]int{10: 11, 20: 11, 25: 6, 31: 0} {
+		if got := g.all().since(at(heard)); got != time.Duration(want)*time.Second {
+			t.Errorf("silent since %d s: %v without pings, want %d s", heard, got, want)
 		}
 	}
 }

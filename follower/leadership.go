@@ -71,7 +71,7 @@ func newLeadership(cfg *Config) *leadership {
 	return &leadership{
 		self: cfg.Self, raftTerm: cfg.RaftTerm, raftLeader: cfg.RaftLeader, clock: cfg.Monotonic,
 		term: newTerm(znode.Term{}, cfg.Monotonic.Now()),
-		gaps: leaderGaps{lastPing: cfg.Monotonic.Now()}, // before the first ping, no leader is known
+		gaps: leaderGaps{tick: cfg.Tick, lastPing: cfg.Monotonic.Now()}, // before the first ping, no leader is known
 	}
 }
 

@@ -31,7 +31,9 @@ import (
 type lostMembers struct {
 	self  uint32
 	tick  time.Duration
-	begun lifeSign       // of the term, before which nothing was heard
+	begun lifeSign // of the term, before which nothing was heard
+	// runs converts a time to table time, which does not run while the process of this leader is paused: it hears nobody then.
+	runs  func(time.Time) time.Duration
 	order *atomic.Uint64 // of the newest message of this process
 
 	mu      sync.Mutex
@@ -54,7 +56,7 @@ type lifeSign struct {
 
 func newLostMembers(cfg *Config, order *atomic.Uint64, begun time.Time) *lostMembers {
 	l := &lostMembers{
-		self: cfg.Self, tick: cfg.Tick, begun: lifeSign{begun, cfg.AppliedIndex()}, order: order,
+		self: cfg.Self, tick: cfg.Tick, begun: lifeSign{begun, cfg.AppliedIndex()}, runs: cfg.Sessions.TableTime, order: order,
 		members: make(map[uint32]*memberLife), reports: make(map[uint32]*proto.LostMembers),
 	}
 	for member, boot := range cfg.Boots {
@@ -77,12 +79,16 @@ func (l *lostMembers) life(member uint32) *memberLife {
 func (l *lostMembers) heard(member uint32, boot uint64, now time.Time, applied uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now = l.withoutPauses(now)
 	m := l.life(member)
 	if m.boot != 0 && m.boot != boot {
 		m.ended = m.present
 	}
 	m.boot, m.present = boot, lifeSign{now, applied}
 }
+
+// withoutPauses returns a time as it would be if this process had not been paused in the term.
+func (l *lostMembers) withoutPauses(now time.Time) time.Time { return l.begun.at.Add(l.runs(now)) }
 
 // appendTo adds to a ping what is known now. It must be called after the ping's proof round was read.
 func (l *lostMembers) appendTo(ping *proto.Ping, now time.Time) {
@@ -93,6 +99,7 @@ func (l *lostMembers) appendTo(ping *proto.Ping, now time.Time) {
 
 // silences returns the members that have sent nothing for a tick, the time of two pings, and those with earlier runs.
 func (l *lostMembers) silences(now time.Time) (all []*proto.LostMember) {
+	now = l.withoutPauses(now)
 	for id, m := range l.members {
 		of := &proto.LostMember{Member: id}
 		if silent := now.Sub(m.present.at); id != l.self && silent > l.tick {

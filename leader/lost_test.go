@@ -12,9 +12,12 @@ import (
 
 // lostAt returns what a leader of three members knows of lost members at the start of its term.
 func lostAt(begun time.Time) *lostMembers {
-	return newLostMembers(&Config{
-		Self: 1, Tick: tick, AppliedIndex: func() uint64 { return 50 }, Boots: map[uint32]uint64{1: 10, 2: 20, 3: 30},
+	l := newLostMembers(&Config{
+		Self: 1, Tick: tick, Sessions: sessiontracker.NewGlobalTable(begun, tick, slices.Values[[]sessiontracker.TrackedSession](nil)),
+		AppliedIndex: func() uint64 { return 50 }, Boots: map[uint32]uint64{1: 10, 2: 20, 3: 30},
 	}, new(atomic.Uint64), begun)
+	l.runs = func(now time.Time) time.Duration { return now.Sub(begun) }
+	return l
 }
 
 // said returns what pings say at now, by member.
@@ -45,6 +48,22 @@ func TestPingsNameLostMembers(t *testing.T) {
 	}
 	if got[3].GetThrough() != 0 || got[3].GetEndedThrough() != 61 || got[3].GetEndedSilentMs() != 2000 {
 		t.Errorf("an earlier process of member 3, which was heard last at 6 s: %v", got[3])
+	}
+}
+
+// The time for which the leader's own process was paused is no silence of others.
+func TestPausedLeaderHearsNobody(t *testing.T) {
+	begun := time.Now()
+	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+	l := lostAt(begun)
+	table := l.runs
+	l.runs = func(now time.Time) time.Duration { // paused from 10 s to 30 s
+		return table(now) - max(0, min(table(now), 30*time.Second)-10*time.Second)
+	}
+	l.heard(2, 20, at(5), 60)
+	l.heard(3, 30, at(32), 61)
+	if got := said(l, at(36)); got[2].GetSilentMs() != 11000 || got[3].GetSilentMs() != 4000 {
+		t.Errorf("silences %v, want 11 s of 31 of member 2, and 4 s of member 3", got)
 	}
 }
 
