@@ -185,7 +185,7 @@ func (r *report) add(e event) {
 var (
 	boring  = regexp.MustCompile(`^\s*(=== (RUN|PAUSE|CONT|NAME)|--- PASS|PASS\s*$|ok  \t|FAIL\t|FAIL\s*$|\?   \t)`)
 	noTests = regexp.MustCompile(`\[no tests to run\]$|^testing: warning: no tests to run`)
-	isForm  = regexp.MustCompile(`needs (the (usual|nightly) form|root): `)
+	isForm  = regexp.MustCompile(`needs (the (usual|nightly) form|root|groups of memory): `)
 	reason  = regexp.MustCompile(`needs [^\n]+`)
 	ofFault = regexp.MustCompile(`--- FAIL|WARNING: DATA RACE|^panic: |^fatal error: `)
 	running = regexp.MustCompile(`^\t\t(Test\S+ \(\S+\))\s*$`) // in the list of running tests after "panic: test timed out"

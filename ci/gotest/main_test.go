@@ -53,6 +53,11 @@ func TestReport(t *testing.T) {
 		{"nothing runs", false, []string{""}, "go test: exit status 1\n", "", "tests: 0 passed, 1 failed", false},
 		{"one lacks something", false, []string{lines(a, lacks, "TestA:skip", "TestB:pass", "pass")}, "skipped: 1, needs a browser: apt-get install chromium\n", "", "tests: 1 passed, 0 failed", true},
 		{"one is skipped", true, []string{lines(a, lacks, "TestA:skip", "TestB:pass", "pass")}, "must run, and was skipped: rollcall/a.TestA\n", "", "tests: 1 passed, 1 failed", false},
+		{
+			"another machine", true,
+			[]string{lines(a, strings.Replace(form, "the usual form: run it without -short", "groups of memory: run it as root", 1), "TestA:skip", "TestB:pass", "pass")},
+			"skipped: 1, needs groups of memory: run it as root", "", "tests: 1 passed, 0 failed", true,
+		},
 		{"another form", true, []string{lines(a, form, "TestA:skip", "TestB:pass", "pass")}, "skipped: 1, needs the usual form", "", "tests: 1 passed, 0 failed", true},
 		{"a subtest is skipped", true, []string{lines(a, "TestA/x:skip", "TestA:pass", "pass")}, "", "must run", "tests: 1 passed, 0 failed", true},
 		{"none runs", true, []string{lines(a, ">testing: warning: no tests to run", ">PASS", "pass")}, "failed: rollcall/a\n", "", "tests: 0 passed, 1 failed", false},

@@ -77,6 +77,12 @@ var (
 	Nightly = Need{what: "the nightly form", get: "ROLLCALL_TESTS=nightly, as in make nightly", there: isNightly, isAForm: true}
 )
 
+// MemoryGroups are the kernel's groups of processes with a limit of memory. Not every machine lets its root make some, so they count as a form.
+// check returns an error if this process cannot.
+func MemoryGroups(check func() error) Need {
+	return Need{what: "groups of memory", get: "run it as root where the cgroups can be written", there: func() bool { return check() == nil }, isAForm: true}
+}
+
 // Check ends the test, as one that was skipped or has failed, if something is missing.
 func Check(t testing.TB, needs ...Need) {
 	t.Helper()

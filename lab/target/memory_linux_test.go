@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"rollcall/integration/needs"
 )
 
 // Groups are made where the kernel has the limit of memory. If it has none, the error says what to do.
@@ -45,9 +47,7 @@ func TestFindMemoryGroups(t *testing.T) {
 
 // A process in a group is the one that was started, and the kernel knows its limit. The group is removed with the ensemble's parts.
 func TestMemoryGroup(t *testing.T) {
-	if err := CheckMemory(); err != nil {
-		t.Skip(err)
-	}
+	needs.Check(t, needs.MemoryGroups(CheckMemory))
 	journal, err := OpenJournal(filepath.Join(t.TempDir(), "journal"))
 	if err != nil {
 		t.Fatal(err)
