@@ -42,11 +42,11 @@ var reads = []struct {
 }
 
 var readSteps = []step{
-	{"1", []string{"A read before the entry comes: the follower holds nothing, and answers at once. Nobody has been told of the write."}},
+	{"1", []string{"A read before the entry arrives: the follower holds nothing and answers at once. No client knows of the write yet."}},
 	{"2", []string{"A read of another node: the entry that the follower holds does not concern it. The answer comes at once."}},
 	{"3", []string{
 		"A read of the node that is written: the writer may have its reply, so the follower first applies what it holds.",
-		"Were the follower cut off from the leader, the leader would have shown the write to nobody before this lease was over.",
+		"If the follower were cut off, the leader would show the write to no client before this lease had ended.",
 	}},
 }
 
@@ -74,7 +74,7 @@ func read() string {
 		d.step("ping", r.number, way(r.sent), readerY)
 	}
 	d.box("live", way(0), readLeaseTop, way(lastWay)-way(0), 28)
-	d.text("middle", way(lastWay/2.0), readLeaseTop+19, "Until it is over, nobody is shown what the follower does not hold. Reads renew it.")
+	d.text("middle", way(lastWay/2.0), readLeaseTop+19, "Until the lease ends, the leader shows no write that the follower lacks. Reads renew it.")
 	d.list("ping", "Three reads", readSteps, edge, readExplanation)
 	return d.svg("A write at the leader, and three reads at a follower that has a lease for reads")
 }
