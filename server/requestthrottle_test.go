@@ -60,6 +60,38 @@ func TestRequestThrottle(t *testing.T) {
 	})
 }
 
+// A write that waits for its own connection's sync or read takes no place of the throttle meanwhile.
+func TestWriteBehindItsReadsHasNoPlace(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, false, throttledTo(RequestThrottle{MaxRequests: 2, StallTime: time.Hour}))
+			stuck, other, third := w.connect(), w.connect(), w.connect()
+			w.hold()
+			stuck.request(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
+			if full {
+				third.request(jute.OpSetData, setData("/", "3"))
+			}
+			synctest.Wait()
+			stuck.request(jute.OpSetData, setData("/", "1")) // waits for the reply to the sync
+			synctest.Wait()
+			before := w.submitted()
+			if full { // the place of the third client becomes free
+				w.step()
+				synctest.Wait()
+				third.expect(third.xid, jute.OK)
+				before = w.submitted()
+			}
+			other.request(jute.OpSetData, setData("/", "2"))
+			synctest.Wait()
+			if n := w.submitted() - before; n != 1 {
+				t.Errorf("full %t: %d writes of another client are with the member, want 1", full, n)
+			}
+			w.release()
+			other.expect(other.xid, jute.OK)
+		})
+	}
+}
+
 // Reads that are served at once give their places to the next ones, and a client that takes no replies takes no place.
 func TestRequestThrottleOfReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -117,7 +117,8 @@ func (t *tenancy) tryAddSession(resumed bool) bool {
 	return true
 }
 
-// awaitSession is tryAddSession that waits, and leaves hasSession to its caller.
+// awaitSession is tryAddSession that waits, and leaves hasSession to its caller. It waits for the tenant of one address first (Table.OfClient): a
+// handshake that waits for that holds no place that others need.
 func (t *tenancy) awaitSession(ctx context.Context) error {
 	for i, to := range t.tenants {
 		if to.Rule().Sessions == 0 {

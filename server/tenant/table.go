@@ -24,6 +24,7 @@ const (
 // Table has the tenants of some rules. Safe for concurrent use.
 type Table struct {
 	rules       []Rule
+	ofClients   []int     // indexes in rules: of those for addresses and identities, with each first
 	subtrees    []int     // indexes in rules
 	shared      []*Tenant // by rule: its only tenant or, for a rule with each, that of all beyond MaxTracked
 	limitsBytes bool      // a rule limits bytes
@@ -40,15 +41,22 @@ type eachKey struct {
 
 func newTable(rules []Rule) *Table {
 	t := &Table{rules: slices.Clone(rules), each: map[eachKey]*Tenant{}}
+	var each, many []int
 	for i := range t.rules {
 		r := &t.rules[i]
 		t.shared = append(t.shared, &Tenant{rule: r})
-		if r.Subject == Subtree {
+		switch {
+		case r.Subject == Subtree:
 			t.subtrees = append(t.subtrees, i)
+		case r.Each:
+			each = append(each, i)
+		default:
+			many = append(many, i)
 		}
 		t.limitsBytes = t.limitsBytes || r.Bytes > 0
 		t.limitsWatch = t.limitsWatch || r.Watches > 0
 	}
+	t.ofClients = slices.Concat(each, many)
 	return t
 }
 
@@ -66,14 +74,14 @@ func IsUnlimited(ids []*proto.Identity) bool {
 	return slices.ContainsFunc(ids, func(id *proto.Identity) bool { return id.GetScheme() == "super" })
 }
 
-// OfClient returns the tenants of a client by its address and its identities. The caller owes each of them a Leave. A client without
-// limits has none.
+// OfClient returns the tenants of a client by its address and its identities, those of rules for each address or identity first. The caller owes
+// each of them a Leave. A client without limits has none.
 func (t *Table) OfClient(host string, ids []*proto.Identity, now time.Duration) (of []*Tenant) {
 	if IsUnlimited(ids) {
 		return nil
 	}
 	ip, _ := netip.ParseAddr(host) // not TCP: no address
-	for i := range t.rules {
+	for _, i := range t.ofClients {
 		r := &t.rules[i]
 		if r.coversAddress(ip) {
 			of = append(of, t.joined(i, admission.IPv6NetworkOrHost(host), now))

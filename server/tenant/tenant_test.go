@@ -109,11 +109,11 @@ func TestTenantsOf(t *testing.T) {
 		ids  []*proto.Identity
 		want string // names of the rules
 	}{
-		{"10.1.2.3", ids("ip", "10.1.2.3"), "rule0 rule1"},
+		{"10.1.2.3", ids("ip", "10.1.2.3"), "rule1 rule0"},
 		{"11.1.2.3", ids("ip", "11.1.2.3"), "rule1"},
 		{"2001:db8::1", ids("ip", "2001:db8::1"), "rule1"},
 		{"pipe", ids("ip", "pipe"), "rule1"},
-		{"11.1.2.3", ids("ip", "11.1.2.3", "sasl", "bob"), "rule1 rule2 rule4"},
+		{"11.1.2.3", ids("ip", "11.1.2.3", "sasl", "bob"), "rule1 rule4 rule2"},
 		{"11.1.2.3", ids("ip", "11.1.2.3", "sasl", "eve", "digest", "a:b"), "rule1 rule3 rule4 rule4"},
 		{"10.1.2.3", ids("ip", "10.1.2.3", "super", ""), ""},
 	} {

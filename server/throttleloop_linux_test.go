@@ -1,0 +1,33 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"rollcall/zk/jute"
+)
+
+// A write that a loop has read, and that waits for a place of the throttle behind its connection's sync, takes none before the sync has its reply.
+func TestWriteOfLoopBehindItsSyncHasNoPlace(t *testing.T) {
+	w := newWorld(t, true, throttledTo(RequestThrottle{MaxRequests: 3, StallTime: time.Hour}))
+	all := w.calm(t, 4)
+	stuck, third, fourth, other := all[0], all[1], all[2], all[3]
+	w.hold()
+	stuck.request(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
+	third.request(jute.OpSetData, setData("/", "3"))
+	waitFor(t, func() bool { return w.submitted() == 1 })
+	fourth.request(jute.OpSetData, setData("/", "4")) // so that the sync waits still when the third is served
+	waitFor(t, func() bool {
+		w.srv.requestThrottle.mu.Lock()
+		defer w.srv.requestThrottle.mu.Unlock()
+		return w.srv.requestThrottle.inProcess == 3
+	})
+	stuck.request(jute.OpSetData, setData("/", "1"))
+	waitFor(t, func() bool { return w.looped() == 3 }) // it waits in a reader
+	w.step()
+	third.expect(third.xid, jute.OK)
+	other.request(jute.OpSetData, setData("/", "2"))
+	waitFor(t, func() bool { return w.submitted() == 2 })
+	w.release()
+	other.expect(other.xid, jute.OK)
+}
