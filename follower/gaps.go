@@ -12,8 +12,8 @@ const maxGaps = 16
 type leaderGaps struct {
 	tick     time.Duration // of two pings
 	nonce    uint64        // of the term of the last ping
-	lastPing time.Time // before the first, when this process started
-	gaps     []gap     // oldest first
+	lastPing time.Time     // before the first, when this process started
+	gaps     []gap         // oldest first
 }
 
 type gap struct{ from, to time.Time }

@@ -251,7 +251,7 @@ func (k *Cache) State() State {
 		return Closed
 	case !k.complete:
 		return Loading
-	case k.err != nil || k.follower == nil || k.follower.isBehind():
+	case k.reasonOfStale() != nil || k.follower == nil || k.follower.isBehind():
 		return Stale
 	}
 	return Live
@@ -262,7 +262,18 @@ func (k *Cache) State() State {
 func (k *Cache) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.err
+	return k.reasonOfStale()
+}
+
+// reasonOfStale returns err, or the end of the session that the follower does not know of yet. The lock is held.
+func (k *Cache) reasonOfStale() error {
+	if k.err != nil || k.follower == nil {
+		return k.err
+	}
+	if last := k.follower.c.State(); last.State.IsFinal() {
+		return cmp.Or(last.Err, client.ErrClosed)
+	}
+	return nil
 }
 
 // AsOf returns a transaction: the copy has all changes up to it. complete reports whether it has all changes of which

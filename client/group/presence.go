@@ -2,6 +2,7 @@ package group
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,8 +90,11 @@ func (p *Presence) Err() error {
 	case <-p.done:
 		return p.err
 	default:
-		return nil
 	}
+	if last := p.c.State(); last.State.IsFinal() { // Done is closed soon
+		return cmp.Or(last.Err, client.ErrClosed)
+	}
+	return nil
 }
 
 // Set sets the node's data, also for each time that the node is created again. It waits for the reply. If it returns an
