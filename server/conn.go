@@ -41,6 +41,7 @@ type conn struct {
 	isCommand         bool
 	linearReads       bool   // no read is stale; only the reader or the loop uses it
 	readOnly          bool   // the session is of the read-only mode: it belongs to this connection alone, and Config.Member does not know it
+	holdsPlace        bool   // of the throttle, for the request that is being handled; only the reader or the loop uses it
 	awaitedInput      uint32 // the Stream.InputReads in which a read has waited; only the reader uses it
 	missedCheck       missedCheck
 	watches           atomic.Int32            // numbers of watches, for tenancy

@@ -140,9 +140,6 @@ func (l limitedRequest) hold(h *heldRequest) bool {
 	r, c := l.r, l.r.c
 	h.c, h.heldAt, h.woken = c, r.times.receivedAt, make(chan struct{}, 1)
 	return r.runInReader(func() (more bool) {
-		if h.kind == heldForThrottle && !l.awaitReplies() {
-			return false
-		}
 		h.waker = stream.WakerOf(&c.stream)
 		c.srv.held.add(h)
 		end := stream.Hold(&c.stream, h)

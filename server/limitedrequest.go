@@ -49,21 +49,10 @@ func (l limitedRequest) enterThrottle() bool {
 	if t == nil {
 		return l.r.handle()
 	}
-	if !l.awaitReplies() {
-		return false
-	}
 	if !t.tryEnter() {
 		return l.hold(&heldRequest{cause: t, kind: heldForThrottle})
 	}
-	defer t.leave(1)
-	return l.r.handle()
-}
-
-// awaitReplies makes a write wait for its connection's own reads before it has a place of the throttle: a client that takes no replies must not
-// stop others. In a loop, the place is given back before such a wait. It returns false if the connection has ended.
-func (l limitedRequest) awaitReplies() bool {
-	c := l.r.c
-	return !l.r.op.IsWrite() || c.stream.InLoop() || c.awaitLateReads()
+	return t.handle(l.r)
 }
 
 // charge has the tenants of a request count it, and returns how long it has to wait, and for what.

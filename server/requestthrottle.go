@@ -161,11 +161,22 @@ func (t *requestThrottle) serve(h *heldRequest, r *request) (more bool) {
 	if !h.granted { // over came before, so nobody grants it a place now
 		t.add()
 	}
-	defer t.leave(1)
 	if t.cfg.OpWait > 0 && r.times.receivedAt.Sub(h.heldAt) > t.cfg.OpWait {
+		defer t.leave(1)
 		t.throttled.Add(1)
 		r.code = jute.ThrottledOp
 		return r.replyLocally()
 	}
+	return t.handle(r)
+}
+
+// handle handles a request that has a place.
+func (t *requestThrottle) handle(r *request) (more bool) {
+	c := r.c
+	c.holdsPlace = true
+	defer func() {
+		c.holdsPlace = false
+		t.leave(1)
+	}()
 	return r.handle()
 }

@@ -235,7 +235,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) updateTenancies() {
 	for part := range s.conns.partsFrom(0) {
 		for _, c := range part {
-			clientTenants{c}.update()
+			clientTenants{c}.updateTable()
 		}
 	}
 	s.held.wakeAll()

@@ -33,8 +33,13 @@ type tenancy struct {
 type clientTenants struct{ c *conn }
 
 // update returns the connection's tenancy in the present table, or nil if there is none. A connection that has ended keeps its last
-// one.
-func (m clientTenants) update() *tenancy {
+// one. Only the connection's reader or loop calls it.
+func (m clientTenants) update() *tenancy { return m.replace(true) }
+
+// updateTable is update for others. They leave new identities to the reader or loop.
+func (m clientTenants) updateTable() { m.replace(false) }
+
+func (m clientTenants) replace(byReader bool) *tenancy {
 	c := m.c
 	old, ids := c.tenancy.Load(), c.identity.all()
 	if old.isFor(c.srv.limiter.Table(), ids) {
@@ -43,7 +48,9 @@ func (m clientTenants) update() *tenancy {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	table := c.srv.limiter.Table()
-	if old = c.tenancy.Load(); old.isFor(table, ids) || c.stream.HasEnded() {
+	old = c.tenancy.Load()
+	sameTable := old != nil && old.table == table
+	if old.isFor(table, ids) || c.stream.HasEnded() || sameTable && !byReader {
 		return old
 	}
 	var next *tenancy
@@ -51,6 +58,9 @@ func (m clientTenants) update() *tenancy {
 		next = &tenancy{table: table, numIDs: len(ids), unlimited: tenant.IsUnlimited(ids)}
 		next.tenants = table.OfClient(c.identity.host, ids, c.srv.sinceStart(time.Now()))
 		next.paidBytes = c.replies.sentBytes
+		if sameTable { // the client has more identities, and still has to pay
+			next.paidBytes, next.ofLastPath = old.paidBytes, old.ofLastPath
+		}
 		if old != nil && old.hasSession || c.stream.Life.Timeout() > 0 && !c.readOnly {
 			next.tryAddSession(true)
 		}

@@ -147,6 +147,26 @@ func TestBytesAreSlowed(t *testing.T) {
 	})
 }
 
+// A client with a new identity still pays for the reply before.
+func TestIdentityPaysForReplyBefore(t *testing.T) {
+	for _, limit := range []string{"subtree /big bytes=100K", "each address bytes=100K"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, false, nil)
+			c := w.connect()
+			c.must(jute.OpCreate, create("/big", string(make([]byte, 500<<10)), 0))
+			replaceLimits(t, w.srv.limiter, limit)
+			c.must(jute.OpGetData, getData("/big", false)) // leaves a debt of 5 s, of which 1 s is free
+			c.must(jute.OpAuth, auth("digest", "bob:b"))
+			begun := time.Now()
+			c.must(jute.OpGetData, getData("/big", false)) // waits for the debt of the subtree
+			c.must(jute.OpExists, exists("/", false))      // waits for that of the address
+			if took := time.Since(begun).Round(time.Second); took < 3*time.Second {
+				t.Errorf("%s: the next requests took %v, want 4s", limit, took)
+			}
+		})
+	}
+}
+
 // The session of a client that sends far more than the server reads ahead lives: it gets a request served in each quarter of its timeout.
 func TestSessionOfFloodLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
