@@ -75,8 +75,9 @@ func (l *lostMembers) life(member uint32) *memberLife {
 	return m
 }
 
-// heard records that a process of a member has sent something, when the log was applied here up to an index.
-func (l *lostMembers) heard(member uint32, boot uint64, now time.Time, applied uint64) {
+// heard records that a process of a member has sent something, when the log was applied here up to an index. It reports whether pings may
+// have named the member as silent until now.
+func (l *lostMembers) heard(member uint32, boot uint64, now time.Time, applied uint64) (wasSilent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now = l.withoutPauses(now)
@@ -84,7 +85,9 @@ func (l *lostMembers) heard(member uint32, boot uint64, now time.Time, applied u
 	if m.boot != 0 && m.boot != boot {
 		m.ended = m.present
 	}
+	wasSilent = now.Sub(m.present.at) > l.tick
 	m.boot, m.present = boot, lifeSign{now, applied}
+	return wasSilent
 }
 
 // withoutPauses returns a time as it would be if this process had not been paused in the term.

@@ -438,6 +438,26 @@ func TestSyncOfASecondVoter(t *testing.T) {
 	}
 }
 
+// A sync of a member that pings may have named as silent waits for a round, so that others hear of it before its client does.
+func TestSyncOfASilentMember(t *testing.T) {
+	for silence, atOnce := range map[time.Duration]bool{tick: true, tick + time.Millisecond: false} {
+		synctest.Test(t, func(t *testing.T) {
+			e := newEnsemble(t)
+			for _, m := range e.members[1:] {
+				m.set(func() { m.silent = true })
+			}
+			e.servers.Store(&[]Member{{1, 10, true}, {2, 20, true}, {3, 30, true}})
+			e.cfg.DiskID = func() uint64 { return 10 }
+			e.pinger.lost.life(2).present.at = e.pinger.lost.withoutPauses(time.Now()).Add(-silence)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := e.Sync(ctx, &proto.SyncRequest{Member: 2, Boot: 20, Nonce: nonce}, 20); (err == nil) != atOnce {
+				t.Errorf("silent for %v: %v, want a reply at once: %t", silence, err, atOnce)
+			}
+		})
+	}
+}
+
 func TestProofRounds(t *testing.T) {
 	p := newProofs()
 	four := func() []Member { return []Member{{1, 1, true}, {2, 2, true}, {3, 3, true}, {4, 4, true}} } // a majority is 3

@@ -189,12 +189,13 @@ func (l *Leader) proveIndex(ctx context.Context, request *proto.SyncRequest, dis
 	l.syncsAwaitingProof.Add(1)
 	defer l.syncsAwaitingProof.Add(-1)
 	applied, now := l.cfg.AppliedIndex(), l.cfg.Monotonic.Now()
+	wasSilent := false // as pings have told others, who have to hear otherwise before the caller does
 	if l.membership.isMember(request.Member) && request.Boot != 0 {
-		l.pinger.lost.heard(request.Member, request.Boot, now, applied) // before the round, whose pings pass it on
+		wasSilent = l.pinger.lost.heard(request.Member, request.Boot, now, applied) // before the round, whose pings pass it on
 	}
 	ending := l.expiry.touchSyncers(request.Sessions, now)
 	index := l.cfg.Log.SettledIndex()
-	if l.membership.isMajorityWith(Member{ID: request.Member, Disk: disk}) { // read after the index
+	if !wasSilent && l.membership.isMajorityWith(Member{ID: request.Member, Disk: disk}) { // read after the index
 		return &proto.SyncReply{Index: index, Ending: ending}, nil
 	}
 	round := l.pinger.requestProofRound()
