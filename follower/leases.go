@@ -1,6 +1,7 @@
 package follower
 
 import (
+	"iter"
 	"math"
 	"sync"
 	"time"
@@ -241,12 +242,7 @@ func (s *leases) stopVouchWait(id jute.SessionID, e *vouchWait) {
 func (s *leases) renewTouched(b sessiontracker.TouchBatch, refused map[jute.SessionID]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for id, t := range b.Touches {
-		if n++; n%renewalsPerLock == 0 {
-			s.mu.Unlock() // let others take the lock
-			s.mu.Lock()
-		}
+	for id, t := range s.touchesOf(b) {
 		if refused[id] {
 			continue
 		}
@@ -265,6 +261,22 @@ func (s *leases) renewTouched(b sessiontracker.TouchBatch, refused map[jute.Sess
 	}
 }
 
+// touchesOf ranges over a batch. The lock is held, and now and then others get it in between.
+func (s *leases) touchesOf(b sessiontracker.TouchBatch) iter.Seq2[jute.SessionID, sessiontracker.LastTouch] {
+	return func(yield func(jute.SessionID, sessiontracker.LastTouch) bool) {
+		n := 0
+		for id, t := range b.Touches {
+			if n++; n%renewalsPerLock == 0 {
+				s.mu.Unlock()
+				s.mu.Lock()
+			}
+			if !yield(id, t) {
+				return
+			}
+		}
+	}
+}
+
 // raiseUnheld records a touch of a session that no connection here holds, if the session is this member's.
 func (s *leases) raiseUnheld(id jute.SessionID, heard time.Duration) {
 	if known, ok := s.lastHeard[id]; ok && heard > known {
@@ -276,12 +288,7 @@ func (s *leases) raiseUnheld(id jute.SessionID, heard time.Duration) {
 func (s *leases) noteHeard(b sessiontracker.TouchBatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for id, t := range b.Touches {
-		if n++; n%renewalsPerLock == 0 {
-			s.mu.Unlock() // let others take the lock
-			s.mu.Lock()
-		}
+	for id, t := range s.touchesOf(b) {
 		heard := b.HeardAt(t).Sub(s.timeBase)
 		if l, ok := s.bySession[id]; !ok {
 			s.raiseUnheld(id, heard)
