@@ -11,6 +11,7 @@ import (
 
 	"rollcall/cli"
 	"rollcall/config"
+	"rollcall/member"
 	"rollcall/zk/sasl"
 )
 
@@ -69,18 +70,25 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// reloadable loads the zoo.cfg in a directory, and returns what SIGHUP does, the member's configuration and the log.
+func reloadable(t *testing.T, dir string) (reload func(), cfg member.Config, out *strings.Builder) {
+	t.Helper()
+	var f memberFlags
+	out = new(strings.Builder)
+	args := []string{filepath.Join(dir, "zoo.cfg")}
+	loaded, log, err := f.loadConfigAndLog(cli.IOStreams{Err: out}, args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() { f.reloadConfig(cli.IOStreams{}, args, loaded, log) }, memberConfig(loaded, log), out
+}
+
 // SIGHUP puts the limits for tenants in zoo.cfg in force, in place of those that were set at run time.
 func TestReloadLimits(t *testing.T) {
 	const base = "dataDir=DIR\nclientPort=2181\n"
 	dir, at := inDir(t, map[string]string{"zoo.cfg": base + "limit.a=address requests=5\n"})
-	var out strings.Builder
-	var f memberFlags
-	args := []string{filepath.Join(dir, "zoo.cfg")}
-	cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: &out}, args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits := memberConfig(cfg, log).Limits.Tenants
+	reload, cfg, out := reloadable(t, dir)
+	limits := cfg.Limits.Tenants
 	for _, tt := range []struct{ lines, want, line string }{
 		{"limit.a=address requests=5\n", "[a: address requests=5]", "logLevel=info before=info\n"},
 		{"limit.a=address requests=6\nlimit.b=subtree /b bytes=1M\n", "[a: address requests=6 b: subtree /b bytes=1048576]", "before=info limits=2\n"},
@@ -88,10 +96,10 @@ func TestReloadLimits(t *testing.T) {
 		{"", "[]", "before=info limits=0\n"},
 	} {
 		out.Reset()
-		if err := os.WriteFile(args[0], []byte(at(base+tt.lines)), 0o600); err != nil {
+		if err := os.WriteFile(at("DIR/zoo.cfg"), []byte(at(base+tt.lines)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f.reloadConfig(cli.IOStreams{}, args, cfg, log)
+		reload()
 		if got := limitTexts(limits); got != tt.want || !strings.Contains(out.String(), tt.line) {
 			t.Errorf("%q: limits %s, and the log says %s, want %s and %s", tt.lines, got, out.String(), tt.want, tt.line)
 		}
@@ -167,14 +175,8 @@ func TestChangedKeys(t *testing.T) {
 // used, they stay.
 func TestReloadUsers(t *testing.T) {
 	dir, at := inDir(t, map[string]string{"zoo.cfg": "dataDir=DIR\nclientPort=2181\njava.security.auth.login.config=DIR/jaas\n", "jaas": jaasFile})
-	var out strings.Builder
-	var f memberFlags
-	args := []string{filepath.Join(dir, "zoo.cfg")}
-	cfg, log, err := f.loadConfigAndLog(cli.IOStreams{Err: &out}, args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	users := memberConfig(cfg, log).Login.Users
+	reload, cfg, out := reloadable(t, dir)
+	users := cfg.Login.Users
 	for _, tt := range []struct {
 		text string
 		want *sasl.Users
@@ -188,7 +190,7 @@ func TestReloadUsers(t *testing.T) {
 		if err := os.WriteFile(at("DIR/jaas"), []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f.reloadConfig(cli.IOStreams{}, args, cfg, log)
+		reload()
 		if !users.Equal(tt.want) || !strings.Contains(out.String(), tt.line) || strings.Contains(out.String(), "hush") {
 			t.Errorf("%d users, and the log says %s, want %s", users.Count(), out.String(), tt.line)
 		}
