@@ -234,7 +234,7 @@ hold_sessions() {
 break_leader() {
   local part=$1 i home pid hook result
   shift
-  i=$(member_that_is leader) && home=$(member_that_is follower) && pid=$(of "$i" pid) || return
+  i=$(member_that_is leader 3) && home=$(member_that_is follower 3) && pid=$(of "$i" pid) || return
   hook="echo $(of "$i" clients); kill -s $4 $pid"
   [ "$4" != STOP ] || hook+="; sleep 5; kill -s CONT $pid"
   result=$(at "$home" timeout -k 20 120 "$rollcall" bench --hosts "$(servers 3)" -o json -warmup 1s -duration 10s --hook "$hook" failover:conns=2) || result=""
@@ -296,7 +296,7 @@ backup_run() {
   local side=$1 role=$2 member i result saved saver=""
   rm -rf "$WORK/backups"
   mkdir "$WORK/backups"
-  member=$(member_that_is "$role") || return
+  member=$(member_that_is "$role" 3) || return
   await_nodes "$member" -lt "$((nodes + backup_nodes))" || return # a follower may still remove those of the last run
   if [ "$side" = Rollcall ]; then
     saving "$member" &
@@ -337,16 +337,6 @@ await_nodes() {
     sleep 0.05
   done
   echo "member $1 has $has nodes, and the test is $2 $3" >&2
-  return 1
-}
-
-# member_that_is ROLE prints the number of the first of three members with that role.
-member_that_is() {
-  local i
-  for i in 1 2 3; do
-    [ "$(word "$i" srvr | sed -n 's/^Mode: //p')" != "$1" ] || { echo "$i"; return; }
-  done
-  echo "no member is $1" >&2
   return 1
 }
 

@@ -186,6 +186,16 @@ word() {
   at "$1" bash -c 'exec 3<>"/dev/tcp/$0/$1" && printf %s "$2" >&3 && timeout 10 cat <&3' "${address%:*}" "${address##*:}" "$2"
 }
 
+# member_that_is ROLE N prints the number of the first of N members with that role.
+member_that_is() {
+  local i
+  for ((i = 1; i <= $2; i++)); do
+    [ "$(word "$i" srvr | sed -n 's/^Mode: //p')" != "$1" ] || { echo "$i"; return; }
+  done
+  echo "no member is $1" >&2
+  return 1
+}
+
 # machine prints a description of this machine and of the two programs.
 machine() {
   cat <<M

@@ -47,10 +47,11 @@ links_of() {
   [ "$stable" = 0 ] || [ "$2" != "${delays##* }" ] || stay_led "$1" || missed "$1: elections"
 }
 
-# open_links DELAY makes the namespaces and connects them.
+# open_links DELAY [N] makes the namespaces of N members (3), and connects them.
 open_links() {
-  local ready
-  exec {links_output}< <(exec "$root/links" -delay "$1ms" "rollcall-$$-"{1,2,3})
+  local ready names
+  mapfile -t names < <(seq -f "rollcall-$$-%.0f" "${2:-3}")
+  exec {links_output}< <(exec "$root/links" -delay "$1ms" "${names[@]}")
   links_pid=$!
   read -r -t 60 ready <&"$links_output" && [ "$ready" = ready ] || { close_links; return 1; }
   LINKS=rollcall-$$-
@@ -69,8 +70,8 @@ close_links() {
 # beside_member ROW prints the member that the clients of a row are beside, by the end of its name.
 beside_member() {
   case $1 in
-    *"at the leader"*) member_that_is leader ;;
-    *) member_that_is follower ;;
+    *"at the leader"*) member_that_is leader 3 ;;
+    *) member_that_is follower 3 ;;
   esac
 }
 
@@ -78,7 +79,7 @@ beside_member() {
 warm_up_both() {
   local role ONLY
   for role in leader follower; do
-    ONLY=$(member_that_is "$role") || return
+    ONLY=$(member_that_is "$role" 3) || return
     warm_up "$1" 3
   done
 }
@@ -89,7 +90,7 @@ come_back() {
   ! kept "$part" "$row" "$side" "$round" || return 0
   say "$part, round $round, $side: a follower is down for $comeback minutes"
   start "$side" 3 || return
-  i=$(member_that_is follower) && ONLY=$(member_that_is leader) && tell kill "$i" || return
+  i=$(member_that_is follower 3) && ONLY=$(member_that_is leader 3) && tell kill "$i" || return
   CASE_LIMIT=$((comeback * 60 + 60)) load 3 -warmup 0s -duration "${comeback}m" "set:conns=32,window=4,rate=200" >/dev/null || return
   began=$EPOCHREALTIME since=$SECONDS
   restart "$i" launch || return
@@ -109,7 +110,7 @@ stay_led() {
     ! kept "$part" "$row" "$side" 1 || continue
     say "$part, $side: $stable minutes without an election"
     start "$side" 3 || return
-    i=$(member_that_is leader) && ONLY=$i || return
+    i=$(member_that_is leader 3) && ONLY=$i || return
     result=$(CASE_LIMIT=$((stable * 60 + 60)) load 3 -duration "${stable}m" "set:conns=32,window=4,rate=200") || return
     uptime=$(word "$i" mntr | awk '$1 == "zk_leader_uptime" { printf "%d", $2 / 1000 }')
     [ "${uptime:-0}" -ge $((stable * 60)) ] || { echo "member $i has led for ${uptime:-0} s of $((stable * 60))" >&2; return 1; }

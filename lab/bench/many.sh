@@ -35,16 +35,6 @@ members=6 # with the observers
 . lab/bench/ensemble.sh
 . lab/bench/medians.sh
 
-# member_that_is ROLE prints the number of the first member with that role.
-member_that_is() {
-  local i
-  for ((i = 1; i <= members; i++)); do
-    [ "$(word "$i" srvr | sed -n 's/^Mode: //p')" != "$1" ] || { echo "$i"; return; }
-  done
-  echo "no member is $1" >&2
-  return 1
-}
-
 # killing I... prints a hook that kills members.
 killing() {
   local i
@@ -66,7 +56,7 @@ warm_up_for() { [[ $1 = one || $1 = hold ]] || warm_up "$2" "$members"; }
 # run_row ROW runs a row on the ensemble, and prints the result.
 run_row() {
   local leader follower observer idle=timeout=30s,sources=16
-  leader=$(member_that_is leader) && follower=$(member_that_is follower) && observer=$(member_that_is observer) || return
+  leader=$(member_that_is leader "$members") && follower=$(member_that_is follower "$members") && observer=$(member_that_is observer "$members") || return
   case $1 in
     hold) load "$members" -duration "$measured" -warmup 10s "hold:sessions=$held,$idle" ;;
     one) ONLY=$follower load "$members" -duration "$measured" -warmup 10s "hold:sessions=$one,$idle" ;;
