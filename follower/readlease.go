@@ -21,10 +21,29 @@ type readLease struct {
 	number  atomic.Uint64                // of the last request
 }
 
-// grantedLease is a lease that a leader has granted.
+// maxUnappliedLeases limits the leases that are kept although the log is not applied as far as they need. With more of them, a lease is
+// renewed several times within a round trip.
+const maxUnappliedLeases = 4
+
+// grantedLease is a lease that a leader has granted. An earlier one stays valid beside it, as if the reply with the later one had not come
+// yet: under load, the log is never applied as far as the newest one needs.
 type grantedLease struct {
 	validUntil, renewAt time.Time // by the clock
 	index               uint64    // this member must have applied the log so far
+	earlier             *grantedLease
+}
+
+// keptAt returns the leases to keep beside a later one: down to the newest that is good for reads, and so many that are not yet.
+func (g *grantedLease) keptAt(appliedIndex uint64, now time.Time, unapplied int) *grantedLease {
+	switch {
+	case g == nil || now.After(g.validUntil): // and the earlier ones have ended before
+		return nil
+	case appliedIndex >= g.index:
+		return &grantedLease{validUntil: g.validUntil, index: g.index}
+	case unapplied == 0:
+		return g.earlier.keptAt(appliedIndex, now, 0)
+	}
+	return &grantedLease{validUntil: g.validUntil, index: g.index, earlier: g.earlier.keptAt(appliedIndex, now, unapplied-1)}
 }
 
 // dropped takes the place of the lease of a member that stops, for good.
@@ -39,13 +58,16 @@ func (l *readLease) nextRequest() uint64 {
 }
 
 // grant records the reply to a request for a lease that was sent at sent. One goroutine calls it.
-func (l *readLease) grant(reply *proto.SyncReply, sent time.Time) {
+func (l *readLease) grant(reply *proto.SyncReply, sent time.Time, appliedIndex uint64) {
 	lease := time.Duration(reply.GetLeaseUs()) * time.Microsecond
 	before := l.granted.Load()
 	if lease <= 0 || before == dropped {
 		return
 	}
-	l.granted.CompareAndSwap(before, &grantedLease{validUntil: sent.Add(lease), renewAt: sent.Add(lease / renewShare), index: reply.GetLeaseIndex()})
+	l.granted.CompareAndSwap(before, &grantedLease{
+		validUntil: sent.Add(lease), renewAt: sent.Add(lease / renewShare), index: reply.GetLeaseIndex(),
+		earlier: before.keptAt(appliedIndex, l.clock.Now(), maxUnappliedLeases),
+	})
 }
 
 // isValid reports whether this member has a lease now, and has applied the log as far as the lease needs. It reports to wake when the next
@@ -59,7 +81,12 @@ func (l *readLease) isValid(appliedIndex uint64, wake func()) bool {
 	if now.After(g.renewAt) && !l.renewal.Swap(true) {
 		wake()
 	}
-	return appliedIndex >= g.index && !now.After(g.validUntil)
+	for ; g != nil; g = g.earlier {
+		if appliedIndex >= g.index && !now.After(g.validUntil) {
+			return true
+		}
+	}
+	return false
 }
 
 // drop gives the lease up, and returns the number of the last request. No later reply grants another.

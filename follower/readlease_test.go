@@ -124,6 +124,41 @@ func TestReadLease(t *testing.T) {
 	})
 }
 
+// While this member has not applied the log as far as the next leases need, the last one that is good stays so until its own end, however many
+// come.
+func TestEarlierLeaseStays(t *testing.T) {
+	withLeases(t, func(t *testing.T, r *readers) {
+		r.read()
+		begun := time.Now()
+		applied := r.state.index
+		for n := uint64(1); n <= 2*maxUnappliedLeases; n++ {
+			time.Sleep(leaseTime / 20)
+			r.index = applied + n
+			r.f.Sync(2, 0, &heard{}) // makes a call
+			synctest.Wait()
+			r.mayRead(t, "with a later lease", true, int(1+n))
+		}
+		time.Sleep(time.Until(begun.Add(leaseTime)))
+		if !r.f.syncs.lease.isValid(applied, func() {}) {
+			t.Error("the lease does not last until its end")
+		}
+		time.Sleep(time.Nanosecond)
+		if r.f.syncs.lease.isValid(applied, func() {}) {
+			t.Error("the lease lasts beyond its end")
+		}
+		if !r.f.syncs.lease.isValid(r.index, func() {}) {
+			t.Error("the last lease is not good")
+		}
+		n := 0
+		for g := r.f.syncs.lease.granted.Load(); g != nil; g = g.earlier {
+			n++
+		}
+		if n > maxUnappliedLeases+2 {
+			t.Errorf("%d leases are kept", n)
+		}
+	})
+}
+
 // A call that fails does not renew the lease, and a later read makes another one.
 func TestReadLeaseRenewedAfterFailure(t *testing.T) {
 	withLeases(t, func(t *testing.T, r *readers) {

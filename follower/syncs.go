@@ -274,7 +274,7 @@ func (s *syncs) requestIndex(ctx context.Context, t *term) (*proto.SyncReply, er
 	sent := s.cfg.Monotonic.Now()
 	reply, err := s.callLeader(ctx, t, request)
 	if err == nil {
-		s.lease.grant(reply, sent)
+		s.lease.grant(reply, sent, s.unapplied.appliedIndex.Load())
 	}
 	s.lease.renewal.Store(false) // after the grant: reads that came meanwhile make no other call
 	return reply, err

@@ -262,7 +262,7 @@ func (r *request) handleUnknown() bool {
 func (r *request) submitToLog() bool {
 	c := r.c
 	looped := c.stream.InLoop()
-	if !looped && !c.awaitLateReadsWithoutPlace() {
+	if !looped && !c.srv.requestThrottle.awaitLateReads(c) {
 		return false
 	}
 	r.inLog = true
@@ -312,29 +312,6 @@ func (c *conn) awaitLateReads() bool {
 	c.stream.Lock()
 	defer c.stream.Unlock()
 	return c.stream.WaitWhile(c.replies.queue.hasLateReads)
-}
-
-// awaitLateReadsWithoutPlace is awaitLateReads that gives the place of the throttle back meanwhile: a client that takes no replies must not
-// stop others. Afterwards the request is beyond the throttle's limit if others have filled it, one of each connection at most.
-func (c *conn) awaitLateReadsWithoutPlace() bool {
-	if !c.holdsPlace {
-		return c.awaitLateReads()
-	}
-	c.stream.Lock()
-	defer c.stream.Unlock()
-	gaveBack, t := false, c.srv.requestThrottle
-	more := c.stream.WaitWhile(func() bool {
-		late := c.replies.queue.hasLateReads()
-		if late && !gaveBack {
-			gaveBack = true
-			t.leave(1)
-		}
-		return late
-	})
-	if gaveBack {
-		t.add()
-	}
-	return more
 }
 
 // submitTxn submits a transaction to the member. It blocks as Member.Submit does.

@@ -103,6 +103,29 @@ func (t *requestThrottle) leaveIfInProcess(r *request) {
 	}
 }
 
+// awaitLateReads is conn.awaitLateReads that gives the place of the request back meanwhile, if it has one: a client that takes no replies must
+// not stop others. Afterwards the request is beyond the throttle's limit if others have filled it, one of each connection at most.
+func (t *requestThrottle) awaitLateReads(c *conn) bool {
+	if !c.holdsPlace {
+		return c.awaitLateReads()
+	}
+	c.stream.Lock()
+	defer c.stream.Unlock()
+	gaveBack := false
+	more := c.stream.WaitWhile(func() bool {
+		late := c.replies.queue.hasLateReads()
+		if late && !gaveBack {
+			gaveBack = true
+			t.leave(1)
+		}
+		return late
+	})
+	if gaveBack {
+		t.add()
+	}
+	return more
+}
+
 // admitWaiting gives free places to the first requests that wait. The caller holds the lock.
 func (t *requestThrottle) admitWaiting() {
 	for first := t.waiting.Front(); first != nil && t.inProcess < t.cfg.MaxRequests; first = t.waiting.Front() {

@@ -91,7 +91,7 @@ stale_reads() {
       is_running || continue
       fail_members &
       failing=$!
-      if result=$(CASE_LIMIT=600 load "$voters" -warmup 1s -duration "$stale" firstreads:conns=16); then
+      if result=$(at 1 timeout -k 20 600 "$rollcall" bench --hosts "$(servers "$voters")" -o json -warmup 1s -duration "$stale" firstreads:conns=16); then
         keep stale firstreads "$variant" "$round" results "$result"
       else
         missed "stale: $variant, round $round"
