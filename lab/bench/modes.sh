@@ -32,7 +32,8 @@ for mode in $modes; do variants+=("$mode"); [ -z "${BEFORE:-}" ] || variants+=("
 start_variant() {
   rollcall=$now
   [[ $1 != *before ]] || rollcall=$BEFORE
-  CFG="readConsistency=${1% before}" start Rollcall "$voters" && warm_up Rollcall "$voters" && sleep 1
+  CFG="readConsistency=${1% before}" # of members that start again, too
+  start Rollcall "$voters" && warm_up Rollcall "$voters" && sleep 1
 }
 
 # in_turn ROUND prints the variants, in an order that changes with each round.
