@@ -189,7 +189,7 @@ func (l *Leader) proveIndex(ctx context.Context, request *proto.SyncRequest, dis
 	l.syncsAwaitingProof.Add(1)
 	defer l.syncsAwaitingProof.Add(-1)
 	applied, now := l.cfg.AppliedIndex(), l.cfg.Monotonic.Now()
-	wasSilent := false // as pings have told others, who have to hear otherwise before the caller does
+	wasSilent := false // pings have named the caller as silent: the next pings must correct that before the caller gets its reply
 	if l.membership.isMember(request.Member) && request.Boot != 0 {
 		wasSilent = l.pinger.lost.heard(request.Member, request.Boot, now, applied) // before the round, whose pings pass it on
 	}

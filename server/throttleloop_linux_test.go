@@ -7,7 +7,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A write that a loop has read, and that waits for a place of the throttle behind its connection's sync, takes none before the sync has its reply.
+// A loop reads a sync and then a write of one connection. The write takes no place of the throttle until the sync has its reply.
 func TestWriteOfLoopBehindItsSyncHasNoPlace(t *testing.T) {
 	w := newWorld(t, true, throttledTo(RequestThrottle{MaxRequests: 3, StallTime: time.Hour}))
 	all := w.calm(t, 4)
