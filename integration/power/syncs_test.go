@@ -41,6 +41,9 @@ var classes = []string{
 // figures are the numbers in paths, which differ from one sync of a class to the next.
 var figures = regexp.MustCompile(`[0-9a-f]{8,}|[0-9]+`)
 
+// unwritten says that a segment has its name, and no entry yet.
+const unwritten = "no batch yet"
+
 // shortened says that a sync of a directory comes after a segment has lost its name, and before its size changes.
 const shortened = "before a segment is shortened"
 
@@ -56,9 +59,13 @@ func syncsOf(changes []change) map[string][]int {
 		case makes:
 			written[[2]int{c.disk, c.node}] = "before it has its name"
 		case rename:
-			written[[2]int{c.disk, c.node}] = "first batch"
+			written[[2]int{c.disk, c.node}] = unwritten
 			if strings.HasSuffix(c.name, ".removed") {
 				written[id] = shortened
+			}
+		case write:
+			if written[id] == unwritten {
+				written[id] = "first batch"
 			}
 		case sync:
 			class := figures.ReplaceAllString(c.name, "#")
@@ -66,6 +73,8 @@ func syncsOf(changes []change) map[string][]int {
 				continue // only a member that starts again has it
 			}
 			switch {
+			case strings.HasSuffix(c.name, ".log") && written[id] == unwritten:
+				continue // a recovery's entries may fill a segment, and the next one is synced without any
 			case strings.HasSuffix(c.name, ".log"), strings.HasSuffix(c.name, ".log.tmp"):
 				class = path.Join(path.Dir(c.name), "segment, "+cmp.Or(written[id], "later"))
 				runs[c.disk] = runs[c.disk] || written[id] == "first batch"
@@ -132,3 +141,23 @@ func (s *story) harm(t *testing.T, class string, rng *rand.Rand) (try int, err e
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// A sync of a segment without an entry needs no outage: the segment's header was synced before the segment had its name.
+func TestSyncOfAnEmptySegment(t *testing.T) {
+	const segment = "rollcall/log/0000000003-00000000000000000075.log"
+	changes := []change{
+		{kind: makes, on: 1, node: 2, name: segment + ".tmp"},
+		{kind: write, on: 2},
+		{kind: sync, on: 2, name: segment + ".tmp"},
+		{kind: rename, on: 1, node: 2, name: segment},
+		{kind: sync, on: 2, name: segment},
+	}
+	before := "rollcall/log/segment, before it has its name"
+	if got := sortedKeys(syncsOf(changes)); !slices.Equal(got, []string{before}) {
+		t.Errorf("the syncs are of %q", got)
+	}
+	changes = append(changes, change{kind: write, on: 2}, change{kind: sync, on: 2, name: segment}, change{kind: sync, on: 2, name: segment})
+	if got := sortedKeys(syncsOf(changes)); !slices.Equal(got, []string{before, "rollcall/log/segment, first batch", "rollcall/log/segment, later"}) {
+		t.Errorf("after writes the syncs are of %q", got)
+	}
+}
