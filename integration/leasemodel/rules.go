@@ -7,6 +7,7 @@ type Rules struct {
 	LeadsAtOnce        bool // a new leader does not wait for the leases of earlier terms
 	InheritsVotersOnly bool // a new leader waits for the leases of voters, not of observers
 	UsesAtOnce         bool // a lease is used before the server has applied what the leader had when it granted it
+	EarlierOutlive     bool // a lease beside a later one does not end
 	KeepsLeases        bool // a lease outlives the restart of its holder
 	GrantsUnconfirmed  bool // a leader grants without having heard from a majority since it had the request
 	TakesLateGrants    bool // a holder that has given its lease back takes a grant that was on its way

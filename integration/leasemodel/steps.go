@@ -60,6 +60,7 @@ func (m *Model) settle(w *world) {
 			w.servers[i].applyByWord(&m.Rules)
 		}
 		w.servers[i].forgetApplied(&m.Rules)
+		w.servers[i].forgetEarlier(&m.Rules)
 	}
 	for i := range m.servers() {
 		w.show(i)
@@ -237,9 +238,8 @@ func (m *Model) syncIndex(l *server) uint8 {
 func (m *Model) wait(w *world, election span) {
 	w.waited = election
 	for i := range w.servers {
-		s := &w.servers[i]
-		if !m.DropsEarly && s.lease.began != 0 && s.lease.began < election {
-			s.lease = lease{}
+		if !m.DropsEarly {
+			w.servers[i].dropLeases(&m.Rules, func(l lease) bool { return l.began < election })
 		}
 	}
 }
@@ -265,11 +265,11 @@ func (m *Model) eachOwnStep(w *world, i int, try func(world, step)) {
 		m.takeOffer(&n, i)
 		try(n, step{what: "%[1]d has the grant", a: i})
 	}
-	if w.spent.returns < m.Returns && (s.lease.began != 0 || s.request != 0) {
+	if w.spent.returns < m.Returns && (s.hasLease() || s.request != 0) {
 		n := *w
 		n.spent.returns++
 		r := &n.servers[i]
-		r.lease, r.request, r.requestTerm, r.returns, r.stops = lease{}, 0, 0, true, m.Stops
+		r.lease, r.earlier, r.request, r.requestTerm, r.returns, r.stops = lease{}, [keptLeases]lease{}, 0, 0, true, m.Stops
 		if !m.TakesLateGrants {
 			r.offer = lease{}
 		}
@@ -324,17 +324,18 @@ func (m *Model) takeOffer(w *world, i int) {
 	s.offer = lease{}
 	hasEnded := !m.DropsEarly && offer.began < w.waited
 	if !hasEnded {
-		s.lease, s.request, s.requestTerm = offer, 0, 0
+		s.take(offer)
+		s.request, s.requestTerm = 0, 0
 	}
 }
 
 // restart begins a new process, which has so many entries.
 func (s *server) restart(kept uint8, keepsLease bool) {
-	before := s.lease
+	before := *s
 	*s = server{log: s.log, length: kept, durable: min(s.durable, kept), applied: 1, term: s.term, returns: s.returns, mail: s.mail}
 	clear(s.log[kept:])
 	if keepsLease {
-		s.lease = before
+		s.lease, s.earlier = before.lease, before.earlier
 	}
 }
 
@@ -579,7 +580,7 @@ func (m *Model) eachStepOfLease(w *world, i, j int, try func(world, step)) {
 		n := *w
 		n.servers[i].goWithout(j)
 		if !m.DropsEarly {
-			n.servers[j].endLease(l.term)
+			n.servers[j].endLease(&m.Rules, l.term)
 		}
 		try(n, step{what: "%[1]d goes without %[2]d, because its lease is over", a: i, b: j})
 	}

@@ -1,6 +1,9 @@
 package leasemodel
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 const (
 	voters     = 3
@@ -34,6 +37,9 @@ func (s servers) without(i int) servers {
 
 // isMajority reports whether most voters are in the set.
 func (s servers) isMajority() bool { return bits.OnesCount8(uint8(s)&(1<<voters-1)) > voters/2 }
+
+// keptLeases is how many leases a server keeps beside its latest one. With more of them, searches need more than three requests.
+const keptLeases = 2
 
 // span is when the request for a lease was sent: the number of elections that had been won, plus 1. 0: there is none.
 type span uint8
@@ -79,8 +85,9 @@ type server struct {
 	requestTerm uint8 // the term in which it was sent; 0: it has been granted
 	offer       lease // a grant that is on its way
 	lease       lease
-	stops       bool // it sends no requests before it has restarted
-	returns     bool // its message that it has dropped its lease is on its way
+	earlier     [keptLeases]lease // leases beside it that have not ended either, the latest first
+	stops       bool              // it sends no requests before it has restarted
+	returns     bool              // its message that it has dropped its lease is on its way
 
 	reads     bool // a read has begun
 	readTook  bool
@@ -145,18 +152,46 @@ func (s *server) members(n uint8) servers {
 
 // mayRead reports whether the server has a lease that it may use.
 func (s *server) mayRead(r *Rules) bool {
-	return s.lease.began != 0 && (s.applied >= s.lease.need || r.UsesAtOnce)
+	isUsable := func(l lease) bool { return l.began != 0 && (s.applied >= l.need || r.UsesAtOnce) }
+	return isUsable(s.lease) || slices.ContainsFunc(s.earlier[:], isUsable)
+}
+
+// hasLease reports whether the server has a lease that has not ended.
+func (s *server) hasLease() bool { return s.lease != lease{} || s.earlier != [keptLeases]lease{} }
+
+// take takes a lease beside those that the server has. An earlier one is forgotten once it lets the server read nothing that the latest
+// one does not: none ends after the latest.
+func (s *server) take(latest lease) {
+	copy(s.earlier[1:], s.earlier[:])
+	s.earlier[0], s.lease = s.lease, latest
+}
+
+// forgetEarlier forgets earlier leases once the latest one may be used.
+func (s *server) forgetEarlier(r *Rules) {
+	if s.lease.began != 0 && s.applied >= s.lease.need && !r.EarlierOutlive {
+		s.earlier = [keptLeases]lease{}
+	}
 }
 
 // endLease ends the server's lease, and a grant that is on its way to it with its request, if they are of this term or an earlier one.
-func (s *server) endLease(term uint8) {
-	if s.lease.term <= term {
-		s.lease = lease{}
-	}
+func (s *server) endLease(r *Rules, term uint8) {
+	s.dropLeases(r, func(l lease) bool { return l.term <= term })
 	if s.offer.term <= term {
 		s.offer = lease{}
 		if s.requestTerm == 0 {
 			s.request = 0 // it is as old as the grant
+		}
+	}
+}
+
+// dropLeases drops the leases that have ended.
+func (s *server) dropLeases(r *Rules, hasEnded func(lease) bool) {
+	if hasEnded(s.lease) {
+		s.lease = lease{}
+	}
+	for k, l := range s.earlier {
+		if hasEnded(l) && !r.EarlierOutlive {
+			s.earlier[k] = lease{}
 		}
 	}
 }
