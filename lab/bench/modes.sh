@@ -7,7 +7,8 @@
 #   loopback      gets and sets at the leader and at a follower, all members on 127.0.0.1
 #   1ms 5ms 25ms  the same with links of that delay each way between the members
 #   stops         the longest wait of clients at other members while the leader or a follower is killed, or a follower is paused for 5 s
-#   stale         first reads elsewhere after acknowledged creates, while members are killed, paused and cut off from one other in turn
+#   stale         first reads elsewhere after acknowledged creates, while members are killed, paused, cut off from one
+#                 other, demoted and promoted, and made the leader, in turn
 #
 #   VOTERS (3)           3 or 5
 #   MODES ("sequential linearizable")
@@ -88,7 +89,7 @@ stale_reads() {
   open_links 1 "$voters" || { missed "stale: no links"; return; }
   for ((round = 1; round <= rounds; round++)); do
     while read -r variant; do
-      kept stale firstreads "$variant" "$round" || { say "stale, round $round: $variant"; start_variant "$variant"; } || { missed "stale: $variant"; continue; }
+      kept stale firstreads "$variant" "$round" || { say "stale, round $round: $variant"; start_variant "$variant" && name_clients_ports >&2; } || { missed "stale: $variant"; continue; }
       is_running || continue
       fail_members &
       failing=$!
@@ -104,17 +105,32 @@ stale_reads() {
   close_links
 }
 
-# fail_members breaks one member after the other, until it is killed.
+# fail_members breaks one member after the other, and changes what it is, until it is killed.
 fail_members() {
   local i n
   for ((n = 0; ; n++)); do
-    i=$((n / 3 % voters + 1))
-    case $((n % 3)) in
+    i=$((n / 5 % voters + 1))
+    case $((n % 5)) in
       0) kill -9 "$(of "$i" pid)" && sleep 1 && restart "$i" launch ;;
       1) kill -STOP "$(of "$i" pid)" && sleep 2 && kill -CONT "$(of "$i" pid)" ;;
       2) at "$i" ip route add blackhole "10.47.0.$((i % voters + 1))" && sleep 3 && at "$i" ip route del blackhole "10.47.0.$((i % voters + 1))" ;;
-    esac >&2
+      3) change_members demote "$i" && change_members promote "$i" ;;
+      4) change_members lead "$i" ;;
+    esac >&2 || echo "fault $n, of member $i, is not done" >&2
     sleep 2
+  done
+}
+
+# change_members COMMAND I [LINE] gives member I's socket a command of rollcall members about it.
+change_members() {
+  at "$2" timeout -k 5 30 "$rollcall" members "$1" --admin "unix:$(of "$2" home)/data/admin.sock" --token-file "$(token)" "${@:2}"
+}
+
+# name_clients_ports gives the ports for clients to the list of servers, which each change needs.
+name_clients_ports() {
+  local i line
+  for ((i = 1; i <= voters; i++)); do
+    line=$(grep "^server.$i=" "$(of "$i" home)/zoo.cfg") && change_members address "$i" "$line:participant;$(of "$i" clients)" || return
   done
 }
 
@@ -122,7 +138,7 @@ part() {
   trap 'stop_everywhere; close_links; [ -z "$made" ] || rm -rf "$made"' EXIT
   case $1 in
     stops) stops ;;
-    stale) stale_reads ;;
+    stale) ADMIN=yes stale_reads ;;
     loopback) costs "$1" ;;
     *) open_links "${1%ms}" "$voters" && costs "$1"; stop; close_links ;;
   esac
