@@ -13,11 +13,12 @@ import (
 
 const (
 	// MaxTracked is the number of tenants of rules with each that a table keeps, in about 5 MB: more than the addresses, identities and
-	// applications of a large ensemble.
+	// applications of a large ensemble. Each of these rules has an equal part of them, so that strangers who may choose the names for one
+	// rule take no place of another.
 	MaxTracked = 16_384
 	// maxKey is the longest name of such a tenant, in bytes. Longer ones share a tenant.
 	maxKey = 256
-	// forgetSteps is the number of tenants that are checked when one is added to a full table, so that each request costs about the same.
+	// forgetSteps is the number of tenants that are checked when one is added to a full rule, so that each request costs about the same.
 	forgetSteps = 16
 )
 
@@ -30,21 +31,23 @@ type Table struct {
 	limitsBytes bool      // a rule limits bytes
 	limitsWatch bool      // a rule limits watches
 
-	mu   sync.Mutex
-	each map[eachKey]*Tenant
-}
+	perRule     int       // how many tenants a rule with each keeps
 
-type eachKey struct {
-	rule int
-	name string
+	mu   sync.Mutex
+	each []map[string]*Tenant // by rule and name: tenants of rules with each
 }
 
 func newTable(rules []Rule) *Table {
-	t := &Table{rules: slices.Clone(rules), each: map[eachKey]*Tenant{}}
+	t := &Table{rules: slices.Clone(rules), each: make([]map[string]*Tenant, len(rules))}
 	var each, many []int
+	numEach := 0
 	for i := range t.rules {
 		r := &t.rules[i]
 		t.shared = append(t.shared, &Tenant{rule: r})
+		if r.Each {
+			t.each[i] = map[string]*Tenant{}
+			numEach++
+		}
 		switch {
 		case r.Subject == Subtree:
 			t.subtrees = append(t.subtrees, i)
@@ -57,6 +60,7 @@ func newTable(rules []Rule) *Table {
 		t.limitsWatch = t.limitsWatch || r.Watches > 0
 	}
 	t.ofClients = slices.Concat(each, many)
+	t.perRule = MaxTracked / max(numEach, 1)
 	return t
 }
 
@@ -118,7 +122,7 @@ func (t *Table) joined(i int, name string, now time.Duration) *Tenant {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	to := t.each[eachKey{i, name}]
+	to := t.each[i][name]
 	if to == nil {
 		to = t.add(i, name, now)
 	}
@@ -129,29 +133,29 @@ func (t *Table) joined(i int, name string, now time.Duration) *Tenant {
 func (t *Table) tracked(i int, name []byte, now time.Duration) *Tenant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if to := t.each[eachKey{i, string(name)}]; to != nil { // does not allocate
+	if to := t.each[i][string(name)]; to != nil { // does not allocate
 		return to
 	}
 	return t.add(i, string(name), now)
 }
 
-// add adds a tenant of a rule with each. If the table is full and nothing can be forgotten, it returns the tenant that all further ones
+// add adds a tenant of a rule with each. If the rule has all its tenants and none can be forgotten, it returns the tenant that all further ones
 // share. The caller holds the lock.
 func (t *Table) add(i int, name string, now time.Duration) *Tenant {
-	if len(t.each) >= MaxTracked && !t.forgetOne(now) {
+	if len(t.each[i]) >= t.perRule && !t.forgetOne(i, now) {
 		return t.shared[i]
 	}
 	to := &Tenant{rule: &t.rules[i]}
-	t.each[eachKey{i, name}] = to
+	t.each[i][name] = to
 	return to
 }
 
-// forgetOne forgets idle tenants among some, and reports whether there were any. Go begins each walk through a map at a place of its own.
-func (t *Table) forgetOne(now time.Duration) (forgot bool) {
+// forgetOne forgets idle tenants among some of a rule, and reports whether there were any. Go begins each walk through a map at a place of its own.
+func (t *Table) forgetOne(i int, now time.Duration) (forgot bool) {
 	steps := 0
-	for k, to := range t.each {
+	for name, to := range t.each[i] {
 		if to.isIdle(now) {
-			delete(t.each, k)
+			delete(t.each[i], name)
 			forgot = true
 		}
 		if steps++; steps == forgetSteps {
@@ -162,10 +166,13 @@ func (t *Table) forgetOne(now time.Duration) (forgot bool) {
 }
 
 // numTracked returns the number of tenants of rules with each.
-func (t *Table) numTracked() int {
+func (t *Table) numTracked() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.each)
+	for _, tenants := range t.each {
+		n += len(tenants)
+	}
+	return n
 }
 
 // close lets all handshakes go on that wait for the end of a session.
@@ -175,8 +182,10 @@ func (t *Table) close() {
 	for _, to := range t.shared {
 		to.sessions.close()
 	}
-	for _, to := range t.each {
-		to.sessions.close()
+	for _, tenants := range t.each {
+		for _, to := range tenants {
+			to.sessions.close()
+		}
 	}
 }
 

@@ -163,8 +163,11 @@ func TestTenantsAreBounded(t *testing.T) {
 			to.Charge(time.Hour, 1, 0)
 		}
 	}
-	if n := table.numTracked(); n != MaxTracked {
-		t.Errorf("%d tenants are kept, want %d", n, MaxTracked)
+	if n, want := table.numTracked(), MaxTracked/2+1; n != want {
+		t.Errorf("%d tenants are kept, want %d: half of the bound of the subtree, and an address", n, want)
+	}
+	if to := table.OfClient("10.9.9.8", nil, time.Hour)[0]; to == table.shared[1] {
+		t.Error("tenants of one rule have taken the places of another")
 	}
 	if to := table.OfPath(nil, []byte("/apps/late"), time.Hour)[0]; to != table.shared[0] {
 		t.Error("a tenant beyond the bound is not the shared one")
