@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,13 +55,15 @@ type proposer struct {
 	pendingCount  sync.WaitGroup // counts pending
 	mu            sync.Mutex
 	pending       map[*Proposal]bool
-	rejectedSince time.Time // raft has rejected every entry since, because of a transfer; zero: it does not
-	lastOutcomeAt time.Time // of an entry
-	closed        bool      // Run is ending: no further entries are taken
+	awaiting      map[uint32]int // by member: the pending entries for which its clients wait
+	unnamed       int            // pending entries that name no member
+	rejectedSince time.Time      // raft has rejected every entry since, because of a transfer; zero: it does not
+	lastOutcomeAt time.Time      // of an entry
+	closed        bool           // Run is ending: no further entries are taken
 }
 
 func newProposer(status *Status, election time.Duration, fail func(error)) *proposer {
-	return &proposer{status: status, electionTimeout: election, endMember: fail, pending: map[*Proposal]bool{}}
+	return &proposer{status: status, electionTimeout: election, endMember: fail, pending: map[*Proposal]bool{}, awaiting: map[uint32]int{}}
 }
 
 func (q *proposer) propose(data []byte, from []uint32) *Proposal {
@@ -101,21 +105,31 @@ func (q *proposer) removePending(p *Proposal) bool {
 		return false
 	}
 	delete(q.pending, p)
+	q.countMembers(p, -1)
 	return true
 }
 
-// membersAwaitingCommit returns the members whose clients wait for pending entries, or nil if no member comes first.
+// countMembers counts a pending entry with those of the members that it names, or takes it off. The caller holds the lock.
+func (q *proposer) countMembers(p *Proposal, n int) {
+	if p.originMembers == nil {
+		q.unnamed += n
+	}
+	for _, member := range p.originMembers {
+		if q.awaiting[member] += n; q.awaiting[member] == 0 {
+			delete(q.awaiting, member)
+		}
+	}
+}
+
+// membersAwaitingCommit returns the members whose clients wait for pending entries, or nil if no member comes first. Each message to
+// a member asks, so it costs what there are members, however many entries are pending.
 func (q *proposer) membersAwaitingCommit() []uint32 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	var members []uint32
-	for p := range q.pending {
-		if p.originMembers == nil {
-			return nil
-		}
-		members = append(members, p.originMembers...)
+	if q.unnamed > 0 || len(q.awaiting) == 0 {
+		return nil
 	}
-	return members
+	return slices.AppendSeq(make([]uint32, 0, len(q.awaiting)), maps.Keys(q.awaiting))
 }
 
 // failPending fails the pending entries after raft has stopped: raft forgets those that it was about to apply.
@@ -123,7 +137,7 @@ func (q *proposer) failPending() {
 	q.mu.Lock()
 	q.closed = true
 	left := q.pending
-	q.pending = nil
+	q.pending, q.awaiting, q.unnamed = nil, nil, 0
 	q.mu.Unlock()
 	for p := range left {
 		p.err = ErrNotRunning
@@ -144,6 +158,7 @@ func (q *proposer) checkAndAddPending(r *raft.Raft, p *Proposal, data []byte) er
 		return ErrNotRunning
 	}
 	q.pending[p] = true
+	q.countMembers(p, 1)
 	q.pendingCount.Add(1)
 	return nil
 }

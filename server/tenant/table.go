@@ -31,7 +31,7 @@ type Table struct {
 	limitsBytes bool      // a rule limits bytes
 	limitsWatch bool      // a rule limits watches
 
-	perRule     int       // how many tenants a rule with each keeps
+	perRule int // how many tenants a rule with each keeps
 
 	mu   sync.Mutex
 	each []map[string]*Tenant // by rule and name: tenants of rules with each
