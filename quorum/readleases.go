@@ -83,11 +83,12 @@ func (s *Status) leadingTerm() uint64 {
 	return term
 }
 
-// earlierLease returns the longest lease that a leader of an earlier term may have granted. A leader grants some only once the entry that says
-// so is applied there, so it is committed and in this log: it is the latest one that is applied, or above that.
-func (l ReadLeases) earlierLease() time.Duration {
-	lease, index := l.node.cfg.StateMachine.ReadLease()
-	return max(lease, longestLease(index+1, l.node.status.LastIndex(), l.cachedEntry, l.node.cfg.StateMachine.ReadLeaseOf))
+// earlierLease returns the longest lease that a leader of an earlier term may have granted, and that of the last TermStart in the log. A
+// leader grants some only once the entry that says so is applied there, so it is committed and in this log: it is the latest one that is
+// applied, or above that.
+func (l ReadLeases) earlierLease() (longest, last time.Duration) {
+	applied, index := l.node.cfg.StateMachine.ReadLease()
+	return longestLease(applied, index+1, l.node.status.LastIndex(), l.cachedEntry, l.node.cfg.StateMachine.ReadLeaseOf)
 }
 
 // cachedEntry returns an entry of this member's log, from memory if it is one of the last, or nil if the log does not have it.
@@ -99,44 +100,53 @@ func (l ReadLeases) cachedEntry(index uint64) *raft.Log {
 	return entry
 }
 
-// longestLease returns the longest lease of the terms that begin in a part of a log. It reads the beginnings of terms alone: the first entry
-// with data of a term is its TermStart, or the term has begun before. What cannot be read counts as the longest lease.
-func longestLease(first, last uint64, stored func(index uint64) *raft.Log, leaseOf func(data []byte) (time.Duration, bool)) (longest time.Duration) {
+// longestLease returns the longest lease of the terms that begin in a part of a log, and of the term before, whose lease is before; and the
+// lease of the last one. It reads the beginnings of terms alone: the first entry with data of a term is its TermStart, or the term has begun
+// before. If something cannot be read, it returns the longest lease of all, and 0.
+func longestLease(before time.Duration, first, last uint64, stored func(index uint64) *raft.Log,
+	leaseOf func(data []byte) (time.Duration, bool),
+) (longest, newest time.Duration) {
+	longest, newest = before, before
 	for terms := 0; first <= last; terms++ {
 		entry := stored(first)
 		if entry == nil || terms == maxScannedTerms {
-			return readlease.MaxLease
+			return readlease.MaxLease, 0
 		}
-		lease, ok := leaseOfTerm(first, last, stored, leaseOf)
+		lease, begins, ok := leaseOfTerm(first, last, stored, leaseOf)
 		if !ok {
-			return readlease.MaxLease
+			return readlease.MaxLease, 0
 		}
-		longest = max(longest, lease)
+		if begins {
+			longest, newest = max(longest, lease), lease
+		}
 		first += uint64(sort.Search(int(last+1-first), func(i int) bool {
 			e := stored(first + uint64(i))
 			return e == nil || e.Term > entry.Term
 		}))
 	}
-	return longest
+	return longest, newest
 }
 
-// leaseOfTerm returns the lease of the term that begins at first. It returns 0 if the term has begun before, and false if it cannot tell.
-func leaseOfTerm(first, last uint64, stored func(index uint64) *raft.Log, leaseOf func(data []byte) (time.Duration, bool)) (lease time.Duration, ok bool) {
+// leaseOfTerm returns the lease of the TermStart at the beginning of the term of first, and whether there is one: not if the term has begun
+// before. ok is false if it cannot tell.
+func leaseOfTerm(first, last uint64, stored func(index uint64) *raft.Log,
+	leaseOf func(data []byte) (time.Duration, bool),
+) (lease time.Duration, begins, ok bool) {
 	var term uint64
 	for index := first; index <= last; index++ {
 		entry := stored(index)
 		switch {
 		case entry == nil || index-first == maxScannedEntries:
-			return 0, false
+			return 0, false, false
 		case term != 0 && entry.Term != term:
-			return 0, true
+			return 0, false, true
 		case entry.Type == raft.LogCommand && len(entry.Data) > 0:
-			lease, _ = leaseOf(entry.Data)
-			return lease, true
+			lease, begins = leaseOf(entry.Data)
+			return lease, begins, true
 		}
 		term = entry.Term
 	}
-	return 0, true
+	return 0, false, true
 }
 
 // awaitLeaseEnd waits until a voter that is to leave has no lease for reads. undo lets it have leases again.

@@ -30,9 +30,10 @@ func leaseLog(terms ...string) []*raft.Log {
 	return log
 }
 
-// A new leader finds the longest lease of the terms that begin above what it has applied. What it cannot tell counts as the longest of all.
+// A new leader finds the longest lease of the term that it has applied, and of those that begin above that, and the last one of them. What it
+// cannot tell counts as the longest of all, and the last as none.
 func TestLongestLease(t *testing.T) {
-	const short, long = 10 * time.Millisecond, 20 * time.Millisecond
+	const before, short, long = 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond
 	terms := func(n int) (terms []string) {
 		for range n {
 			terms = append(terms, "-0w")
@@ -40,45 +41,45 @@ func TestLongestLease(t *testing.T) {
 		return terms
 	}
 	for _, tt := range []struct {
-		name  string
-		terms []string
-		want  time.Duration
+		name         string
+		terms        []string
+		want, newest time.Duration
 	}{
-		{"no entries", nil, 0},
-		{"entries of raft's alone", []string{"-e", "-"}, 0},
-		{"a TermStart first", []string{"s"}, short},
-		{"after an entry of raft's and empty ones", []string{"-eeswww"}, short},
-		{"the term has begun before", []string{"www"}, 0},
-		{"without leases", []string{"-0w"}, 0},
-		{"the longest is the first", []string{"www", "-lw", "-s"}, long},
-		{"the longest is in the middle", []string{"-s", "-l", "-0w"}, long},
-		{"the longest is the last", []string{"-0", "-s", "--l"}, long},
-		{"a term of raft's entries between", []string{"-s", "-e", "-0"}, short},
-		{"many entries of terms without a TermStart", []string{"-eeeeeeeee", "-eeeeeeeee", "-s"}, short},
-		{"a TermStart after a write counts for nothing", []string{"wl"}, 0},
-		{"the first entry cannot be read", []string{"?s"}, readlease.MaxLease},
-		{"the TermStart cannot be read", []string{"-?s"}, readlease.MaxLease},
-		{"the beginning of a term cannot be read", []string{"-sw", "?0"}, readlease.MaxLease},
-		{"as many terms as are read", terms(maxScannedTerms), 0},
-		{"more terms", terms(maxScannedTerms + 1), readlease.MaxLease},
-		{"as many entries as are read", []string{"-eeeeeeeeeeeeee" + "sw"}, short}, // the 16th
-		{"more entries", []string{"-eeeeeeeeeeeeeee" + "sw"}, readlease.MaxLease},
+		{"no entries", nil, before, before},
+		{"entries of raft's alone", []string{"-e", "-"}, before, before},
+		{"a TermStart first", []string{"s"}, short, short},
+		{"after an entry of raft's and empty ones", []string{"-eeswww"}, short, short},
+		{"the term has begun before", []string{"www"}, before, before},
+		{"without leases", []string{"-0w"}, before, 0},
+		{"the longest is the first", []string{"www", "-lw", "-s"}, long, short},
+		{"the longest is in the middle", []string{"-s", "-l", "-0w"}, long, 0},
+		{"the longest is the last", []string{"-0", "-s", "--l"}, long, long},
+		{"a term of raft's entries between", []string{"-s", "-e", "-0"}, short, 0},
+		{"many entries of terms without a TermStart", []string{"-eeeeeeeee", "-eeeeeeeee", "-s"}, short, short},
+		{"a TermStart after a write counts for nothing", []string{"wl"}, before, before},
+		{"the first entry cannot be read", []string{"?s"}, readlease.MaxLease, 0},
+		{"the TermStart cannot be read", []string{"-?s"}, readlease.MaxLease, 0},
+		{"the beginning of a term cannot be read", []string{"-sw", "?0"}, readlease.MaxLease, 0},
+		{"as many terms as are read", terms(maxScannedTerms), before, 0},
+		{"more terms", terms(maxScannedTerms + 1), readlease.MaxLease, 0},
+		{"as many entries as are read", []string{"-eeeeeeeeeeeeee" + "sw"}, short, short}, // the 16th
+		{"more entries", []string{"-eeeeeeeeeeeeeee" + "sw"}, readlease.MaxLease, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			log := leaseLog(tt.terms...)
-			got := longestLease(11, 10+uint64(len(log)), func(index uint64) *raft.Log { return log[index-11] }, func(data []byte) (time.Duration, bool) {
+			got, newest := longestLease(before, 11, 10+uint64(len(log)), func(index uint64) *raft.Log { return log[index-11] }, func(data []byte) (time.Duration, bool) {
 				lease, ok := map[string]time.Duration{"s": short, "l": long, "0": 0}[string(data)]
 				return lease, ok
 			})
-			if got != tt.want {
-				t.Errorf("%v, want %v", got, tt.want)
+			if got != tt.want || newest != tt.newest {
+				t.Errorf("%v and %v, want %v and %v", got, newest, tt.want, tt.newest)
 			}
 		})
 	}
 	t.Run("few entries of a long term are read", func(t *testing.T) {
 		const entries = 1 << 20
 		reads := 0
-		longestLease(1, entries, func(uint64) *raft.Log {
+		longestLease(0, 1, entries, func(uint64) *raft.Log {
 			reads++
 			return &raft.Log{Term: 3, Type: raft.LogCommand, Data: []byte("w")}
 		}, func([]byte) (time.Duration, bool) { return 0, false })

@@ -52,8 +52,9 @@ type Config struct {
 	Voters func() []raft.ServerID
 	// LastIndex returns the end of raft's log.
 	LastIndex func() uint64
-	// EarlierLease returns the longest lease that a leader of an earlier term may have granted, as far as this log tells. It may read the disk.
-	EarlierLease func() time.Duration
+	// EarlierLease returns the longest lease that a leader of an earlier term may have granted, as far as this log tells, and that of the last
+	// TermStart in it, or 0 if it cannot tell. It may read the disk.
+	EarlierLease func() (longest, last time.Duration)
 	Lease        time.Duration // the longest that this member grants; 0: it grants none
 }
 
@@ -163,14 +164,17 @@ func (r *Roster) newTerm(term uint64) *ledTerm {
 		number: term, until: map[raft.ServerID]time.Time{}, granted: map[raft.ServerID]Request{}, named: map[raft.ServerID]uint64{},
 		leaving: map[raft.ServerID]struct{}{},
 	}
-	lease, voters := r.cfg.EarlierLease(), r.cfg.Voters()
+	lease, last := r.cfg.EarlierLease()
+	voters := r.cfg.Voters()
 	if lease > 0 {
 		next.isGated = true
 		end := r.cfg.Clock.Now().Add(bounded(lease))
 		for _, v := range voters {
 			next.until[v] = end
 		}
-		if lease > r.cfg.Lease {
+		// The last TermStart counts, too: raft's first entry of this term commits it, before this term's TermStart is in any log. So a later
+		// leader may know that one alone, and would wait for the shorter time.
+		if lease > min(last, r.cfg.Lease) {
 			next.closedUntil = end
 		}
 	}

@@ -28,19 +28,20 @@ type rig struct {
 	last    uint64        // the end of its log
 	voters  []raft.ServerID
 	earlier time.Duration
-	late    atomic.Int32 // calls
+	newest  time.Duration // the lease of the last TermStart in the log
+	late    atomic.Int32  // calls
 }
 
 // bubble runs test in virtual time with member 1, which leads in term 5 after a leader that granted leases of the length earlier.
 func bubble(t *testing.T, earlier, own time.Duration, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{last: 20, voters: []raft.ServerID{"1", "2", "3"}, earlier: earlier}
+		r := &rig{last: 20, voters: []raft.ServerID{"1", "2", "3"}, earlier: earlier, newest: earlier}
 		r.term.Store(5)
 		r.Roster = New(Config{
 			Clock: monotonic.System{}, Self: "1", LeadingTerm: r.term.Load,
 			Voters: func() []raft.ServerID { return r.voters }, LastIndex: func() uint64 { return r.last },
-			EarlierLease: func() time.Duration { return r.earlier }, Lease: own,
+			EarlierLease: func() (longest, last time.Duration) { return r.earlier, r.newest }, Lease: own,
 		})
 		test(t, r)
 		r.Close()
@@ -191,6 +192,27 @@ func TestTermWithShorterLeases(t *testing.T) {
 			time.Sleep(waited - 1)
 			r.limits(t, "at the end", 0, 0, 0)
 			w.goesOn(t, "at the end")
+			w.ends(t, "after the wait", true, waited)
+			r.limits(t, "after the wait", 10, 10, 10)
+		})
+	}
+}
+
+// A leader whose log ends with the TermStart of one with shorter leases than before, or with none, releases nothing until the longer ones have
+// ended. raft's first entry of its term would release that TermStart, and a later leader that lacks this term's would wait for the shorter
+// time.
+func TestTermAfterOneWithShorterLeases(t *testing.T) {
+	for _, newest := range []time.Duration{0, lease / 2} {
+		bubble(t, lease, lease, func(t *testing.T, r *rig) {
+			r.newest = newest
+			w := r.await(10)
+			for _, server := range r.voters {
+				r.NoteHeld(server, 5, 10)
+			}
+			r.limits(t, "at first", 0, 0, 0)
+			if _, ok := r.MayHaveLease(5); ok {
+				t.Error("a word that names voters may be given")
+			}
 			w.ends(t, "after the wait", true, waited)
 			r.limits(t, "after the wait", 10, 10, 10)
 		})
