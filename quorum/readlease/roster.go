@@ -90,6 +90,9 @@ type ledTerm struct {
 	until   map[raft.ServerID]time.Time // when a voter's lease has ended, by Config.Clock
 	granted map[raft.ServerID]Request   // the requests for which leases were granted in this term
 	named   map[raft.ServerID]uint64    // the ends of the log that the last grants named
+	// returned has the last requests whose leases were given back, and others when the leases of other processes than in granted end.
+	returned map[raft.ServerID]Request
+	others   map[raft.ServerID]time.Time
 	// Until then nothing is released: earlier leases may be longer than those of this term, and later leaders must not learn from the
 	// TermStart that they need not wait for them.
 	closedUntil time.Time
@@ -162,7 +165,7 @@ func (r *Roster) lockInTerm(term uint64) *ledTerm {
 func (r *Roster) newTerm(term uint64) *ledTerm {
 	next := &ledTerm{
 		number: term, until: map[raft.ServerID]time.Time{}, granted: map[raft.ServerID]Request{}, named: map[raft.ServerID]uint64{},
-		leaving: map[raft.ServerID]struct{}{},
+		leaving: map[raft.ServerID]struct{}{}, returned: map[raft.ServerID]Request{}, others: map[raft.ServerID]time.Time{},
 	}
 	lease, last := r.cfg.EarlierLease()
 	voters := r.cfg.Voters()
@@ -343,8 +346,11 @@ func (r *Roster) Grant(term uint64, server raft.ServerID, request Request, lease
 func (r *Roster) addLease(term uint64, server raft.ServerID, request Request, lease time.Duration) *ledTerm {
 	t := r.lockInTerm(term)
 	defer r.mu.Unlock()
-	if t == nil || lease <= 0 || lease > MaxLease || !r.mayGrant(t, server) {
+	if t == nil || lease <= 0 || lease > MaxLease || !r.mayGrant(t, server, request) {
 		return nil
+	}
+	if before, granted := t.granted[server]; granted && before.Boot != request.Boot {
+		t.others[server] = t.until[server]
 	}
 	t.isGated = true
 	t.granted[server] = request
@@ -354,14 +360,17 @@ func (r *Roster) addLease(term uint64, server raft.ServerID, request Request, le
 	return t
 }
 
-// mayGrant reports whether a server does not leave, and holds what its last lease has named.
-func (r *Roster) mayGrant(t *ledTerm, server raft.ServerID) bool {
+// mayGrant reports whether a server does not leave, holds what its last lease has named, and has not given the lease for the request back: that
+// message comes first if the proof takes longer.
+func (r *Roster) mayGrant(t *ledTerm, server raft.ServerID, request Request) bool {
 	_, leaves := t.leaving[server]
-	return !leaves && (server == r.cfg.Self || r.heldInTerm(t, server) >= t.named[server])
+	back := t.returned[server]
+	wasReturned := request.Boot == back.Boot && request.Number <= back.Number
+	return !leaves && !wasReturned && (server == r.cfg.Self || r.heldInTerm(t, server) >= t.named[server])
 }
 
 // Return ends the lease of a server that does not use it any more, and takes none for its requests up to last. A message that comes late
-// ends nothing: not the lease of a later process, nor that of a later request.
+// ends nothing: not the lease of another process, which may be a later one, nor that of a later request.
 func (r *Roster) Return(term uint64, server raft.ServerID, last Request) {
 	t := r.lockInTerm(term)
 	defer r.mu.Unlock()
@@ -371,7 +380,11 @@ func (r *Roster) Return(term uint64, server raft.ServerID, last Request) {
 	if request, granted := t.granted[server]; granted && (request.Boot != last.Boot || request.Number > last.Number) {
 		return
 	}
+	t.returned[server] = last
 	delete(t.until, server)
+	if end, has := t.others[server]; has { // a request of last's process may have been granted after one of the others
+		t.until[server] = end
+	}
 	r.signal()
 }
 

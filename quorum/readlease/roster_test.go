@@ -335,6 +335,40 @@ func TestReturn(t *testing.T) {
 	})
 }
 
+// A request whose proof takes longer than the message that gives it back brings no lease, and a later process's request does.
+func TestGrantAfterReturn(t *testing.T) {
+	bubble(t, 0, lease, func(t *testing.T, r *rig) {
+		r.NoteHeld("3", 5, r.last)
+		r.mustGrant(t, "3", Request{7, 3})
+		r.Return(5, "3", Request{7, 4})
+		for number := uint64(3); number < 5; number++ {
+			if _, ok := r.Grant(5, "3", Request{7, number}, lease); ok {
+				t.Errorf("granted request %d, which was given back", number)
+			}
+		}
+		r.await(21).ends(t, "given back", true, 0)
+		r.mustGrant(t, "3", Request{8, 1})
+		r.await(22).ends(t, "a later process", true, waited)
+	})
+}
+
+// A process that gives its lease back gives back no other process's, although its last request was granted after the other's.
+func TestReturnBesideAnotherProcess(t *testing.T) {
+	bubble(t, 0, lease, func(t *testing.T, r *rig) {
+		r.NoteHeld("3", 5, r.last)
+		r.mustGrant(t, "3", Request{8, 1})
+		began := time.Now()
+		time.Sleep(lease / 2)
+		r.mustGrant(t, "3", Request{7, 3})
+		w := r.await(21)
+		r.Return(5, "3", Request{7, 3})
+		w.ends(t, "the lease of the other process has ended", true, waited-time.Since(began))
+		r.mustGrant(t, "3", Request{9, 1})
+		r.Return(5, "3", Request{9, 1})
+		r.await(22).ends(t, "given back when there is no other", true, 0)
+	})
+}
+
 // A voter that is to leave gets no lease, and the leader waits until its last one has ended.
 func TestAwaitEnd(t *testing.T) {
 	bubble(t, 0, lease, func(t *testing.T, r *rig) {
