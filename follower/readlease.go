@@ -51,10 +51,11 @@ var dropped = new(grantedLease)
 
 // nextRequest returns the number of the next request for a lease. It returns 0 if this member stops and requests none.
 func (l *readLease) nextRequest() uint64 {
-	if l.granted.Load() == dropped {
+	number := l.number.Add(1)
+	if l.granted.Load() == dropped { // read last: a request that is made is among those that drop returns
 		return 0
 	}
-	return l.number.Add(1)
+	return number
 }
 
 // grant records the reply to a request for a lease that was sent at sent. One goroutine calls it.

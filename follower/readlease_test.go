@@ -159,6 +159,22 @@ func TestEarlierLeaseStays(t *testing.T) {
 	})
 }
 
+// A request that is numbered while the lease is dropped is given back with it, or is not made.
+func TestRequestWhileLeaseIsDropped(t *testing.T) {
+	for range 200 {
+		var l readLease
+		dropped := make(chan uint64)
+		go func() { dropped <- l.drop() }()
+		var number uint64
+		for n := l.nextRequest(); n > 0; n = l.nextRequest() {
+			number = n
+		}
+		if last := <-dropped; number > last {
+			t.Fatalf("request %d is made, and those up to %d are given back", number, last)
+		}
+	}
+}
+
 // A call that fails does not renew the lease, and a later read makes another one.
 func TestReadLeaseRenewedAfterFailure(t *testing.T) {
 	withLeases(t, func(t *testing.T, r *readers) {
