@@ -170,7 +170,7 @@ var mainKeys = []key{
 	},
 	{
 		name: "maxCnxns", kind: limitOrNone(maxCount, func(d *rawConfig) *int { return &d.config.Limits.MaxConns }), def: "0",
-		doc: "connections of all clients; 0: no limit",
+		doc: "connections of all clients; 0: as many as leave the member a quarter of its open files, or 2,048 of them",
 	},
 	{
 		name: "connection_throttle_tokens",

@@ -28,7 +28,7 @@ type connectionTable struct {
 
 func newConnectionTable(cfg *Config) *connectionTable {
 	return &connectionTable{
-		numberBase: cfg.ConnBase, limiter: admission.NewConnectionLimiter(cfg.Limits.MaxConns, cfg.Limits.MaxClientConns),
+		numberBase: cfg.ConnBase, limiter: admission.NewConnectionLimiter(connLimit(cfg.Limits.MaxConns, openFilesLimit()), cfg.Limits.MaxClientConns),
 		bySession: make(map[jute.SessionID]*conn),
 	}
 }

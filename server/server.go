@@ -59,7 +59,7 @@ import (
 type Limits struct {
 	MaxBuffer      int // bytes of a request (jute.maxbuffer); default jute.DefaultMaxBuffer
 	MaxClientConns int // connections of one address; default 60, negative: no limit
-	MaxConns       int // connections; default and negative: no limit
+	MaxConns       int // connections; default and negative: as many as open files allow (see connLimit)
 	MaxInFlight    int // unfinished requests of one connection; default 128: a few batches of the log
 	// bytes of waiting requests and of unread replies and events, over all connections; default 256 MiB
 	Budget int64

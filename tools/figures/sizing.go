@@ -115,7 +115,7 @@ const (
 	fanWrites      = 10_000.0  // writes per second in the example with observers
 	coreReserve    = 2.0       // cores to provide for each core that is used
 	memberCount    = 3.0       // number of members
-	spareFiles     = 100.0     // of a member, for its log, other members and snapshots
+	reservedFiles  = 2048.0    // a member keeps as many open files for itself (server.connLimit), or a quarter of a lower limit
 )
 
 func (k *measurements) sizingNumbers() *sizing {
@@ -201,10 +201,13 @@ func (z *sizing) Applied() string {
 		daily := l.writes * z.DiskSome * 86_400 / (1 << 30)
 		stays := (logBytesKept + 3*l.nodes*z.NodeSnap) / (1 << 30)
 		fmt.Fprintf(&b, "| %v | %v | %v | %v MiB | %v | %v GiB | %v GiB | %v |\n", l.sessions, l.writes, l.nodes,
-			memory.ceil(), cores, daily, stays, (l.sessions/2 + spareFiles).ceil())
+			memory.ceil(), cores, daily, stays, openFilesFor(l.sessions/2).ceil())
 	}
 	return b.String()
 }
+
+// openFilesFor returns the least limit of open files that leaves so many to clients' connections.
+func openFilesFor(conns figure) figure { return min(conns*4/3, conns+reservedFiles) }
 
 // memberMemoryMiB returns a member's memory in MiB, without nodes and watches.
 func (z *sizing) memberMemoryMiB(sessions figure) figure {
