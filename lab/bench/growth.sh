@@ -20,7 +20,7 @@
 # A part whose file is there is not measured again. Of live, members and disk, the lines that are there
 # are not measured again. Remove the file to measure a part anew. A .txt file is the output of go test.
 #
-#   LIVE (1000 5000 15000 30000 57000)  sessions
+#   LIVE (1000 5000 15000 30000 53000)  sessions
 #   MEMBERS (1 3 5 7)
 #   VOTERS (1 3 5 7), BESIDE (0 1 2 4)  the voters, and the observers beside them, of the part observers
 #   OBSERVERS_DURATION (2s), OBSERVERS_WARMUP (500ms)  of its loads
@@ -41,7 +41,7 @@ DATA=$(realpath -m "$DATA")
 # live holds sessions in a new ensemble for each number, so that the memory is of these sessions alone.
 live() {
   local n
-  for n in ${LIVE:-1000 5000 15000 30000 57000}; do
+  for n in ${LIVE:-1000 5000 15000 30000 53000}; do
     ! kept live "$n" Rollcall 1 || continue
     say "live, $n sessions"
     start Rollcall 3 || { missed "live: $n"; continue; }
