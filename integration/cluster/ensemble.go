@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -43,17 +44,18 @@ import (
 // Options are the settings of an Ensemble. The zero value is the server of the conformance cases: a
 // tick of 1 s, session timeouts of 2 to 20 s, super:secret, and TTL nodes.
 type Options struct {
-	Tick     time.Duration                    // a leader may be silent for a quarter of it
-	Logger   func(member uint32) *slog.Logger // default: discard
-	Events   func(e member.Event)
-	Adjust   func(cfg *member.Config)   // changes each member's configuration after all other options
-	Write    time.Duration              // how long a write takes on each disk; default: no time
-	Speeds   *rand.Rand                 // draws for each disk how long a write takes on it, up to Write; default: all take as long
-	Record   bool                       // record a history; see Ensemble.History
-	Linear   bool                       // every read is linearizable
-	Reconfig bool                       // clients may change the list of members
-	HTTP     bool                       // each member serves HTTP for operators; see Ensemble.Operator
-	Disks    map[uint32]*simulated.Disk // with which members begin; default: empty ones
+	Tick      time.Duration                    // a leader may be silent for a quarter of it
+	Logger    func(member uint32) *slog.Logger // default: discard
+	Events    func(e member.Event)
+	Adjust    func(cfg *member.Config)   // changes each member's configuration after all other options
+	Write     time.Duration              // how long a write takes on each disk; default: no time
+	Speeds    *rand.Rand                 // draws for each disk how long a write takes on it, up to Write; default: all take as long
+	Record    bool                       // record a history; see Ensemble.History
+	Linear    bool                       // every read is linearizable
+	Reconfig  bool                       // clients may change the list of members
+	HTTP      bool                       // each member serves HTTP for operators; see Ensemble.Operator
+	Observers int                        // how many members are observers: those with the highest ids
+	Disks     map[uint32]*simulated.Disk // with which members begin; default: empty ones
 }
 
 // Ensemble is some members and their network. Use it from one goroutine, in a bubble.
@@ -121,13 +123,16 @@ func Start(t *testing.T, n int, opts Options) *Ensemble {
 	e := &Ensemble{Network: simulated.NewNetwork(), t: t, ctx: ctx, opts: opts, members: make(map[uint32]*memberRun), record: &historyRecord{start: time.Now()}}
 	e.delays.drawn, e.delays.slowed = map[[2]uint32]time.Duration{}, map[[2]uint32]time.Duration{}
 	list := serverLines(uint32(n))
+	for i := range list {
+		list[i].Observer = i >= n-opts.Observers
+	}
 	for _, s := range list {
 		e.members[s.ID] = e.newMember(s, list)
 		if d := opts.Disks[s.ID]; d != nil {
 			d.SetLatency(e.members[s.ID].disk.Latency())
 			e.members[s.ID].disk = d
 		}
-		e.first = append(e.first, serverlist.Server{ID: s.ID, Host: hostName(s.ID, 0), QuorumPort: 2888, ElectionPort: 3888})
+		e.first = append(e.first, serverlist.Server{ID: s.ID, Host: hostName(s.ID, 0), QuorumPort: 2888, ElectionPort: 3888, Observer: s.Observer})
 	}
 	if opts.Record {
 		var err error
@@ -227,7 +232,9 @@ func (e *Ensemble) tryBoot(id uint32) error {
 	r.monotonic.Resume() // a pause was another process's
 	cfg := e.memberConfig(id, host, clients)
 	witness := e.record.installHooks(&cfg)
-	m, err := member.New(cfg)
+	var m *member.Member
+	labels := pprof.Labels("member", fmt.Sprint(id)) // so that a profile tells the members apart
+	pprof.Do(context.Background(), labels, func(context.Context) { m, err = member.New(cfg) })
 	if err != nil {
 		return fmt.Errorf("cluster: member %d: %w", id, err)
 	}
@@ -238,7 +245,7 @@ func (e *Ensemble) tryBoot(id uint32) error {
 	done, result := r.done, r.run
 	go func() {
 		defer close(done)
-		result.err = m.Run(ctx)
+		pprof.Do(ctx, labels, func(ctx context.Context) { result.err = m.Run(ctx) })
 		if ctx.Err() == nil && !result.crashed.Load() { // the process is gone, and so are its connections
 			e.record.noteDown(id)
 			e.Network.Kill(id)
@@ -294,7 +301,7 @@ func (e *Ensemble) configText(id uint32) []byte {
 	var list serverlist.List
 	for _, s := range r.list {
 		h, _, _ := strings.Cut(s.GrpcAddr, ":")
-		list = append(list, serverlist.Server{ID: s.ID, Host: h, QuorumPort: 2888, ElectionPort: 3888, ClientHost: hostName(s.ID, 0), ClientPort: 2181})
+		list = append(list, serverlist.Server{ID: s.ID, Host: h, QuorumPort: 2888, ElectionPort: 3888, Observer: s.Observer, ClientHost: hostName(s.ID, 0), ClientPort: 2181})
 	}
 	slices.SortFunc(list, func(a, b serverlist.Server) int { return int(a.ID) - int(b.ID) })
 	return []byte(list.ConfigText(0))
