@@ -50,10 +50,9 @@ type crowd struct {
 	mu       sync.Mutex
 	member   server.Member // of its present run
 	sessions []jute.SessionID
-	silent   bool // the clients are gone
+	resting  bool // the clients send nothing
 
-	pings, raft traffic // on the connections that it has opened to others
-	opened      atomic.Int64
+	pings, raft traffic      // on the connections that it has opened to others
 	ends        atomic.Int64 // sessions that it has seen end
 	entries     atomic.Int64 // that it has applied
 }
@@ -92,10 +91,10 @@ func newScene(t *testing.T, p *profiler) *scene {
 // counter counts what a member applies.
 type counter struct{ crowd *crowd }
 
-func (c *counter) SessionOpened(znode.Session)                   { c.crowd.opened.Add(1) }
 func (c *counter) SessionClosed(znode.Session, znode.SessionEnd) { c.crowd.ends.Add(1) }
 func (c *counter) EntryFinished(uint64)                          { c.crowd.entries.Add(1) }
 
+func (*counter) SessionOpened(znode.Session)                       {}
 func (*counter) TermStarted(znode.Term, znode.LeaderCause)         {}
 func (*counter) MemberAnnounced(uint32, uint64, uint64)            {}
 func (*counter) SessionAttached(znode.Session, znode.SessionOwner) {}
@@ -148,19 +147,27 @@ func (c *crowd) open(t *testing.T, n int) {
 			t.Error(err)
 			return
 		}
-		body, err := protobuf.Marshal(&proto.OpenSession{
-			TimeoutMs: uint32(timeout.Milliseconds()), Password: make([]byte, 16), Address: fmt.Sprintf("10.%d.%d.%d:40000", byte(id>>16), byte(id>>8), byte(id)),
+		c.submit(t, jute.OpCreateSession, id, &proto.OpenSession{
+			TimeoutMs: uint32(timeout.Milliseconds()), Password: make([]byte, 16), Address: addressOf(id),
 		})
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		txn := &proto.Txn{Session: int64(id), Conn: uint64(id), Op: int32(jute.OpCreateSession), Body: body}
-		if err := c.member.Submit(t.Context(), txn, granted{c, id}); err != nil {
-			t.Error(err)
-			return
-		}
 	}
+}
+
+// submit submits what opens or resumes a session, for a connection with the number of the session.
+func (c *crowd) submit(t *testing.T, op jute.Op, id jute.SessionID, request protobuf.Message) {
+	body, err := protobuf.Marshal(request)
+	if err == nil {
+		txn := &proto.Txn{Session: int64(id), Conn: uint64(id), Op: int32(op), Body: body}
+		err = c.member.Submit(t.Context(), txn, granted{c, id})
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// addressOf returns an address of a client, which is as long as most are.
+func addressOf(id jute.SessionID) string {
+	return fmt.Sprintf("10.%d.%d.%d:40000", byte(id>>16), byte(id>>8), byte(id))
 }
 
 // granted is the connection that waits for a session.
@@ -170,7 +177,10 @@ type granted struct {
 }
 
 // ReceiveResult implements znode.Waiter.
-func (g granted) ReceiveResult(*znode.Result) {
+func (g granted) ReceiveResult(r *znode.Result) {
+	if r.Code != jute.OK {
+		return // a wait for the session ends the test
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sessions = append(g.sessions, g.id)
@@ -186,7 +196,7 @@ func (c *crowd) ping(stop <-chan struct{}) {
 		}
 		c.mu.Lock()
 		all, to := c.sessions, c.member
-		if c.silent {
+		if c.resting {
 			all = nil
 		}
 		c.mu.Unlock()
@@ -196,10 +206,73 @@ func (c *crowd) ping(stop <-chan struct{}) {
 	}
 }
 
-func (c *crowd) silence() {
+// rest lets the clients of a member send nothing, or go on.
+func (c *crowd) rest(resting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.silent = true
+	c.resting = resting
+}
+
+// restAll does the same for all members.
+func (s *scene) restAll(resting bool) {
+	for id := range s.crowds {
+		s.crowds[id].rest(resting)
+	}
+}
+
+// resume moves all sessions to the next member at once, and returns when that is applied everywhere.
+func (s *scene) resume() {
+	var moving [members + 1][]jute.SessionID
+	total := 0
+	for id := uint32(1); id <= members; id++ {
+		moving[id%members+1] = s.crowds[id].leave()
+		total += len(moving[id%members+1])
+	}
+	var resuming sync.WaitGroup
+	for id := uint32(1); id <= members; id++ {
+		resuming.Go(func() { s.crowds[id].resume(s.t, s.e.Member(id).State(), moving[id]) })
+	}
+	resuming.Wait()
+	s.e.Wait("the sessions to resume", time.Minute, func() bool {
+		n := 0
+		for id := range s.crowds {
+			n += s.crowds[id].size()
+		}
+		return n == total
+	})
+	s.e.Equal()
+}
+
+// leave ends the connections of all sessions, and returns these.
+func (c *crowd) leave() (all []jute.SessionID) {
+	c.mu.Lock()
+	all, c.sessions = c.sessions, nil
+	c.mu.Unlock()
+	for _, id := range all {
+		c.member.Detach(id, uint64(id))
+	}
+	return all
+}
+
+func (c *crowd) resume(t *testing.T, state *znode.State, all []jute.SessionID) {
+	for _, id := range all {
+		state.RLock()
+		known, ok := state.Session(id)
+		state.RUnlock()
+		if !ok {
+			t.Errorf("session %v has ended", id)
+			return
+		}
+		c.submit(t, jute.OpAttach, id, &proto.Attach{
+			TimeoutMs: uint32(timeout.Milliseconds()), Password: make([]byte, 16), Address: addressOf(id), OwnerIndex: known.OwnerIndex,
+		})
+	}
+}
+
+func (c *crowd) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.sessions)
 }
 
 // vouched returns how many sessions of a member have a valid lease there.
