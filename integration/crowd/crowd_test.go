@@ -75,13 +75,15 @@ func sessionNumbers(t *testing.T) (numbers []int) {
 // figures are the results for a number of sessions. Times are processor time, unless they are said to be virtual.
 type figures struct {
 	sessions int
+	spent    time.Duration // of the leader, in all that was measured before it was lost
 
 	idle          time.Duration // of the leader in half a tick, without sessions
 	idleMember    time.Duration // of another member, on average
 	idleBytes     int64         // that the leader gets in half a tick
 	opening       time.Duration // of the leader, for all sessions
 	openedBytes   int64         // of the log, to all others
-	resuming      time.Duration // of the leader, when all sessions move to another member at once
+	moved         int           // sessions that move to another member at once
+	resuming      time.Duration // of the leader, for these
 	resumingOther time.Duration // of another member, on average
 	resumedBytes  int64         // of the log, to all others
 	leaderPing    time.Duration // of the leader in half a tick
@@ -136,14 +138,43 @@ func measure(t *testing.T, p *profiler, n int) figures {
 	f.tableBytes, f.tableTime = measureTable(t, state, n)
 	f.measureSnapshot(t, state)
 
-	resumed := s.during("resume", leads, s.resume)
+	resumed := s.during("resume", leads, func() { f.moved = s.resume() })
 	f.resuming, f.resumingOther = more(resumed, resumed.costOf(leader), f.idle), more(resumed, resumed.costOfOthers(leader), f.idleMember)
 	f.resumedBytes = resumed.logged
 	s.checkAlive(n)
+	f.spent = idle.costOf(leader) + opened.costOf(leader) + usual.costOf(leader) + resumed.costOf(leader)
 
 	s.measureExpiry(&f, leader)
 	s.measureChange(&f, leader)
+	f.check(t)
 	return f
+}
+
+// check checks that the figures that do not depend on chance or on the machine are what they should be, roughly.
+func (f *figures) check(t *testing.T) {
+	t.Helper()
+	n := float64(f.sessions)
+	others := n * (members - 1) / members // sessions that the leader's clients do not have
+	for _, c := range []struct {
+		what        string
+		got         float64
+		least, most float64
+	}{
+		{"bytes of a renewal", float64(f.pongBytes-f.idleBytes) / (others * float64(halfTick) / float64(touchEvery)), 10, 40},
+		{"bytes of a session in the table", float64(f.tableBytes) / n, 30, 300},
+		{"bytes of a session in a snapshot", float64(f.snapshotBytes) / n, 50, 150},
+		{"bytes of an opened session in the log, for each member", float64(f.openedBytes) / n / (members - 1), 50, 150},
+		{"bytes of a resumed session in the log, for each member", float64(f.resumedBytes) / float64(f.moved) / (members - 1), 50, 150},
+		{"ends of sessions in an entry", float64(f.lost) / float64(f.expiryEntries), 8, 32},
+		{"bytes of silences for each session", float64(f.changeBytes) / n, 8, 200},
+	} {
+		if c.got < c.least || c.got > c.most {
+			t.Errorf("%d sessions: %s: %.1f, want %.0f to %.0f", f.sessions, c.what, c.got, c.least, c.most)
+		}
+	}
+	if f.spent == 0 {
+		t.Error("the profiles show no processor time of the leader")
+	}
 }
 
 // steadyTime returns a virtual time in which the leader's pings take some hundred samples. The test's form needs none.
@@ -323,10 +354,11 @@ var columns = []column{
 	{"another member, ms", ms, func(f *figures) float64 { return float64(f.expiryOther) }},
 	{"entries", 1, func(f *figures) float64 { return float64(f.expiryEntries) }},
 	{"log to all members, KiB", kib, func(f *figures) float64 { return float64(f.expiryBytes) }},
-	{"all sessions resumed at once: leader, ms", ms, func(f *figures) float64 { return float64(f.resuming) }},
+	{"resumed at once: sessions", 1, func(f *figures) float64 { return float64(f.moved) }},
+	{"leader, ms", ms, func(f *figures) float64 { return float64(f.resuming) }},
 	{"another member, ms", ms, func(f *figures) float64 { return float64(f.resumingOther) }},
 	{"log to all members, KiB", kib, func(f *figures) float64 { return float64(f.resumedBytes) }},
-	{"all sessions opened at once: leader, ms", ms, func(f *figures) float64 { return float64(f.opening) }},
+	{"all opened at once: leader, ms", ms, func(f *figures) float64 { return float64(f.opening) }},
 	{"log to all members, KiB", kib, func(f *figures) float64 { return float64(f.openedBytes) }},
 	{"collector and clients, ms in half a tick", ms, func(f *figures) float64 { return float64(f.restPing) }},
 }

@@ -220,17 +220,22 @@ func (s *scene) restAll(resting bool) {
 	}
 }
 
-// resume moves all sessions to the next member at once, and returns when that is applied everywhere.
-func (s *scene) resume() {
-	var moving [members + 1][]jute.SessionID
+// resume moves each voter's sessions, a third of all, to the next voter at once, and returns their number when that is applied
+// everywhere. If all sessions moved, the logs would take more memory than all else.
+func (s *scene) resume() (moved int) {
 	total := 0
-	for id := uint32(1); id <= members; id++ {
-		moving[id%members+1] = s.crowds[id].leave()
-		total += len(moving[id%members+1])
+	for id := range s.crowds {
+		total += s.crowds[id].size()
+	}
+	moving := map[uint32][]jute.SessionID{} // by the member to which they move
+	for id := uint32(1); id <= voters; id++ {
+		to := id%voters + 1
+		moving[to] = s.crowds[id].leave()
+		moved += len(moving[to])
 	}
 	var resuming sync.WaitGroup
-	for id := uint32(1); id <= members; id++ {
-		resuming.Go(func() { s.crowds[id].resume(s.t, s.e.Member(id).State(), moving[id]) })
+	for id, all := range moving {
+		resuming.Go(func() { s.crowds[id].resume(s.t, s.e.Member(id).State(), all) })
 	}
 	resuming.Wait()
 	s.e.Wait("the sessions to resume", time.Minute, func() bool {
@@ -241,6 +246,7 @@ func (s *scene) resume() {
 		return n == total
 	})
 	s.e.Equal()
+	return moved
 }
 
 // leave ends the connections of all sessions, and returns these.
