@@ -41,9 +41,9 @@ units() { go list $all | grep -vE "^rollcall/integration(/|$)|$tools"; }
 served() { go list $all | grep -E '^rollcall/(client|follower|leader|member|quorum|server|sessiontracker|znode|internal)(/|$)'; }
 
 # Those of processes take real time, one package after the other, and those of waiting wait most of it.
-small="./integration/needs ./integration/cluster ./integration/peers"
+small="./integration/needs ./integration/cluster ./integration/crowd ./integration/peers"
 recipes="./integration/recipes ./integration/recipes/schedules"
-virtual="./integration ./integration/cases ./integration/model ./lab/checker $recipes"
+virtual="./integration ./integration/cases ./integration/crowd ./integration/model ./lab/checker $recipes"
 waiting="./integration/clients ./integration/drills ./integration/stopped"
 trouble=./integration/trouble # several ensembles beside each other: its tests wait even more of their time
 processes="./integration/kills ./integration/moves ./integration/trials ./integration/power ./integration/differential ./integration/proxy ./integration/recipes/others ./integration/deploy"

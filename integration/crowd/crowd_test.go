@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -373,13 +374,13 @@ func printTable(t *testing.T, all []figures) {
 	var b strings.Builder
 	b.WriteString("| |")
 	for _, f := range all {
-		fmt.Fprintf(&b, " %d |", f.sessions)
+		fmt.Fprintf(&b, " %s |", withCommas(strconv.Itoa(f.sessions)))
 	}
-	b.WriteString(" a + b N |\n|---|" + strings.Repeat("---|", len(all)+1) + "\n")
+	b.WriteString(" n million |\n|---|" + strings.Repeat("---|", len(all)+1) + "\n")
 	for _, c := range columns {
 		fmt.Fprintf(&b, "| %s |", c.name)
 		for _, f := range all {
-			fmt.Fprintf(&b, " %.3g |", c.value(&f)/c.unit)
+			fmt.Fprintf(&b, " %s |", threeDigits(c.value(&f)/c.unit))
 		}
 		first, last := &all[0], &all[len(all)-1]
 		slope := 0.0
@@ -387,7 +388,7 @@ func printTable(t *testing.T, all []figures) {
 			slope = (c.value(last) - c.value(first)) / float64(last.sessions-first.sessions)
 		}
 		base := c.value(first) - slope*float64(first.sessions)
-		fmt.Fprintf(&b, " %.3g + %.3g N / 1,000,000 |\n", base/c.unit, slope*1e6/c.unit)
+		fmt.Fprintf(&b, " %s + %s n |\n", threeDigits(max(0, base)/c.unit), threeDigits(slope*1e6/c.unit))
 	}
 	t.Log("\n" + b.String())
 	if path := os.Getenv("ROLLCALL_TABLE"); path != "" {
@@ -395,4 +396,20 @@ func printTable(t *testing.T, all []figures) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// threeDigits returns a number with three digits that count, and with commas from 1,000 on.
+func threeDigits(x float64) string {
+	if x < 1000 {
+		return strconv.FormatFloat(x, 'g', 3, 64)
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(x))-2)
+	return withCommas(strconv.FormatFloat(math.Round(x/unit)*unit, 'f', 0, 64))
+}
+
+func withCommas(digits string) string {
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }

@@ -337,7 +337,10 @@ func (s *scene) during(name string, leads func() uint32, do func()) span {
 }
 
 func (c *crowd) now() span {
-	return span{received: c.pings.received.Load(), sent: c.pings.sent.Load(), logged: c.raft.sent.Load(), entries: c.entries.Load(), ends: c.ends.Load()}
+	return span{
+		received: c.pings.received.Load(), sent: c.pings.sent.Load(), logged: c.raft.sent.Load(),
+		entries: c.entries.Load(), ends: c.ends.Load(),
+	}
 }
 
 func (p span) halfTicks() float64 { return float64(p.lasted) / float64(halfTick) }
