@@ -28,7 +28,7 @@ const sessionsByDefault = 1500
 // It checks with few sessions that the measurement works, and with many it is a benchmark: package testing has none in virtual
 // time. The docs page sizing.md has the results.
 //
-//	ROLLCALL_SESSIONS=1000,10000    numbers of sessions; default: 1500
+//	ROLLCALL_SESSIONS=1000,10000    numbers of sessions; default: 1500; a million takes 7 GiB, with GOGC=50 and GOMEMLIMIT=7GiB
 //	ROLLCALL_TABLE=FILE             writes the figures into a file, as rows of a table, with formulas
 //	ROLLCALL_PROFILES=DIR           keeps the profiles of the processor time, whose label member tells the members apart
 //
