@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"runtime"
@@ -273,7 +272,7 @@ func (f *figures) measureSnapshot(t *testing.T, state *znode.State) {
 	f.snapshotBytes = int64(file.Len())
 	restored := znode.New(znode.Config{})
 	f.restoreTime = threadTime(t, func() {
-		if err := restored.RestoreSnapshot(io.Reader(&file)); err != nil {
+		if err := restored.RestoreSnapshot(&file); err != nil {
 			t.Fatal(err)
 		}
 	})
