@@ -20,6 +20,7 @@ type Contact struct {
 	status          *Status
 	transport       *wire.Transport
 	acknowledged    *wire.Acknowledged
+	leadTimes       *wire.LeadTimes
 	electionTimeout time.Duration
 
 	mu      sync.Mutex
@@ -38,6 +39,15 @@ func (c *Contact) LastProof() time.Time {
 		return time.Time{}
 	}
 	return c.acknowledged.LastReceived(leader)
+}
+
+// LastLead returns the last time at which the leader of a term is known to have led, or the zero time: see wire.LeadTimes.
+func (c *Contact) LastLead(term uint64) time.Time {
+	r := c.status.raft.Load()
+	if r == nil {
+		return time.Time{}
+	}
+	return c.leadTimes.Last(term, voterServers(r), c.status.selfPeer().ServerID())
 }
 
 // OthersMayLead reports whether the other voters could have a leader without this member: a majority of the latest

@@ -191,7 +191,7 @@ func (n *Node) openData() (err error) {
 		shorterCandidate: make(chan struct{}, 1),
 	}
 	n.contact = &Contact{
-		status: n.status, acknowledged: new(wire.Acknowledged), electionTimeout: n.electionTimeout,
+		status: n.status, acknowledged: new(wire.Acknowledged), leadTimes: new(wire.LeadTimes), electionTimeout: n.electionTimeout,
 		refused: map[raft.ServerID]time.Time{},
 	}
 	n.transport = n.newTransport() // Run starts and closes it
@@ -243,6 +243,7 @@ func (n *Node) newTransport() *wire.Transport {
 		LocalServer:         n.status.selfPeer(),
 		LeaderCauses:        n.leaderCauses,
 		Acknowledged:        n.contact.acknowledged,
+		LeadTimes:           n.contact.leadTimes,
 		MayStand:            n.mayStand,
 		AwaitBacklog:        n.silenceWatch.awaitBacklog,
 		MayAcceptLeadership: n.transfer.mayAcceptLeadership,

@@ -137,13 +137,16 @@ func (l *LeaderCauses) Cause(term uint64) *proto.LeaderCause {
 	return &proto.LeaderCause{Term: term, Kind: cause.kind, Former: former, SilentMs: uint64(cause.silent.Milliseconds())}
 }
 
-// noteResponse records a request that raft has responded to and that arrived at a time, for this member's last leader and
-// for the cause of its next election.
+// noteResponse records a request that raft has responded to and that arrived at a time, for this member's last leader, for
+// the cause of its next election, and for when that leader led.
 func (rc *receiver) noteResponse(in *inConn, request, response any) {
 	rc.lastLeader.note(in.serverID, request, response)
 	req, isEntries := request.(*raft.AppendEntriesRequest)
 	resp, isResponse := response.(*raft.AppendEntriesResponse)
 	if isEntries && isResponse && resp.Term == req.Term {
 		rc.cfg.LeaderCauses.noteFollowed(in.peerID, req.Term, in.requestBegun)
+		if isHeartbeat(req) {
+			rc.cfg.LeadTimes.noteHeartbeat(req.Term, in.lastSent)
+		}
 	}
 }

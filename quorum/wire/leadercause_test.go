@@ -89,7 +89,7 @@ func TestResponsesThatShowALeader(t *testing.T) {
 		"no response":      {entries, nil, 0},
 		"a vote":           {&raft.RequestVoteRequest{Term: 4}, &raft.RequestVoteResponse{Term: 4, Granted: true}, 0},
 	} {
-		rc := &receiver{cfg: &Config{LeaderCauses: NewLeaderCauses(2)}}
+		rc := &receiver{cfg: &Config{LeaderCauses: NewLeaderCauses(2), LeadTimes: new(LeadTimes)}}
 		at := time.Now()
 		rc.noteResponse(&inConn{peerID: 1, serverID: "1", requestBegun: at}, tt.request, tt.response)
 		if l := rc.cfg.LeaderCauses; l.followed != tt.want || tt.want != 0 && l.heardAt != at {

@@ -49,6 +49,7 @@ type Config struct {
 
 	LeaderCauses *LeaderCauses // shared with the member; nil: the transport has its own
 	Acknowledged *Acknowledged // likewise
+	LeadTimes    *LeadTimes    // likewise
 
 	Raft      func() *raft.Raft          // returns nil until raft runs
 	EndMember func(error)                // ends the member
@@ -131,6 +132,7 @@ type Transport struct {
 func New(cfg Config) *Transport {
 	cfg.LeaderCauses = cmp.Or(cfg.LeaderCauses, NewLeaderCauses(cfg.LocalServer.ID))
 	cfg.Acknowledged = cmp.Or(cfg.Acknowledged, new(Acknowledged))
+	cfg.LeadTimes = cmp.Or(cfg.LeadTimes, new(LeadTimes))
 	if cfg.Releases == nil {
 		cfg.Releases = allReleased{}
 	}
@@ -237,7 +239,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	addLaterEntries(&t.cfg, req)
 	req.Entries = req.Entries[:fittingCount(req.Entries)]
 	t.awaitThenTrimUncommitted(id, req)
-	err, sent := t.cfg.MayLead(), req
+	err, sent, begun := t.cfg.MayLead(), req, time.Now()
 	if err == nil {
 		sent = clampToReleased(t.cfg.Releases, t.clampCommit(req))
 		err = cmp.Or(t.dialer.call(to, requestAppend, sent, entriesBytes(req.Entries), resp), checkReply(req, resp))
@@ -245,6 +247,9 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	switch {
 	case err == nil:
 		t.serverReplies.recordReply(id, resp.LastLog)
+		if isHeartbeat(req) && resp.Term == req.Term {
+			t.cfg.LeadTimes.noteReply(id, req.Term, begun)
+		}
 		if resp.Success && !isHeartbeat(req) {
 			recordAcked(t.cfg.Stages, MemberID(id), sent)
 			t.serverReplies.recordAccepted(id, sent)
@@ -405,5 +410,6 @@ func (t *Transport) Locks() []lockwatch.Lock {
 		{Name: "wire.directCopies.mu", Locker: &t.receiver.directCopies.mu},
 		{Name: "wire.LeaderCauses.mu", Locker: &t.cfg.LeaderCauses.mu},
 		{Name: "wire.Acknowledged.mu", Locker: &t.cfg.Acknowledged.mu},
+		{Name: "wire.LeadTimes.mu", Locker: &t.cfg.LeadTimes.mu},
 	}
 }
