@@ -128,6 +128,9 @@ type Config struct {
 	Stages      *stages.Recorder // records when writes are sent; default: nothing is recorded
 	// ReadsByLease makes this member ask the leader for leases for reads, with its syncs.
 	ReadsByLease bool
+	// LastLead returns the last time of Monotonic at which raft knows that the leader of a term led, or the zero time. It must not block.
+	// Default: nothing is known.
+	LastLead func(term uint64) time.Time
 
 	// The next four are for a leader's verdict that this member's state is wrong. The callbacks must not block.
 
@@ -196,6 +199,9 @@ func New(cfg Config) (*Follower, error) {
 	cfg.MaxQueued = cmp.Or(cfg.MaxQueued, defaultQueued)
 	cfg.MaxQueuedBytes = cmp.Or(cfg.MaxQueuedBytes, defaultQueuedBytes)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	if cfg.LastLead == nil {
+		cfg.LastLead = func(uint64) time.Time { return time.Time{} }
+	}
 	if cfg.Monotonic == nil {
 		cfg.Monotonic = monotonic.System{}
 	}

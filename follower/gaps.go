@@ -6,28 +6,58 @@ import "time"
 // one, with the time between them: a client that has been silent since then seems to be silent for less.
 const maxGaps = 16
 
-// leaderGaps are the times for which this member has heard no leader: from the last ping of a leader to the first ping of the next one, and
-// more than a tick between two pings. In the second case one of the two was cut off, or was paused: while this process does not run, its
-// clients' requests lie unread in its sockets. A client's silence does not count meanwhile. It is not safe for concurrent use.
+// leaderGaps are the times in which a client's silence does not count. It is not safe for concurrent use.
+//
+//   - Without a leader: from the last time at which the leader of the last ping is known to have led, to the first ping of the next
+//     leader. What shows that it led is a ping, or what raft knows (Config.LastLead).
+//   - More than a tick between two pings of one leader, or between its last ping and the last time at which it led. One of the two was
+//     cut off, or was paused: while this process does not run, its clients' requests lie unread in its sockets.
+//
+// While a leader leads, a client that has lost its connection can come back, so that time counts as it does in the middle of a term.
 type leaderGaps struct {
 	tick     time.Duration // of two pings
 	nonce    uint64        // of the term of the last ping
+	raftTerm uint64        // likewise, in raft
 	lastPing time.Time     // before the first, when this process started
 	gaps     []gap         // oldest first
 }
 
 type gap struct{ from, to time.Time }
 
-// notePing records a ping of a leader's term.
-func (g *leaderGaps) notePing(nonce uint64, now time.Time) {
-	if !g.lastPing.IsZero() && (nonce != g.nonce || now.Sub(g.lastPing) > g.tick) {
-		if len(g.gaps) == maxGaps {
-			g.gaps[1].from = g.gaps[0].from
-			g.gaps = append(g.gaps[:0], g.gaps[1:]...)
+// formerLeader is the leader before the present one.
+type formerLeader struct {
+	nonce uint64
+	led   time.Time // the last time at which it is known to have led
+}
+
+// notePing records a ping of a leader's term. If it is the first of that term, it returns the leader before. lastLead is Config.LastLead.
+func (g *leaderGaps) notePing(nonce, raftTerm uint64, now time.Time, lastLead func(term uint64) time.Time) (
+	former formerLeader, changed bool,
+) {
+	if changed = nonce != g.nonce; changed {
+		former = formerLeader{g.nonce, g.lastPing}
+		if raftTerm != g.raftTerm { // otherwise raft does not tell the two from each other
+			if at := lastLead(g.raftTerm); at.After(g.lastPing) && at.Sub(g.lastPing) <= g.tick {
+				former.led = at
+			}
 		}
-		g.gaps = append(g.gaps, gap{g.lastPing, now})
+		g.add(gap{former.led, now})
+	} else if now.Sub(g.lastPing) > g.tick {
+		g.add(gap{g.lastPing, now})
 	}
-	g.nonce, g.lastPing = nonce, now
+	g.nonce, g.raftTerm, g.lastPing = nonce, raftTerm, now
+	return former, changed
+}
+
+func (g *leaderGaps) add(next gap) {
+	if next.from.IsZero() {
+		return // nothing is known before the first ping
+	}
+	if len(g.gaps) == maxGaps {
+		g.gaps[1].from = g.gaps[0].from
+		g.gaps = append(g.gaps[:0], g.gaps[1:]...)
+	}
+	g.gaps = append(g.gaps, next)
 }
 
 // all returns the gaps in memory of their own.

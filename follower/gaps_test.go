@@ -1,11 +1,17 @@
 package follower
 
 import (
+	"math"
 	"testing"
 	"time"
 
+	pb "google.golang.org/protobuf/proto"
+
 	"rollcall/proto"
 )
+
+// unknown is a Config.LastLead that knows nothing.
+func unknown(uint64) time.Time { return time.Time{} }
 
 // A client's silence does not count while there is no leader: from the last ping of one to the first ping of the next. When there are
 // too many of these times, the oldest become one, which seems longer.
@@ -13,19 +19,20 @@ func TestLeaderGaps(t *testing.T) {
 	base := time.Now()
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
 	g := leaderGaps{tick: time.Minute}
-	g.notePing(1, at(10)) // no leader before is known
-	g.notePing(1, at(20))
-	g.notePing(2, at(25))
-	g.notePing(2, at(40))
-	g.notePing(3, at(41))
+	ping := func(nonce uint64, now time.Time) { g.notePing(nonce, nonce, now, unknown) }
+	ping(1, at(10)) // no leader before is known
+	ping(1, at(20))
+	ping(2, at(25))
+	ping(2, at(40))
+	ping(3, at(41))
 	for heard, want := range map[int]int{0: 6, 20: 6, 22: 4, 25: 1, 30: 1, 41: 0, 50: 0} {
 		if got := g.all().since(at(heard)); got != time.Duration(want)*time.Second {
 			t.Errorf("silent since %d s: %v without a leader, want %d s", heard, got, want)
 		}
 	}
 	for n := range 3 * maxGaps {
-		g.notePing(uint64(4+n), at(50+10*n))
-		g.notePing(uint64(4+n), at(51+10*n))
+		ping(uint64(4+n), at(50+10*n))
+		ping(uint64(4+n), at(51+10*n))
 	}
 	gaps := g.all()
 	if len(gaps) != maxGaps || gaps[0].from != at(20) {
@@ -38,13 +45,54 @@ func TestLeaderGaps(t *testing.T) {
 	}
 }
 
+// A time without a leader begins when the leader of the last ping is last known to have led, by raft if that is later than the ping. It
+// begins with the ping if that leader led for more than a tick after it, so that pings were cut off, and if raft is in the same term.
+func TestGapsBeginWithTheLastLead(t *testing.T) {
+	base := time.Now()
+	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
+	for _, tt := range []struct {
+		name      string
+		led       int // in term 5
+		nextTerm  uint64
+		wantBegin int
+	}{
+		{"after the ping", 27, 6, 27},
+		{"a tick after the ping", 30, 6, 30},
+		{"more than a tick after the ping", 31, 6, 20},
+		{"before the ping", 19, 6, 20},
+		{"after the ping, and terms without a ping", 27, 9, 27},
+		{"the same term of raft", 27, 5, 20},
+	} {
+		g := leaderGaps{tick: 10 * time.Second}
+		lastLead := func(term uint64) time.Time {
+			if term != 5 {
+				return at(34)
+			}
+			return at(tt.led)
+		}
+		if _, changed := g.notePing(1, 5, at(20), lastLead); !changed {
+			t.Errorf("%s: the first ping changes no leader", tt.name)
+		}
+		if _, changed := g.notePing(1, 5, at(20), lastLead); changed {
+			t.Errorf("%s: the second ping changes the leader", tt.name)
+		}
+		former, changed := g.notePing(2, tt.nextTerm, at(35), lastLead)
+		if want := (formerLeader{1, at(tt.wantBegin)}); !changed || former != want {
+			t.Errorf("%s: after %+v, want %+v", tt.name, former, want)
+		}
+		if got := g.all().since(at(20)); got != time.Duration(35-tt.wantBegin)*time.Second {
+			t.Errorf("%s: %v without a leader", tt.name, got)
+		}
+	}
+}
+
 // A time of more than a tick between two pings of one leader does not count either, and a tick does.
 func TestPausesAreGaps(t *testing.T) {
 	base := time.Now()
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
 	g := leaderGaps{tick: 10 * time.Second}
 	for _, s := range []int{10, 20, 31, 40} {
-		g.notePing(1, at(s))
+		g.notePing(1, 1, at(s), unknown)
 	}
 	for heard, want := range map[int]int{10: 11, 20: 11, 25: 6, 31: 0} {
 		if got := g.all().since(at(heard)); got != time.Duration(want)*time.Second {
@@ -58,7 +106,7 @@ func TestLostReports(t *testing.T) {
 	var l lostReports
 	ping := func(nonce, term, order uint64) *proto.LostMembers {
 		report := &proto.LostMembers{Term: term, Order: order}
-		l.record(&proto.Ping{Nonce: nonce, Term: term, Lost: report})
+		l.record(&proto.Ping{Nonce: nonce, Term: term, Lost: report}, time.Time{})
 		return report
 	}
 	if l.before(1) != nil {
@@ -67,7 +115,7 @@ func TestLostReports(t *testing.T) {
 	ping(1, 1, 4)
 	newest := ping(1, 1, 6)
 	ping(1, 1, 5) // on another stream
-	l.record(&proto.Ping{Nonce: 1, Term: 1})
+	l.record(&proto.Ping{Nonce: 1, Term: 1}, time.Time{})
 	if l.before(1) != nil || l.before(2) != newest {
 		t.Errorf("to the same leader %v, to the next one %v; want none, and the newest", l.before(1), l.before(2))
 	}
@@ -79,5 +127,39 @@ func TestLostReports(t *testing.T) {
 	third := ping(3, 2, 9) // the same member, in the same term of raft
 	if l.before(3) != second || l.before(4) != third {
 		t.Errorf("to leader 3 %v, to the next one %v", l.before(3), l.before(4))
+	}
+}
+
+// The silences in a report of lost members last until its leader is last known to have led. Members that it does not name as silent are
+// not, and the report of another leader does not change.
+func TestLostReportsLastAsLongAsTheirLeader(t *testing.T) {
+	base := time.Now()
+	said := func() *proto.LostMembers {
+		return &proto.LostMembers{Term: 5, Order: 1, Members: []*proto.LostMember{
+			{Member: 1, SilentMs: 3000, Through: 7},
+			{Member: 2, EndedSilentMs: 4000, EndedThrough: 8},
+			{Member: 3, SilentMs: math.MaxUint32 - 10, Through: 9},
+		}}
+	}
+	for _, tt := range []struct {
+		name                 string
+		nonce                uint64
+		led                  time.Duration // after the report
+		silent, ended, third uint32
+	}{
+		{"when it came", 1, 0, 3000, 4000, math.MaxUint32 - 10},
+		{"later", 1, 800*time.Millisecond + time.Microsecond, 3800, 4800, math.MaxUint32},
+		{"before", 1, -time.Second, 3000, 4000, math.MaxUint32 - 10},
+		{"of another leader", 2, time.Second, 3000, 4000, math.MaxUint32 - 10},
+	} {
+		var l lostReports
+		l.record(&proto.Ping{Nonce: 1, Term: 5, Lost: said()}, base)
+		l.endTerm(formerLeader{tt.nonce, base.Add(tt.led)})
+		l.record(&proto.Ping{Nonce: 3, Term: 6, Lost: &proto.LostMembers{Term: 6, Order: 1}}, base.Add(time.Hour))
+		want := said()
+		want.Members[0].SilentMs, want.Members[1].EndedSilentMs, want.Members[2].SilentMs = tt.silent, tt.ended, tt.third
+		if got := l.before(3); !pb.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", tt.name, got, want)
+		}
 	}
 }

@@ -18,8 +18,9 @@ import (
 // Make one with newLeadership. It is safe for concurrent use, and nothing blocks.
 type leadership struct {
 	self       uint32
-	raftTerm   func() uint64 // Config.RaftTerm
-	raftLeader func() uint32 // Config.RaftLeader
+	raftTerm   func() uint64               // Config.RaftTerm
+	raftLeader func() uint32               // Config.RaftLeader
+	lastLead   func(term uint64) time.Time // Config.LastLead
 	clock      monotonic.Clock
 
 	mu            sync.Mutex
@@ -69,7 +70,7 @@ func (r *leaderContact) sinceReached(now time.Time) time.Duration {
 
 func newLeadership(cfg *Config) *leadership {
 	return &leadership{
-		self: cfg.Self, raftTerm: cfg.RaftTerm, raftLeader: cfg.RaftLeader, clock: cfg.Monotonic,
+		self: cfg.Self, raftTerm: cfg.RaftTerm, raftLeader: cfg.RaftLeader, lastLead: cfg.LastLead, clock: cfg.Monotonic,
 		term: newTerm(znode.Term{}, cfg.Monotonic.Now()),
 		gaps: leaderGaps{tick: cfg.Tick, lastPing: cfg.Monotonic.Now()}, // before the first ping, no leader is known
 	}
@@ -150,8 +151,11 @@ func (l *leadership) acceptPing(s *pingStream, ping *proto.Ping) error {
 	case s.term != ping.Term:
 		return status.Errorf(codes.InvalidArgument, "pings of terms %d and %d on one stream", s.term, ping.Term)
 	}
-	l.gaps.notePing(ping.Nonce, l.clock.Now())
-	l.lost.record(ping)
+	now := l.clock.Now()
+	if former, changed := l.gaps.notePing(ping.Nonce, ping.Term, now, l.lastLead); changed {
+		l.lost.endTerm(former)
+	}
+	l.lost.record(ping, now)
 	return nil
 }
 
@@ -162,7 +166,7 @@ func (l *leadership) lostReport(nonce uint64) *proto.LostMembers {
 	return l.lost.before(nonce)
 }
 
-// leaderlessTimes returns the times for which this member has heard no leader, up to the first ping of the present one.
+// leaderlessTimes returns the times in which a silence does not count, up to the first ping of the present leader.
 func (l *leadership) leaderlessTimes() gapList {
 	l.mu.Lock()
 	defer l.mu.Unlock()

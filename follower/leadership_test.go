@@ -20,6 +20,7 @@ func testLeadership(term *atomic.Uint64) *leadership {
 		Self: self, Monotonic: monotonic.System{},
 		RaftTerm:   term.Load,
 		RaftLeader: func() uint32 { return 1 },
+		LastLead:   unknown,
 	})
 }
 

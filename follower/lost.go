@@ -1,6 +1,12 @@
 package follower
 
-import "rollcall/proto"
+import (
+	"time"
+
+	pb "google.golang.org/protobuf/proto"
+
+	"rollcall/proto"
+)
 
 // lostReports are what the last leaders have said about members that they did not hear: each ping replaces what the one before has
 // said. The next leader gets it, because it counts the silence of the sessions of members that are lost. It is not safe for
@@ -11,10 +17,19 @@ type lostReports struct{ newest, previous lostReport }
 type lostReport struct {
 	nonce  uint64
 	report *proto.LostMembers // nil: none
+	at     time.Time          // when it came
 }
 
-// record records the report of a ping. Pings come on several streams, and a later one may come first.
-func (l *lostReports) record(ping *proto.Ping) {
+// endTerm brings the report of a leader that has been replaced up to the last time at which that led: it would have told a majority of the
+// voters of a member that it heard after the report, before it acknowledged anything of it.
+func (l *lostReports) endTerm(former formerLeader) {
+	if l.newest.nonce == former.nonce {
+		l.newest.report = longerReport(l.newest.report, former.led.Sub(l.newest.at))
+	}
+}
+
+// record records the report of a ping that comes now. Pings come on several streams, and a later one may come first.
+func (l *lostReports) record(ping *proto.Ping, now time.Time) {
 	r := ping.GetLost()
 	known := l.newest.report
 	switch {
@@ -23,7 +38,25 @@ func (l *lostReports) record(ping *proto.Ping) {
 	case ping.Nonce != l.newest.nonce:
 		l.previous = l.newest
 	}
-	l.newest = lostReport{ping.Nonce, r}
+	l.newest = lostReport{ping.Nonce, r, now}
+}
+
+// longerReport returns a report with silences that are longer by d.
+func longerReport(report *proto.LostMembers, d time.Duration) *proto.LostMembers {
+	more := clampMillis(d)
+	if report == nil || more == 0 {
+		return report
+	}
+	report = pb.CloneOf(report)
+	for _, m := range report.Members {
+		if m.Through != 0 {
+			m.SilentMs += min(more, ^m.SilentMs)
+		}
+		if m.EndedThrough != 0 {
+			m.EndedSilentMs += min(more, ^m.EndedSilentMs)
+		}
+	}
+	return report
 }
 
 // before returns the newest report of a term before that with a nonce, or nil.

@@ -368,6 +368,7 @@ func (m *Member) followerConfig() follower.Config {
 		RaftTerm:     func() uint64 { return m.node.Status().Term() },
 		RaftLeader:   func() uint32 { return m.node.Status().LeaderID() },
 		IsJoining:    func() bool { return m.node.IsJoining() },
+		LastLead:     m.lastLead,
 		DiskID:       func() uint64 { return uint64(m.node.DiskID()) },
 		WallClock:    m.wallClock.Now,
 		Monotonic:    m.cfg.Monotonic,
@@ -377,6 +378,16 @@ func (m *Member) followerConfig() follower.Config {
 		ReadsByLease: m.cfg.LinearizableReads,
 		MaxInFlight:  m.cfg.MaxInFlight, Stages: m.viewer.slow.recorder, Logger: m.log,
 	}
+}
+
+// lastLead returns the last time of this member's clock at which the leader of a term is known to have led, or the zero time. raft's
+// times are of another clock, so what has passed since then is subtracted.
+func (m *Member) lastLead(term uint64) time.Time {
+	at := m.node.Reachability().Contact().LastLead(term)
+	if at.IsZero() {
+		return at
+	}
+	return m.cfg.Monotonic.Now().Add(-time.Since(at))
 }
 
 // connectionCloser implements follower.Clients. It reads m.server late, because the server is made after the follower.
