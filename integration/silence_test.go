@@ -4,16 +4,19 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"rollcall/integration/cluster"
+	"rollcall/member"
 	"rollcall/operator/api"
 )
 
-// deadTick and deadTimeout are for clients that fall silent while leaders change.
+// deadTick and deadTimeout are for clients that fall silent while leaders change, and lookEvery for looking whether a member leads.
 const (
 	deadTick    = 2 * time.Second
 	deadTimeout = 20 * deadTick
+	lookEvery   = deadTick / 200
 )
 
 // A client falls silent, and the leader is killed three times. Its session ends when its timeout is over, the times without a leader
@@ -24,10 +27,10 @@ func TestSilentSessionOutlivesNoKills(t *testing.T) {
 		for down := range 3 {
 			t.Run(fmt.Sprintf("member %d, down for %d ticks", place+1, 2*down), func(t *testing.T) {
 				ensembleWith(t, cluster.Options{Tick: deadTick}, func(t *testing.T, e *cluster.Ensemble, _, _, _ uint32) {
-					changeLeaders(t, e, uint32(place+1), func(leader uint32) (next uint32, led time.Time) {
-						e.Kill(leader)
-						e.Wait("another leader", deadTimeout/2, func() bool { next = otherRunningLeader(e, leader); return next != 0 })
-						led = time.Now()
+					changeLeaders(t, e, uint32(place+1), sincePing(down), func(leader uint32) (next uint32, led time.Time) {
+						elected := watchForLeader(e, leader)
+						e.Kill(leader) // takes a tick
+						next, led = elected()
 						time.Sleep(time.Duration(2*down) * deadTick)
 						e.Boot(leader)
 						return next, led
@@ -41,34 +44,88 @@ func TestSilentSessionOutlivesNoKills(t *testing.T) {
 // The same with leaders that hand over: every member still knows when it heard its clients.
 func TestSilentSessionOutlivesNoHandOvers(t *testing.T) {
 	for place := range 3 {
-		t.Run(fmt.Sprintf("member %d", place+1), func(t *testing.T) {
-			ensembleWith(t, cluster.Options{Tick: deadTick, HTTP: true}, func(t *testing.T, e *cluster.Ensemble, _, _, _ uint32) {
-				changeLeaders(t, e, uint32(place+1), func(leader uint32) (next uint32, led time.Time) {
-					ctx, cancel := context.WithTimeout(t.Context(), deadTimeout/4)
-					defer cancel()
-					if _, err := api.Post[api.MembersLed](ctx, e.Operator(leader), "members/lead", api.MembersLead{Member: leader%3 + 1}); err != nil {
-						t.Fatal(err)
-					}
-					e.Wait("another leader", deadTimeout/4, func() bool { next = otherRunningLeader(e, leader); return next != 0 })
-					return next, time.Now()
+		for phase := range 4 {
+			t.Run(fmt.Sprintf("member %d, %v after a ping", place+1, sincePing(phase)), func(t *testing.T) {
+				ensembleWith(t, cluster.Options{Tick: deadTick, HTTP: true}, func(t *testing.T, e *cluster.Ensemble, _, _, _ uint32) {
+					changeLeaders(t, e, uint32(place+1), sincePing(phase), func(leader uint32) (next uint32, led time.Time) {
+						ctx, cancel := context.WithTimeout(t.Context(), deadTimeout/4)
+						defer cancel()
+						elected := watchForLeader(e, leader)
+						if _, err := api.Post[api.MembersLed](ctx, e.Operator(leader), "members/lead", api.MembersLead{Member: leader%3 + 1}); err != nil {
+							t.Fatal(err)
+						}
+						return elected()
+					})
 				})
 			})
-		})
-	}
-}
-
-// otherRunningLeader returns a member that runs, leads and is not former, or 0 if there is none.
-func otherRunningLeader(e *cluster.Ensemble, former uint32) uint32 {
-	for _, id := range e.IDs() {
-		if id != former && e.Running(id) && e.Member(id).Role() == "leader" {
-			return id
 		}
 	}
-	return 0
 }
 
-// changeLeaders lets a client of a member fall silent, and changes the leader three times. change returns the next leader.
-func changeLeaders(t *testing.T, e *cluster.Ensemble, place uint32, change func(leader uint32) (next uint32, led time.Time)) {
+// The same among five members, with leaders that are killed, that pause, and that are cut off, at different times after a ping.
+func TestSilentSessionEndsOnTime(t *testing.T) {
+	faults := map[string]struct {
+		begin, end func(e *cluster.Ensemble, leader uint32)
+	}{
+		"killed":  {(*cluster.Ensemble).Kill, (*cluster.Ensemble).Boot},
+		"paused":  {(*cluster.Ensemble).Pause, (*cluster.Ensemble).Resume},
+		"cut off": {(*cluster.Ensemble).Isolate, (*cluster.Ensemble).Rejoin},
+	}
+	for name, fault := range faults {
+		for phase := range 4 {
+			t.Run(fmt.Sprintf("%s, %v after a ping", name, sincePing(phase)), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					e := cluster.Start(t, 5, cluster.Options{Tick: deadTick})
+					place := (e.Ready()+uint32(phase))%5 + 1
+					changeLeaders(t, e, place, sincePing(phase), func(leader uint32) (next uint32, led time.Time) {
+						elected := watchForLeader(e, leader)
+						fault.begin(e, leader)
+						next, led = elected()
+						fault.end(e, leader)
+						return next, led
+					})
+				})
+			})
+		}
+	}
+}
+
+// sincePing is one of four times between two pings.
+func sincePing(phase int) time.Duration { return time.Duration(phase) * deadTick / 2 / 4 }
+
+// watchForLeader looks from now on for another leader than former. The function that it returns waits for one, and returns it and when it
+// was found.
+func watchForLeader(e *cluster.Ensemble, former uint32) (elected func() (next uint32, led time.Time)) {
+	others := map[uint32]*member.Member{}
+	for _, id := range e.IDs() {
+		if id != former && e.Running(id) {
+			others[id] = e.Member(id)
+		}
+	}
+	var next uint32
+	var led time.Time
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for begun := time.Now(); next == 0 && time.Since(begun) < deadTimeout/2; time.Sleep(lookEvery) {
+			for id, m := range others {
+				if m.Role() == "leader" {
+					next, led = id, time.Now()
+				}
+			}
+		}
+	}()
+	return func() (uint32, time.Time) {
+		<-ended
+		return next, led
+	}
+}
+
+// changeLeaders lets a client of a member fall silent, and changes the leader three times, each time when the members have been ready for a
+// sixth of the client's timeout and for another time. change returns the next leader.
+func changeLeaders(t *testing.T, e *cluster.Ensemble, place uint32, after time.Duration,
+	change func(leader uint32) (next uint32, led time.Time),
+) {
 	e.Joined()
 	var present []*cluster.Client
 	for _, id := range e.IDs() {
@@ -82,22 +139,30 @@ func changeLeaders(t *testing.T, e *cluster.Ensemble, place uint32, change func(
 	var led time.Time
 	leader := e.Ready()
 	for range 3 {
-		time.Sleep(deadTimeout / 6)
+		time.Sleep(deadTimeout/6 + after)
 		lost, former, boot := time.Now(), leader, e.Booted(place)
 		leader, led = change(leader)
+		if leader == 0 {
+			t.Fatalf("nobody leads after member %d", former)
+		}
 		if e.Booted(place) != boot && from == begun {
 			from, gaps = lost, 0 // its member was lost, and with it what it knew
 		}
 		gaps += led.Sub(lost)
-		t.Logf("%v: member %d leads after %d", led.Sub(begun), leader, former)
+		t.Logf("%v: member %d leads after %d, and nobody for %v", led.Sub(begun), leader, former, led.Sub(lost))
 		leader = e.Ready()
 	}
 	for owner(e, leader, id) != 0 && time.Since(begun) < 3*deadTimeout {
 		time.Sleep(deadTick / 20)
 	}
-	limit := deadTimeout + gaps + deadTick + 3*deadTick/2 // members count a time without a leader from its last ping
-	if lived := time.Since(from); time.Since(begun) < deadTimeout || lived > limit {
-		t.Errorf("the silent session ended after %v, %v after its member was last known to have heard it, want %v to %v", time.Since(begun), lived, deadTimeout, limit)
+	least := deadTimeout + gaps
+	limit := max(least, led.Sub(from)+deadTimeout/3) + deadTick // a third of the timeout is always left
+	if from != begun {
+		least = 0 // the member may have been lost when the session had ended
+	}
+	if lived := time.Since(from); lived < least-lookEvery || time.Since(begun) < deadTimeout || lived > limit {
+		t.Errorf("the silent session ended after %v, %v after its member was last known to have heard it, want %v to %v",
+			time.Since(begun), lived, least, limit)
 	}
 	for _, c := range present {
 		if owner(e, leader, c.Session()) == 0 {
