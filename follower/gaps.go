@@ -8,18 +8,17 @@ const maxGaps = 16
 
 // leaderGaps are the times in which a client's silence does not count. It is not safe for concurrent use.
 //
-//   - Without a leader: from the last time at which the leader of the last ping is known to have led, to the first ping of the next
-//     leader. What shows that it led is a ping, or what raft knows (Config.LastLead).
-//   - More than a tick between two pings of one leader, or between its last ping and the last time at which it led. One of the two was
-//     cut off, or was paused: while this process does not run, its clients' requests lie unread in its sockets.
-//
-// While a leader leads, a client that has lost its connection can come back, so that time counts as it does in the middle of a term.
+//   - Without a leader: from the last time at which the leader of the last ping is known to have led (Config.LastLead), to the first ping
+//     of the next leader. Until then a client that had lost its connection could come back. That ping itself may have come late, or from
+//     a leader that had been replaced, so it counts only if raft knows nothing.
+//   - More than a tick between two pings of one leader, or between its last ping and that time. This member or the leader was cut off, or
+//     was paused: while this process does not run, its clients' requests lie unread in its sockets.
 type leaderGaps struct {
 	tick     time.Duration // of two pings
 	nonce    uint64        // of the term of the last ping
 	raftTerm uint64        // likewise, in raft
 	lastPing time.Time     // before the first, when this process started
-	gaps     []gap         // oldest first
+	gaps     []gap         // oldest first; none overlaps another
 }
 
 type gap struct{ from, to time.Time }
@@ -37,7 +36,7 @@ func (g *leaderGaps) notePing(nonce, raftTerm uint64, now time.Time, lastLead fu
 	if changed = nonce != g.nonce; changed {
 		former = formerLeader{g.nonce, g.lastPing}
 		if raftTerm != g.raftTerm { // otherwise raft does not tell the two from each other
-			if at := lastLead(g.raftTerm); at.After(g.lastPing) && at.Sub(g.lastPing) <= g.tick {
+			if at := lastLead(g.raftTerm); !at.IsZero() && at.Sub(g.lastPing) <= g.tick {
 				former.led = at
 			}
 		}
@@ -53,11 +52,22 @@ func (g *leaderGaps) add(next gap) {
 	if next.from.IsZero() {
 		return // nothing is known before the first ping
 	}
+	for n := len(g.gaps); n > 0 && g.gaps[n-1].to.After(next.from); n = len(g.gaps) {
+		next.from = earlier(next.from, g.gaps[n-1].from)
+		g.gaps = g.gaps[:n-1]
+	}
 	if len(g.gaps) == maxGaps {
 		g.gaps[1].from = g.gaps[0].from
 		g.gaps = append(g.gaps[:0], g.gaps[1:]...)
 	}
 	g.gaps = append(g.gaps, next)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // all returns the gaps in memory of their own.

@@ -45,8 +45,8 @@ func TestLeaderGaps(t *testing.T) {
 	}
 }
 
-// A time without a leader begins when the leader of the last ping is last known to have led, by raft if that is later than the ping. It
-// begins with the ping if that leader led for more than a tick after it, so that pings were cut off, and if raft is in the same term.
+// A time without a leader begins when the leader of the last ping is last known to have led, before or after that ping. It begins with the
+// ping if raft knows nothing or is in the same term, and if that leader led for more than a tick after it, so that pings were cut off.
 func TestGapsBeginWithTheLastLead(t *testing.T) {
 	base := time.Now()
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
@@ -59,7 +59,8 @@ func TestGapsBeginWithTheLastLead(t *testing.T) {
 		{"after the ping", 27, 6, 27},
 		{"a tick after the ping", 30, 6, 30},
 		{"more than a tick after the ping", 31, 6, 20},
-		{"before the ping", 19, 6, 20},
+		{"before the ping, which came late", 17, 6, 17},
+		{"unknown", -1, 6, 20},
 		{"after the ping, and terms without a ping", 27, 9, 27},
 		{"the same term of raft", 27, 5, 20},
 	} {
@@ -67,6 +68,9 @@ func TestGapsBeginWithTheLastLead(t *testing.T) {
 		lastLead := func(term uint64) time.Time {
 			if term != 5 {
 				return at(34)
+			}
+			if tt.led < 0 {
+				return time.Time{}
 			}
 			return at(tt.led)
 		}
@@ -80,8 +84,24 @@ func TestGapsBeginWithTheLastLead(t *testing.T) {
 		if want := (formerLeader{1, at(tt.wantBegin)}); !changed || former != want {
 			t.Errorf("%s: after %+v, want %+v", tt.name, former, want)
 		}
-		if got := g.all().since(at(20)); got != time.Duration(35-tt.wantBegin)*time.Second {
+		if got := g.all().since(at(10)); got != time.Duration(35-tt.wantBegin)*time.Second {
 			t.Errorf("%s: %v without a leader", tt.name, got)
+		}
+	}
+}
+
+// A time without a leader that begins before the end of others becomes one with them.
+func TestGapsDoNotOverlap(t *testing.T) {
+	base := time.Now()
+	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
+	for led, want := range map[int]int{57: 48, 55: 50, 48: 50, 20: 50, 5: 55} {
+		g := leaderGaps{tick: 10 * time.Second}
+		for _, s := range []int{0, 10, 25, 40, 55} { // three gaps of 15 s
+			g.notePing(1, 5, at(s), unknown)
+		}
+		g.notePing(2, 6, at(60), func(uint64) time.Time { return at(led) })
+		if got := g.all().since(at(0)); got != time.Duration(want)*time.Second {
+			t.Errorf("led until %d s: %v do not count, want %d s", led, got, want)
 		}
 	}
 }
