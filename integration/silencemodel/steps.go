@@ -3,6 +3,7 @@ package silencemodel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // Play plays one random schedule, and returns by how many steps the session ended early; 0 if it did not.
@@ -14,6 +15,7 @@ func Play(rules Rules, seed uint64) (early int) {
 		}
 		w.disturb()
 		w.client()
+		w.readBeats()
 		w.lead()
 		w.ledSteps = append(w.ledSteps, w.leader >= 0)
 	}
@@ -63,6 +65,11 @@ func (w *world) elect(i int) {
 	if !w.runs(i) || votes <= members/2 {
 		return
 	}
+	for j := range w.all {
+		if w.runs(j) && (j == i || w.all[j].linked) {
+			w.all[j].raftTerm = w.term + 1
+		}
+	}
 	w.moveIfPending() // what was committed before the term's start
 	w.leader, w.term = i, w.term+1
 	p := &w.all[i]
@@ -99,6 +106,44 @@ func (w *world) client() {
 	}
 }
 
+// readBeats lets members read the heartbeats that have come. A leader sends one when it has received the reply to the one before, so it led
+// when that reply was sent.
+func (w *world) readBeats() {
+	for i := range w.all {
+		p := &w.all[i]
+		if !w.runs(i) {
+			continue
+		}
+		for _, term := range p.beats {
+			if term < p.raftTerm {
+				continue
+			}
+			p.raftTerm = term
+			switch {
+			case term == p.pingTerm && !w.rules.LeadProved:
+				p.led = p.clock
+			case term == p.pingTerm && term == p.repliedTerm:
+				p.led = p.replied
+			}
+			p.repliedTerm, p.replied = term, p.clock
+		}
+		p.beats = nil
+	}
+}
+
+// sendBeats sends heartbeats to the members that have replied to the last one. They may be read later, after a pause. The leader itself
+// knows that it leads while a majority replies.
+func (w *world) sendBeats() {
+	for i := range w.all {
+		if p := &w.all[i]; i != w.leader && p.up && p.linked && !slices.Contains(p.beats, w.term) {
+			p.beats = append(p.beats, w.term)
+		}
+	}
+	if l := &w.all[w.leader]; l.pingTerm == w.term && w.hasMajority() {
+		l.led = l.clock
+	}
+}
+
 // lead is a step of the leader.
 func (w *world) lead() {
 	if w.leader < 0 || !w.runs(w.leader) {
@@ -112,6 +157,7 @@ func (w *world) lead() {
 			w.apply(i)
 		}
 	}
+	w.sendBeats()
 	if w.now >= w.nextPing {
 		w.nextPing = w.now + pingGap
 		w.pingAll()
@@ -144,10 +190,9 @@ func (w *world) pingAll() {
 func (w *world) ping(i int, proved bool) {
 	p, l := &w.all[i], &w.all[w.leader]
 	if p.pingTerm != w.term {
-		p.gaps = append(p.gaps, gap{p.lastPing, p.clock})
-		p.before = p.report
+		w.endTerm(p)
 	}
-	p.pingTerm, p.lastPing = w.term, p.clock
+	p.pingTerm, p.raftTerm, p.lastPing = w.term, w.term, p.clock
 	if _, ok := w.reports[i]; !ok && p.before.term != 0 {
 		w.reports[i] = p.before
 	}
@@ -179,6 +224,24 @@ func (w *world) ping(i int, proved bool) {
 					h.acked = true
 				}
 			}
+		}
+	}
+}
+
+// endTerm records that a process gets its first ping of a term: the time without a leader, and what the leader before has said.
+func (w *world) endTerm(p *process) {
+	led := p.lastPing
+	if p.led > 0 && (p.led-p.lastPing <= 2*pingGap || !w.rules.LeadProved) {
+		led = p.led
+	}
+	p.gaps = append(p.gaps, gap{led, p.clock})
+	if !w.rules.ReportsStop {
+		led = p.clock
+	}
+	p.before, p.led = p.report, 0
+	for j := range p.before.silent {
+		if p.before.silent[j] > 0 {
+			p.before.silent[j] += max(0, led-p.lastPing)
 		}
 	}
 }

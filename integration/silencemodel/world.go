@@ -15,14 +15,16 @@ type Rules struct {
 	OwnerAtIndex bool // a member's silence counts only for a session that it owned at the index it had applied
 	AllHeard     bool // it is since all that the member has heard, acknowledged or not
 	GapsExcluded bool // without the time in which there was no leader
+	LeadProved   bool // which begins at a time at which the leader led, soon after its ping, and not when a heartbeat was read
 	LeastRest    bool // at least a third of the timeout is left
 	Majority     bool // what is known of lost members comes from a majority
 	NewestLeast  bool // and is what the newest term says, and the least
 	ThroughIndex bool // for sessions that the member owned when it was last heard
+	ReportsStop  bool // and lasts until the leader that said it is last known to have led
 }
 
 // All are the rules of the protocol.
-var All = Rules{true, true, true, true, true, true, true}
+var All = Rules{true, true, true, true, true, true, true, true, true}
 
 // process is a member. Its times are of its own clock.
 type process struct {
@@ -42,6 +44,11 @@ type process struct {
 	gaps           []gap
 	lastPing       float64
 	pingTerm       int
+	raftTerm       int     // the latest that it knows
+	beats          []int   // terms of the heartbeats that it has not read
+	repliedTerm    int     // of the last heartbeat that it has replied to
+	replied        float64 // when
+	led            float64 // the last time at which the leader of the last ping is known to have led; 0: unknown
 	report, before lostReport
 }
 
