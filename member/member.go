@@ -368,7 +368,7 @@ func (m *Member) followerConfig() follower.Config {
 		RaftTerm:     func() uint64 { return m.node.Status().Term() },
 		RaftLeader:   func() uint32 { return m.node.Status().LeaderID() },
 		IsJoining:    func() bool { return m.node.IsJoining() },
-		LastLead:     m.lastLead,
+		LastLead:     func(term uint64) time.Time { return lastLead(m.node, m.cfg.Monotonic, term) },
 		DiskID:       func() uint64 { return uint64(m.node.DiskID()) },
 		WallClock:    m.wallClock.Now,
 		Monotonic:    m.cfg.Monotonic,
@@ -380,14 +380,14 @@ func (m *Member) followerConfig() follower.Config {
 	}
 }
 
-// lastLead returns the last time of this member's clock at which the leader of a term is known to have led, or the zero time. raft's
-// times are of another clock, so what has passed since then is subtracted.
-func (m *Member) lastLead(term uint64) time.Time {
-	at := m.node.Reachability().Contact().LastLead(term)
+// lastLead returns the last time of a clock at which the leader of a term is known to have led, or the zero time. raft's times are of
+// another clock, so what has passed since then is subtracted.
+func lastLead(node *quorum.Node, clock monotonic.Clock, term uint64) time.Time {
+	at := node.Reachability().Contact().LastLead(term)
 	if at.IsZero() {
 		return at
 	}
-	return m.cfg.Monotonic.Now().Add(-time.Since(at))
+	return clock.Now().Add(-time.Since(at))
 }
 
 // connectionCloser implements follower.Clients. It reads m.server late, because the server is made after the follower.
