@@ -93,6 +93,9 @@ func TestSilentSessionEndsOnTime(t *testing.T) {
 // sincePing is one of four times between two pings.
 func sincePing(phase int) time.Duration { return time.Duration(phase) * deadTick / 2 / 4 }
 
+// untilPing bounds the rest of a time without a leader: from when a member has its role until its first ping has reached the others.
+const untilPing = deadTick / 16
+
 // watchForLeader looks from now on for another leader than former. The function that it returns waits for one, and returns it and when it
 // was found.
 func watchForLeader(e *cluster.Ensemble, former uint32) (elected func() (next uint32, led time.Time)) {
@@ -135,7 +138,7 @@ func changeLeaders(t *testing.T, e *cluster.Ensemble, place uint32, after time.D
 	id := silent.Session()
 	silent.Abandon()
 	from, begun := time.Now(), time.Now()
-	var gaps, away time.Duration
+	var gaps, away, unseen time.Duration
 	var led time.Time
 	leader := e.Ready()
 	for range 3 {
@@ -149,6 +152,7 @@ func changeLeaders(t *testing.T, e *cluster.Ensemble, place uint32, after time.D
 			from, gaps = lost, 0 // its member was lost, and with it what it knew
 		}
 		gaps += led.Sub(lost)
+		unseen += untilPing
 		if former == place && led.Sub(lost) > deadTick/4 {
 			away = deadTick / 2 // it was paused or cut off itself, and until the next leader reaches it
 		}
@@ -159,7 +163,7 @@ func changeLeaders(t *testing.T, e *cluster.Ensemble, place uint32, after time.D
 		time.Sleep(deadTick / 20)
 	}
 	least := deadTimeout + gaps
-	limit := max(least, led.Sub(from)+deadTimeout/3) + deadTick + away // a third of the timeout is always left
+	limit := max(least, led.Sub(from)+deadTimeout/3) + deadTick + away + unseen // a third of the timeout is always left
 	if from != begun {
 		least = 0 // the member may have been lost when the session had ended
 	}
