@@ -68,8 +68,8 @@ func (e *misbehaving) start(t *testing.T) {
 	}
 }
 
-// While one follower with a lease for reads is silent or deaf, on all its links or on one, the writes of the clients of the others stop for a
-// lease and its bound at most, and no read is stale.
+// A follower with a lease for reads is silent or deaf, on all of its links or on one. The writes of the others' clients stop for a lease
+// and its bound at most, and no read is stale.
 func TestWritesWhileOneMisbehaves(t *testing.T) {
 	const lease, limit = 100 * time.Millisecond, 150 * time.Millisecond
 	for _, tt := range []struct {

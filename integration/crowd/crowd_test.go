@@ -46,7 +46,7 @@ const sessionsByDefault = 1500
 //     of a connection here, and the processor time of the clients' pings is not counted.
 //   - The clients of a lost member, which would resume their sessions at others. Here all of these sessions expire.
 //   - Disks and links: both are in memory, take no time, and their work counts for the member that calls them.
-//   - Anything that happens because work takes long. In virtual time work takes none: no election starts because a member is busy.
+//   - The effects of slow work. Work takes no virtual time, so a busy member causes no election.
 //   - Processor time that no member's goroutine has spent: the garbage collector's and the test's own.
 func TestCrowd(t *testing.T) {
 	p, stop := newProfiler()
