@@ -9,7 +9,7 @@ N ?= 200
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
-.PHONY: build builds image modules test rest nightly peers mutants fuzz bench compare growth lint proto packages release up down soak help
+.PHONY: build builds image modules test rest nightly peers mutants fuzz bench compare growth lint proto packages chart release up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -ldflags "$$(ci/stamp.sh)" -o bin/rollcall ./cmd/rollcall
 builds: ## the binary for Linux, macOS and FreeBSD, on amd64 or arm64, to see that all build
@@ -43,6 +43,8 @@ proto: ## writes proto/*.pb.go from proto/rollcall.proto
 	PATH="$$(ci/tools.sh protogen protoc-gen-go protoc-gen-go-grpc):$$PATH" protogen proto/rollcall.proto proto protoc-gen-go protoc-gen-go-grpc
 packages: ## tar.gz, .deb, .rpm and image archive with SBOM and checksums, into dist: for all systems, or TARGETS="linux/amd64 …"
 	deploy/packages/build.sh
+chart: ## the Helm chart as dist/rollcall-VERSION.tgz, for helm install and for helm push to a registry; does not need helm
+	deploy/packages/chart.sh
 release: ## the packages of VERSION, built twice with the same bytes, and its tag; refuses a dirty tree, pushes nothing
 	deploy/packages/release.sh $(VERSION)
 up: image ## starts three members in containers, with clients at 127.0.0.1:2181 to 2183
