@@ -269,7 +269,7 @@ func (n *memNetwork) reset(a, b uint32) {
 	}
 }
 
-// set changes an entry of refused or unheard: whether that holds when member from dials member to.
+// set changes an entry of cut, refused or unheard: whether that holds when member from dials member to.
 func (n *memNetwork) set(ways map[[2]uint32]bool, from, to uint32, is bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -39,9 +39,7 @@ func TestNonvoterGetsNothingOfADeposedLeader(t *testing.T) {
 		if err := won.Error(); err != nil {
 			t.Fatal(err)
 		}
-		e.net.mu.Lock()
-		delete(e.net.cut, [2]uint32{2, 1})
-		e.net.mu.Unlock()
+		e.net.set(e.net.cut, 2, 1, false)
 		e.wait("member 1 to apply", func() bool { return slices.Contains(e.members[1].machine.commands(), "won") })
 		if err := e.outcome(lost); err == nil {
 			t.Fatal("the entry of the former leader is committed: this shows nothing")

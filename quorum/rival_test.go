@@ -104,7 +104,7 @@ func TestTwoFoundersDoNotBothServe(t *testing.T) {
 		for _, id := range []uint32{2, 3} {
 			e.members[id].adjust = noList
 			e.net.partition(id, 1)
-			e.net.cut[[2]uint32{1, id}] = false // a founder contacts the others
+			e.net.set(e.net.cut, 1, id, false) // a founder contacts the others
 		}
 		e.net.partition(2, 3)
 		e.start(2, 3)
@@ -156,7 +156,8 @@ func TestCopiedDiskInAPartition(t *testing.T) {
 		e.net.partition(1, 2)
 		e.net.reset(2, 3)
 		e.net.reset(3, 2)
-		e.net.cut[[2]uint32{1, 3}], e.net.cut[[2]uint32{3, 1}] = true, true // for new connections
+		e.net.set(e.net.cut, 1, 3, true) // for new connections
+		e.net.set(e.net.cut, 3, 1, true)
 		e.members[3] = copied
 		e.start(3)
 		t.Cleanup(func() { original.cancel(); <-original.done })
