@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// requestLog records how many entries each write has, which is what a follower's raft stores of one
-// AppendEntries.
+// requestLog records the largest number of entries in one write. A follower's raft stores each AppendEntries request in
+// one write.
 type requestLog struct {
 	*raft.InmemStore
 	most atomic.Int64

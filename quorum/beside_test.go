@@ -95,8 +95,8 @@ func TestAnyMajorityOfDisksCommits(t *testing.T) {
 	}
 }
 
-// A member whose disk hangs for long goes on with the others, as leader and as follower: it applies what a majority has, takes part
-// in the next writes, and nobody else stands for election.
+// A member whose disk hangs for long keeps up with the others, as leader and as follower: it applies what a majority has
+// stored and takes part in the next writes, and no other member stands for election.
 func TestDiskAwayDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	for _, leads := range []bool{true, false} {

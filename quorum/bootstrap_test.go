@@ -336,7 +336,8 @@ func TestNewDiskIsMarked(t *testing.T) {
 	})
 }
 
-// Of three voters two are lost, or of two one: nobody leads any more, and every member logs that once, within a tick.
+// When two of three voters are lost, or one of two, no member leads any more. Every member logs that once, within a
+// tick.
 func TestLostMajority(t *testing.T) {
 	t.Parallel()
 	const tick = 2 * time.Second // ZooKeeper's default

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// termStore records how far the log goes on a member's disk at each write of its term.
+// termStore records the last index of the log on a member's disk at each write of its term.
 type termStore struct {
 	raft.StableStore
 	log   raft.LogStore
@@ -46,8 +46,8 @@ func deposed(t *testing.T) (e *ensemble, lead uint32, logs map[uint32]*stallLog,
 	return e, lead, logs, terms
 }
 
-// A leader that is deposed writes what it has queued before it takes over another term. In that term it tells
-// others how far its log goes.
+// A deposed leader writes its queue to the disk before it adopts another term. In that term it reports the last index of
+// its log to others.
 func TestDeposedLeaderStoresItsQueueFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

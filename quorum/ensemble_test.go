@@ -228,7 +228,7 @@ func (n *memNetwork) narrow(a, b uint32, rate int64) {
 	n.wrote[[2]uint32{a, b}] = 0
 }
 
-// sent returns how many bytes a has written to b since narrow.
+// sent returns the number of bytes that a has written to b since narrow.
 func (n *memNetwork) sent(a, b uint32) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -269,7 +269,7 @@ func (n *memNetwork) reset(a, b uint32) {
 	}
 }
 
-// set changes an entry of cut, refused or unheard: whether that holds when member from dials member to.
+// set changes an entry of cut, refused or unheard for connections that member from dials to member to.
 func (n *memNetwork) set(ways map[[2]uint32]bool, from, to uint32, is bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

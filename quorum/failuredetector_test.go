@@ -33,8 +33,8 @@ func (e *ensemble) term(ids ...uint32) (term uint64) {
 	return term
 }
 
-// A leader whose process dies is replaced long before the first timeout, by one candidate. The others are told that
-// it has died.
+// A leader whose process dies is replaced by one candidate, long before the first timeout. The others are notified of
+// the death.
 func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, members := range []int{3, 4, 5} {
@@ -134,7 +134,7 @@ func TestNoFalseDetection(t *testing.T) {
 	}
 }
 
-// forge makes a leader that lives look dead to the others for a moment.
+// forge makes a live leader look dead to the others for a moment.
 func (e *ensemble) forge(lead uint32) {
 	for _, set := range []bool{true, false} {
 		for _, other := range e.rest(lead) {
@@ -200,8 +200,8 @@ func TestFalseDetectionsAreBounded(t *testing.T) {
 	})
 }
 
-// A port may take a few connections after those of its process have ended, and ends them. If it goes on like that, the
-// process lives.
+// The kernel may accept a few connections on a port after its process has dropped the others, and closes them. If it
+// continues to accept them, the process is alive.
 func TestDyingPort(t *testing.T) {
 	t.Parallel()
 	for dials, stands := range map[int]bool{1: true, maxDials - requiredRefusals: true, maxDials - requiredRefusals + 1: false, 1000: false} {
@@ -523,7 +523,7 @@ func TestOneOfTwoDoesNotStand(t *testing.T) {
 	})
 }
 
-// The voters without the leader take turns, and each has a rank of its own. Nobody else stands.
+// The voters other than the leader take turns, and each has a rank of its own. Observers do not stand.
 func TestRankOf(t *testing.T) {
 	t.Parallel()
 	for _, voters := range [][]uint32{{1, 2, 3}, {9, 4, 7, 1}, {1, 2, 3, 4, 5}} {
@@ -562,7 +562,7 @@ func (c closing) Close() error {
 	return c.StreamLayer.Close()
 }
 
-// A leader that is told to stop closes its port when another member leads, so that nobody takes it for dead before.
+// A leader that must stop closes its port only after another member leads, so that no member takes it for dead before.
 func TestPortClosesAfterHandOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// A configuration follows a list when nobody is to leave or to stop voting any more, and when those who are present
-// have come in. Nobody waits for a server that is down.
+// A configuration follows a list when no server has to leave or to lose its vote any more, and when the servers that are
+// present have joined. It does not wait for a server that is down.
 func TestFollows(t *testing.T) {
 	one, two := wire.Peer{ID: 1, Addr: "a:1"}, wire.Peer{ID: 2, Addr: "b:1"}
 	looks, moved := wire.Peer{ID: 2, Addr: "b:1", Observer: true}, wire.Peer{ID: 2, Addr: "c:1"}

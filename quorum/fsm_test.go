@@ -30,8 +30,8 @@ func (m *brokenOnce) Restore(r io.ReadCloser) error {
 	return m.machine.Restore(r)
 }
 
-// A state machine that could not make a snapshot, or take one while raft runs, has ended the member. It is asked for nothing more. Before
-// raft runs, another snapshot may be taken in place of the first.
+// A state machine that fails to make a snapshot, or to install one while raft runs, ends the member. It gets no more
+// calls. Before raft runs, another snapshot may be installed in place of the first.
 func TestFailedSnapshotIsTheLast(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -147,9 +147,9 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 	})
 }
 
-// A member's log may go past a snapshot, with entries that were never committed. Then the member
-// asks for a restart after it has installed the snapshot, because raft would rely on the old end of
-// the log. After the restart it has the same state as the others.
+// A member's log may be longer than a snapshot, with entries that were never committed. Then the member requests a
+// restart after it has installed the snapshot, because raft would rely on the old end of the log. After the restart it
+// has the same state as the others.
 func TestConflictingLogRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestSecondInstallRestarts(t *testing.T) {
 		if n.status.LastIndex() != last || e.members[late].machine.restored != 0 {
 			t.Error("raft went back")
 		}
-		// The member ends at the same time, so the connection may end before its answer comes.
+		// The member ends at the same time, so the connection may end before its reply arrives.
 		if resp, err := install(r.CurrentTerm(), last-1, "x"); err == nil {
 			t.Errorf("again: %+v, want an error", resp)
 		}

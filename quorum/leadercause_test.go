@@ -58,8 +58,8 @@ func TestRejectedHandOverIsNoCause(t *testing.T) {
 	})
 }
 
-// A leader that lives and looks dead for a moment is replaced for that reason. What was believed of it is not the cause of the
-// next change, for which it is silent.
+// A live leader that looks dead for a moment is replaced for that reason. The false detection is not the cause of the
+// next change, which happens because the leader is silent.
 func TestCauseAfterAFalseDetection(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

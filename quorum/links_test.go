@@ -129,8 +129,8 @@ func (m *machine) count() int {
 	return len(m.Commands)
 }
 
-// atOnce is how soon a member that listens again must have what it missed: the time of a few
-// attempts of a leader to reach it.
+// atOnce is the time in which a member that listens again must get the entries that it missed. A leader tries a few
+// times to reach it meanwhile.
 const atOnce = 100 * time.Millisecond
 
 // A member that starts again is caught up at once, however long it was down. raft by itself waits

@@ -168,8 +168,8 @@ func (s *slowRead) GetLog(index uint64, l *raft.Log) error {
 	return err
 }
 
-// The last change of the configuration is one that is in the log. A read of an entry that is replaced meanwhile, and a snapshot
-// that replaces the log, do not bring an old one back: raft would refuse every later change.
+// The last change of the configuration is always one in the log. Neither a read of an entry that is being replaced nor a
+// snapshot that replaces the log restores an old one: raft would reject every later change.
 func TestLastChange(t *testing.T) {
 	store := &slowRead{InmemStore: raft.NewInmemStore(), reads: make(chan struct{}), ends: make(chan struct{})}
 	c := &logCache{LogStore: store, entryStored: func(uint64, []byte) {}}

@@ -87,8 +87,8 @@ func names(servers []wire.Peer, ids ...uint32) (names []raft.ServerID) {
 	return names
 }
 
-// These are the rules of next, one by one. Member 1 leads. Its voters have the disks 1, 2 and 3. A disk that replies has another
-// number than its member if it is new. A change of a server is told by what it is.
+// These are the rules of next, one by one. Member 1 leads. Its voters have the disks 1, 2 and 3. If a disk that replies
+// is new, its number differs from its member's. The case's name describes the change of a server.
 func TestNextChange(t *testing.T) {
 	three, four := peersOf(1, 2, 3), peersOf(1, 2, 3, 4)
 	observed := disks(peersOf(1, 2, 3, 0, 4))
@@ -194,8 +194,8 @@ func TestFormerAddressIsLeft(t *testing.T) {
 	})
 }
 
-// A server that has just come in is looked at again soon, also before it has answered raft. One whose member has another disk, or is
-// silent, is not.
+// A server that has just joined is checked again soon, even before it has replied to raft. A server whose member has
+// another disk, or is silent, is not.
 func TestCatchingUpIsLookedAtSoon(t *testing.T) {
 	voter, newcomer := wire.Peer{ID: 1, DiskID: 1, Addr: "a:1"}, wire.Peer{ID: 2, DiskID: 2, Addr: "b:1", Observer: true}
 	want := []wire.Peer{voter.WithoutDisk(), {ID: 2, Addr: "b:1"}}

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// modes returns which permissions users other than the owner have for the files below dir.
+// modes returns the permissions that users other than the owner have for the files below dir.
 func modes(t *testing.T, dir string) (open []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

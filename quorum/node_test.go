@@ -123,8 +123,8 @@ func TestHandOverTo(t *testing.T) {
 	})
 }
 
-// A leader hands over to a member that can take over, although the other one refuses: it is about to stop,
-// or its state is damaged.
+// A leader hands over to a member that can take over, although the other one rejects the hand-over because it is about
+// to stop, or because its state is damaged.
 func TestHandOverByTurns(t *testing.T) {
 	for name, unable := range map[string]func(*Node){
 		"declines": func(n *Node) { n.transfer.DeclineIncoming() },
@@ -202,8 +202,8 @@ func TestHeirByTurns(t *testing.T) {
 	})
 }
 
-// A leader to which nobody answers, or whom everybody refuses, tries until its time ends, says why, and
-// takes entries meanwhile.
+// If no member replies, or if all of them reject the hand-over, a leader tries until its time ends and returns the
+// reason. It accepts entries meanwhile.
 func TestHandOverToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -258,7 +258,8 @@ func TestPauseAfterTransfer(t *testing.T) {
 	}
 }
 
-// A hand-over goes on if a member refuses to which it is not: that refusal may be of an earlier hand-over, and late.
+// A hand-over continues if a member other than its target rejects it: the rejection may belong to an earlier hand-over,
+// and be late.
 func TestRefusalOfAnotherMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -298,8 +299,8 @@ func (s slowReader) Verify(r io.Reader) (disk.SnapshotContents, error) {
 	return s.StateMachine.Verify(r)
 }
 
-// A member that is being sent a snapshot answers raft, and is not tried before it has caught up: raft would
-// wait for its replication, and take no entries for as long as the snapshot takes.
+// A member to which a snapshot is being sent replies to raft. It is not a target of a hand-over before it has caught up:
+// raft would wait for its replication, and accept no entries until the snapshot is installed.
 func TestHandOverWaitsForACaughtUpMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -483,7 +484,8 @@ func (f *failingStable) Set(k, v []byte) error {
 	return f.StableStore.Set(k, v)
 }
 
-// raft panics when it cannot store its term, and goes on when it cannot store its vote; the member returns an error instead.
+// raft panics when it cannot store its term, and continues when it cannot store its vote. The member returns an error
+// instead in both cases.
 func TestTermOrVoteErrorStops(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(f *failingStable){
@@ -525,7 +527,7 @@ func (e *ensemble) leaderNow() uint32 {
 	return 0
 }
 
-// If raft refuses all entries of a leader for two election timeouts, the leader ends.
+// If raft rejects all entries of a leader for two election timeouts, the leader ends.
 func TestRefusingLeaderStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

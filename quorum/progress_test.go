@@ -52,7 +52,7 @@ func (s slowMachine) Apply(batch []CommittedEntry) error {
 	return s.StateMachine.Apply(batch)
 }
 
-// A member that starts again with a long log says how much of it is applied, and says nothing once it takes part.
+// A member that restarts with a long log reports how much of it is applied. It reports no progress once it takes part.
 func TestProgressOfAStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func (r slowlyRead) Read(p []byte) (int, error) {
 	return r.ReadCloser.Read(p[:min(len(p), r.most)])
 }
 
-// Before raft runs, a member says how much of its snapshot and then of its log it has read.
+// Before raft runs, a member reports how much of its snapshot it has read, and then how much of its log.
 func TestProgressOfReading(t *testing.T) {
 	t.Parallel()
 	for _, withSnapshot := range []bool{true, false} {

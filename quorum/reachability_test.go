@@ -15,8 +15,9 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// A member counts as present at its address in the list only: because it answers raft there, because it says that this
-// is its address, or because it was found there. One that says another address, or said this one too long ago, does not.
+// A member counts as present only at its address in the list. It is present if it replies to raft there, if it reports
+// that address as its own, or if it was found there. A member that reports another address, or reported this one too
+// long ago, is not present.
 func TestPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)
@@ -130,7 +131,8 @@ func TestRival(t *testing.T) {
 	})
 }
 
-// Meet waits for a majority of the voters, for a bounded time. It takes the word of nobody else, and of no other ensemble.
+// Meet waits for a majority of the voters, for a bounded time. Replies from other members and from other ensembles do
+// not count.
 func TestMeet(t *testing.T) {
 	other := wire.EnsembleID{9}
 	for _, tt := range []struct {
@@ -178,8 +180,8 @@ func TestMeet(t *testing.T) {
 	}
 }
 
-// A leader of two does not give the other voter an address at which nobody answers: it could not commit that alone, and
-// the other one would stop to hear from it. It does so once the other one answers there.
+// A leader of two does not give the other voter an address at which no member replies: it could not commit that alone,
+// and the other voter would no longer hear from it. It does so once the other voter replies there.
 func TestOneOfTwoMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 2)

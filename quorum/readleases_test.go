@@ -30,8 +30,8 @@ func leaseLog(terms ...string) []*raft.Log {
 	return log
 }
 
-// A new leader finds the longest lease of the term that it has applied, and of those that begin above that, and the last one of them. What it
-// cannot tell counts as the longest of all, and the last as none.
+// A new leader finds the longest lease of the term that it has applied and of the terms above it, and the last of these
+// leases. A lease that it cannot read counts as the longest possible, and the last one as none.
 func TestLongestLease(t *testing.T) {
 	const before, short, long = 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond
 	terms := func(n int) (terms []string) {

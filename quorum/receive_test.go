@@ -45,8 +45,8 @@ func (e *ensemble) send(from, to uint32, req *raft.InstallSnapshotRequest, body 
 	return resp, err
 }
 
-// A snapshot that is incomplete, or does not match its request, is refused. The receiver keeps its
-// log, its state, its term and its snapshots, and accepts the next one.
+// A snapshot that is incomplete, or does not match its request, is rejected. The receiver keeps its log, its state, its
+// term and its snapshots, and accepts the next one.
 func TestBadSnapshotIsRefused(t *testing.T) {
 	t.Parallel()
 	bad := map[string]func(req *raft.InstallSnapshotRequest, body *string){

@@ -139,9 +139,9 @@ func (e *ensemble) votes(ids ...uint32) {
 	}
 }
 
-// Recovery continues where it was, whichever member is killed on the way and however often, also all of them at once, even
-// with a slow log. Nothing that was committed since is lost. With -short, one of four seeds is played
-// for each number of members, and both kinds of log occur.
+// Recovery continues where it stopped, whichever members are killed on the way and however often, all of them at once
+// included, even with a slow log. No entry that was committed since is lost. With -short, one of four seeds runs for
+// each number of members, and both kinds of log occur.
 func TestRecoverWithKills(t *testing.T) {
 	t.Parallel()
 	for _, members := range []int{2, 3, 4, 5} {

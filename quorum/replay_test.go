@@ -39,7 +39,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A directory whose state no member could serve is refused, with the reason.
+// A directory whose state no member could serve is rejected, with the reason.
 func TestReplayRefuses(t *testing.T) {
 	t.Parallel()
 	if _, err := Replay(ReplayConfig{DataDir: t.TempDir(), StateMachine: &machine{}}); !errors.Is(err, disk.ErrNoData) {

@@ -15,8 +15,8 @@ import (
 	"rollcall/quorum/wire"
 )
 
-// A second process has the number of a member, and another disk. It says hello to all others. Whichever member it is, also the one
-// that leads, somebody tells it.
+// A second process has the number of a member, and another disk. It says hello to all others. It learns of its rival
+// whichever member it imitates, the leader included.
 func TestEveryRivalIsTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,8 +40,9 @@ func TestEveryRivalIsTold(t *testing.T) {
 	})
 }
 
-// Two processes with the number of the member that begins have empty disks. If all others were to tell both that they have no
-// data, two ensembles would begin. So a member without data tells the later one of the other, for as long as both ask.
+// Two processes with the number of the founder have empty disks. If all others replied to both that they have no data,
+// two ensembles would begin. So a member without data reports the other process to the later one, for as long as both
+// send Hellos.
 func TestTwoBeginners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,9 +72,9 @@ func TestTwoBeginners(t *testing.T) {
 	})
 }
 
-// Two processes with the number of the founder are both told that nobody has data: the first one is paused after its last round of
-// Hellos for so long that it is forgotten. Each of the other members hears only one of the two afterwards, and not the other one. Both found an ensemble and give
-// a vote to one of the other members, and neither may serve.
+// Two processes with the number of the founder both hear that no member has data: the first one is paused after its last
+// round of Hellos for so long that it is forgotten. Afterwards each of the other members hears only one of the two. Both
+// found an ensemble and give a vote to one of the other members, and neither may serve.
 func TestTwoFoundersDoNotBothServe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

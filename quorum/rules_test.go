@@ -95,7 +95,7 @@ func (e *ensemble) list(commands []string) (servers []wire.Peer, ok bool) {
 	return nil, false
 }
 
-// shown returns the ids of servers. Those of observers are in parentheses.
+// shown returns the ids of servers. The ids of observers are in parentheses.
 func shown(servers []wire.Peer) string {
 	var words []string
 	for _, p := range servers {
@@ -164,7 +164,7 @@ func TestOneChangeAfterTheOther(t *testing.T) {
 	})
 }
 
-// A voter whose replacement does not answer stays for replacementWait, and leaves then.
+// A voter whose replacement does not reply stays for replacementWait, and leaves then.
 func TestVoterWaitsForItsReplacement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := listed(t, 3, 4)

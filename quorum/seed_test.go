@@ -39,8 +39,8 @@ func stateOf(m *machine) func(io.Writer) error {
 	return func(w io.Writer) error { return json.NewEncoder(w).Encode(m) }
 }
 
-// A seeded disk is the only voter of a new ensemble, whatever its number. The others start empty and copy its state. They go on
-// in a later term.
+// A seeded disk is the only voter of a new ensemble, whatever its number. The others start empty and copy its state. The
+// ensemble continues in a later term.
 func TestSeed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestSeededTwice(t *testing.T) {
 	})
 }
 
-// Seed refuses what no ensemble could start from, and leaves the directory empty.
+// Seed rejects a state from which no ensemble could start, and leaves the directory empty.
 func TestSeedRefuses(t *testing.T) {
 	tests := []struct {
 		name  string

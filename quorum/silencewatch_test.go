@@ -46,8 +46,8 @@ func TestPausesAreNotCounted(t *testing.T) {
 	})
 }
 
-// Whoever judges others waits until two steps have come on time after a pause, also if it begins before the first step, and
-// otherwise not at all. It never waits for more than four steps.
+// After a pause, awaitBacklog waits until two steps have come on time. It does so also if the pause begins before the
+// first step. Without a pause it does not wait, and it never waits for more than four steps.
 func TestAwaitBacklog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,9 @@ func (unopenable) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return nil, nil, syscall.EMFILE
 }
 
-// A snapshot on demand is on the disk when TakeSnapshot returns. While one is written, whoever asked for it, another one is
-// refused. If the caller leaves, it is written all the same. The snapshots that were stored are not opened for it.
+// A snapshot on demand is on the disk when TakeSnapshot returns. While a snapshot is written, on demand or not, another
+// one is rejected. If the caller leaves, the snapshot is written all the same. The stored snapshots are not opened for
+// it.
 func TestSnapshotOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)
@@ -96,7 +97,7 @@ func TestSnapshotOnDemand(t *testing.T) {
 	})
 }
 
-// A snapshot for which the disk may have no room is not begun, and the error names both sizes. The member goes on.
+// A snapshot for which the disk may have no room is not begun, and the error names both sizes. The member continues.
 func TestSnapshotOnDemandNeedsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 1)

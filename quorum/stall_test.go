@@ -172,9 +172,9 @@ func TestStalledFollowerCatchesUp(t *testing.T) {
 	})
 }
 
-// A snapshot arrives while a follower's machine hangs: its leader gives up waiting for the answer,
-// twice. When the machine responds again, the member is caught up. If it has taken the snapshot for
-// a second one, that happens after a restart.
+// A snapshot arrives while a follower's state machine hangs. Its leader gives up waiting for the reply, twice. When the
+// machine responds again, the member is caught up. If it has taken the snapshot for a second one, that happens after a
+// restart.
 func TestSnapshotForAStalledMachine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@ func (e *ensemble) standalone(id uint32) {
 	e.members[id].adjust = func(c *Config) { c.SendHello, c.Peers = nil, []wire.Peer{e.peers[id-1]} }
 }
 
-// A standalone server draws the id of an ensemble of one. If it is configured as a member of an ensemble that runs, it
-// keeps its data, and that ensemble goes on without it.
+// A standalone server draws the id of an ensemble of one. If it is configured as a member of a running ensemble, it
+// keeps its data, and that ensemble continues without it.
 func TestStandaloneDataAreNotOverwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)

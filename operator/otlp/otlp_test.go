@@ -304,7 +304,8 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// A busy collector gets the same traces again, after the time that it asks for, or else with back-off.
+// A busy collector gets the same traces again. The retry waits for the time in the collector's reply, or backs off if
+// the reply has none.
 func TestRetries(t *testing.T) {
 	for _, retryAfter := range []string{"", "90"} {
 		t.Run("Retry-After "+retryAfter, func(t *testing.T) {
@@ -339,7 +340,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A collector that stays busy loses the traces after maxTries, and no wait that it asks for is longer than maxRetryAfter.
+// Traces are dropped after maxTries if the collector stays busy. No wait is longer than maxRetryAfter, whatever the
+// collector's reply says.
 func TestGivesUp(t *testing.T) {
 	inBubble(t, func(cfg *Config) { cfg.NoMetrics = true }, func(t *testing.T, r *running) {
 		r.collector.Handle(func(w http.ResponseWriter, _ *http.Request) {
@@ -354,7 +356,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// What a collector rejects for good is not sent again. The line says what to do.
+// Traces that a collector rejects for good are not sent again. The logged line says what to do.
 func TestRejections(t *testing.T) {
 	for status, advice := range map[int]string{
 		400: "check otlp.endpoint", 404: "must be the URL before /v1/traces", 413: "longer requests", 415: "application/x-protobuf",
@@ -461,7 +463,7 @@ func TestPartialSuccess(t *testing.T) {
 	})
 }
 
-// A collector that hangs holds nobody up: requests are kept or dropped at once, and Run returns within flushTimeout.
+// A collector that hangs blocks no caller: requests are kept or dropped at once, and Run returns within flushTimeout.
 func TestHangingCollector(t *testing.T) {
 	inBubble(t, func(cfg *Config) { cfg.MetricsInterval = time.Second }, func(t *testing.T, r *running) {
 		hang := make(chan struct{})
@@ -529,7 +531,7 @@ func TestLines(t *testing.T) {
 	})
 }
 
-// Ids of traces and spans are never those of another one.
+// Every trace and every span has an id of its own.
 func TestIDs(t *testing.T) {
 	e := &Exporter{}
 	seen := map[string]bool{}

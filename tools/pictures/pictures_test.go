@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The files in docs/pictures are what this program draws, and there are no others but those of the console,
-// which integration/console takes.
+// The files in docs/pictures are the ones that this program draws. The only others are the console's, which
+// integration/console takes.
 func TestPicturesAreDrawn(t *testing.T) {
 	const directory = "../../docs/pictures"
 	for name, want := range pictures() {

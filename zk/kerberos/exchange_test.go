@@ -282,8 +282,8 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// A recorded login that demanded a proof ends for nobody else: the proof has another subkey each time, so the recorded tokens that follow
-// are worth nothing. Neither takes room in the cache.
+// A recorded login that demanded a proof blocks no other client. The proof has another subkey each time, so the recorded
+// tokens that follow are worthless. Neither login takes room in the cache.
 func TestReplayWithProof(t *testing.T) {
 	a := newTestAcceptor(t, nil)
 	client, err := NewLogin(kdc{}.issue(t))

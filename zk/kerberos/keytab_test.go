@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The key of a ticket is that of its version. A version of 0 fits every one, and otherwise the newest key of the type is tried.
+// A ticket is decrypted by the key of its version. If the version is 0, the newest key of the ticket's type is tried.
 func TestKeyFor(t *testing.T) {
 	other := Principal{"zookeeper/other", "EXAMPLE.COM"}
 	entry := func(of Principal, id int32, short byte, long uint32, fill byte) []byte {

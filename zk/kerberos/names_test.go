@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The names are those of ZooKeeper 3.9.6, class KerberosName, in the realm EXAMPLE.COM.
+// The names match ZooKeeper 3.9.6, class KerberosName, in the realm EXAMPLE.COM.
 func TestNames(t *testing.T) {
 	for _, tt := range []struct{ rules, principal, want string }{
 		{"", "bob@EXAMPLE.COM", "bob"},

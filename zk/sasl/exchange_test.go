@@ -111,8 +111,7 @@ func respond(t testing.TB, challenge []byte, password string, change func(direct
 	return []byte(strings.Join(parts, ","))
 }
 
-// Each directive of a response is checked. The verdicts are those of Java's server, except in the
-// cases that say otherwise.
+// Each directive of a response is checked. The verdicts match Java's server, except in the cases marked otherwise.
 func TestResponses(t *testing.T) {
 	set := func(key, value string) func(directives) { return func(d directives) { d[key] = value } }
 	drop := func(key string) func(directives) { return func(d directives) { delete(d, key) } }
@@ -165,7 +164,7 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// The digest of a user that does not exist is known: it is zero. Nobody logs in with it, whatever the name is.
+// The digest of an unknown user is known: it is zero. No client can log in with it, under any name.
 func TestUnknownUserWithItsDigest(t *testing.T) {
 	for _, name := range []string{"eve", ""} {
 		x := NewExchange(NewUsers(map[string]string{"bob": "secret"}))

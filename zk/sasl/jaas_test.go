@@ -31,7 +31,7 @@ Client {
 };
 `
 
-// The users are those of all modules in the section, as Java 17 reads them.
+// The users of all modules in the section are read, as Java 17 does.
 func TestParseJAAS(t *testing.T) {
 	want := map[string]string{
 		"super": "admin;secret", "bob": "bobsecret", "carol": "c\"ar\\olA\n\n", "a b/c@D": "z 0", "empty": "", "more": "m",

@@ -101,7 +101,8 @@ func (m *fakeMember) holdDisk(last uint64) {
 	m.last = last
 }
 
-// feedSize returns whether the feed observes the state, and what it keeps.
+// feedSize reports whether the feed observes the state, and returns the number and the bytes of the changes that it
+// keeps.
 func (m *fakeMember) feedSize() (attached bool, changes, bytes int) {
 	f := m.server.feed
 	f.mu.Lock()
@@ -327,8 +328,8 @@ func TestChangesFromBeforeTheEnsemble(t *testing.T) {
 	})
 }
 
-// A list that follows the log gets each change once: those of the past, those that come while the state is built, and new ones. Without
-// a moment it begins with new ones, and builds nothing.
+// A list that follows the log gets each change once: the past ones, the ones that arrive while the state is built, and
+// new ones. Without a moment in the request it begins with new changes, and builds no state.
 func TestChangesFollow(t *testing.T) {
 	for _, from := range []int64{0, 1 << 32, 1<<32 | 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -573,7 +574,7 @@ func TestCancelledBuild(t *testing.T) {
 	})
 }
 
-// A state that is too large is not built: neither that of a large snapshot, nor one that grows.
+// A state that is too large is not built, whether its snapshot is large or it grows while it is built.
 func TestLargeStatesAreRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeMember(t)
