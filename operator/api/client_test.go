@@ -15,7 +15,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// serve returns a Client of a server that answers so.
+// serve returns a Client of a server that replies with handler answer.
 func serve(t *testing.T, answer http.HandlerFunc) *api.Client {
 	t.Helper()
 	srv := httptest.NewServer(answer)
@@ -23,7 +23,7 @@ func serve(t *testing.T, answer http.HandlerFunc) *api.Client {
 	return &api.Client{BaseURL: srv.URL + "/", Authorization: "digest super:secret"}
 }
 
-// A question has its parameters and credentials, and its answer is decoded.
+// A request carries its parameters and credentials, and its reply is decoded.
 func TestGetAndPost(t *testing.T) {
 	var asked []string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -61,8 +61,8 @@ func TestGetAndPost(t *testing.T) {
 	}
 }
 
-// All reads a list to its end, page by page, and tells of each silent member once. It asks for no page
-// that its caller does not need.
+// All reads a list to its end, page by page, and reports each silent member once. It requests no page that its caller
+// does not need.
 func TestAll(t *testing.T) {
 	pages := map[string]string{
 		"":   `{"items":[{"path":"/a"},{"path":"/b"}],"next":"p2","silent":[{"member":3,"reason":"down"}]}`,
@@ -137,7 +137,8 @@ func TestAllFails(t *testing.T) {
 	}
 }
 
-// What is no answer of a member is an error that says what it is. A refusal has its status and its text.
+// A reply that does not come from a member is an error that describes the reply. A rejection has its status and its
+// text.
 func TestAnswersThatFail(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for _, tt := range []struct {
@@ -185,7 +186,7 @@ func TestAnswersThatFail(t *testing.T) {
 	}
 }
 
-// A Client gives up when its context ends, also in the middle of an answer, and says why.
+// A Client gives up when its context ends, also in the middle of a reply, and returns the reason.
 func TestClientGivesUp(t *testing.T) {
 	release := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())

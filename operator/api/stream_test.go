@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A stream is read while it arrives. A refusal is an Error, and an answer that is cut is no end.
+// A stream is read while it arrives. A rejection is an Error, and a truncated reply is not an end.
 func TestStream(t *testing.T) {
 	member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.String() {

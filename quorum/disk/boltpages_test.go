@@ -143,8 +143,8 @@ func TestCheckPages(t *testing.T) {
 	}
 }
 
-// Small buckets are stored inside a value, with a page of their own. Damage to it is found, or does no harm: bbolt looks
-// for the first key without end if such a page is no leaf.
+// Small buckets are stored inside a value, with a page of their own. Damage to such a page is found, or does no harm:
+// bbolt searches for the first key without end if the page is no leaf.
 func TestBucketInsideValue(t *testing.T) {
 	t.Parallel()
 	d := &boltDir{t: t, dir: t.TempDir()}

@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The checks of a directory's owner. In each case dir is the own directory of member 1 of testServers
-// before spoil, and top is the operator's directory that contains it.
+// These cases cover the checks of a directory's owner. Before spoil, dir is member 1's own directory, made for
+// testServers, and top is the operator's directory that contains it.
 func TestDirectoryIdentity(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -163,7 +163,7 @@ func TestLogDirectoryApart(t *testing.T) {
 	}
 }
 
-// A directory whose subdirectory cannot be the member's is refused.
+// A directory is rejected if its subdirectory cannot be the member's.
 func TestNameOfOwnDirectoryTaken(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

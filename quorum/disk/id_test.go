@@ -143,8 +143,8 @@ func TestKilledBeforeDiskID(t *testing.T) {
 	idOf(t, cfg)
 }
 
-// Directories with votes or entries whose id is lost or damaged are refused, whether the member is to run or not. The files stay
-// as they are: a second start is refused, too.
+// Directories that have votes or entries are rejected if their disk id is lost or damaged, whether or not the member is
+// to run. The files stay as they are, so a second start is rejected too.
 func TestDamagedDiskID(t *testing.T) {
 	lose := func(d *Data) error { return d.unguarded.Stable.Set(keyDisk, nil) }
 	for name, harm := range map[string]func(d *Data) error{

@@ -127,7 +127,7 @@ func (m *knownMember) put(files map[string]string) Config {
 	return cfg
 }
 
-// mix returns files whose parts of these names are those of other files.
+// mix returns files, with the named parts replaced by the same parts of others.
 func mix(files, others map[string]string, parts ...string) map[string]string {
 	mixed := maps.Clone(files)
 	for _, part := range parts {
@@ -159,9 +159,10 @@ func opens(cfg Config) (last uint64, err error) {
 	return max(last, newest), err
 }
 
-// Each part of a member's directories is that of one of two days. A start accepts what a crash between the writes of a start
-// can leave: the log is the newest, then comes raft.db, and then log.durable. It refuses everything else, names what
-// contradicts, and says what to do. On no day the log is full, so only the count of the starts can tell.
+// Each part of a member's directories is from one of two days. A start accepts the mixtures that a crash during a start
+// can leave: the log is the newest part, then raft.db, then log.durable. It rejects every other mixture, names the
+// contradiction and says what to do. The log is not full on either day, so only the number of starts shows the age of a
+// part.
 func TestPartsOfTwoDays(t *testing.T) {
 	t.Parallel()
 	m := newKnownMember(t)
@@ -187,8 +188,8 @@ func TestPartsOfTwoDays(t *testing.T) {
 	}
 }
 
-// A log that is put back from an earlier stop is refused, and so is the whole log directory, or the log of another member:
-// raft.db, log.durable or a snapshot contradict it. The log is as it was then.
+// A log that is restored from an earlier stop is rejected, and so is the whole log directory, or the log of another
+// member: raft.db, log.durable or a snapshot contradict it. The restored log itself is complete.
 func TestLogOfAnotherDay(t *testing.T) {
 	t.Parallel()
 	other := newKnownMember(t)

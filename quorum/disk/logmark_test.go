@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A mark is read as it was written. One of which any bit is wrong is refused.
+// A mark is read as it was written. A mark with a wrong bit is rejected.
 func TestMarkHasAWrongBit(t *testing.T) {
 	end, bolt := logEnd{logID: 7, segment: 3, index: 40}, boltMark{txID: 9, valuesChecksum: 99}
 	for name, tt := range map[string]struct {

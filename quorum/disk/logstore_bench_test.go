@@ -79,7 +79,7 @@ func BenchmarkAfterShortening(b *testing.B) {
 	b.ReportMetric(float64(bytesWritten(b)-before)/float64(b.N), "written-B/op")
 }
 
-// bytesWritten returns how many bytes this process has asked the system to write.
+// bytesWritten returns the number of bytes that this process has passed to the system's write calls.
 func bytesWritten(b *testing.B) (n int64) {
 	b.Helper()
 	text, err := os.ReadFile("/proc/self/io")
@@ -122,7 +122,7 @@ func BenchmarkWriteBeside(b *testing.B) {
 	}
 }
 
-// beside writes for as long as do takes, and returns how long each write took.
+// beside writes entries until do returns, and returns the duration of each write.
 func (l *benchLog) beside(do func()) (took []time.Duration) {
 	var done atomic.Bool
 	go func() {

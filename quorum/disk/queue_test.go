@@ -17,8 +17,8 @@ const testStallLimit = 3 * time.Second
 
 var errHeld = errors.New("input/output error")
 
-// heldStore is a log and a stable store. Each write of entries waits until the test lets it go on, and
-// fails if the test says so. It records what is written, in order.
+// heldStore is a log and a stable store. Each write of entries blocks until the test releases it, and fails if the test
+// says so. heldStore records the writes in order.
 type heldStore struct {
 	*raft.InmemStore
 	goOn chan error
@@ -33,7 +33,7 @@ func (h *heldStore) note(format string, args ...any) {
 	h.wrote = append(h.wrote, fmt.Sprintf(format, args...))
 }
 
-// written returns what has been written since the last call.
+// written returns the writes since the last call.
 func (h *heldStore) written() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,14 +107,13 @@ func (q *queued) append(first, last uint64) {
 	}
 }
 
-// letGo lets one write of entries go on, and waits for what follows from it.
+// letGo releases one write of entries, and waits until its effects are complete.
 func (q *queued) letGo(err error) {
 	q.store.goOn <- err
 	synctest.Wait()
 }
 
-// begin calls do in another goroutine, and returns how it ends: with true if do returned, or with false if
-// its goroutine ended before.
+// begin calls do in another goroutine. The channel gets true when do returns, or false if the goroutine ends before.
 func begin(do func()) <-chan bool {
 	ended := make(chan bool, 1)
 	go func() {
@@ -292,7 +291,7 @@ func TestQueueIsFirst(t *testing.T) {
 	}
 }
 
-// If a write fails, the member ends before anybody who waits for it goes on. Nothing is written after it,
+// If a write fails, the member ends before any caller that waits for the write continues. Nothing is written after it,
 // and its entries never count as durable.
 func TestQueueFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

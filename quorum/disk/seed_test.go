@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// seedConfig is that of a member with its log apart, or not.
+// seedConfig returns the configuration of a member. If apart is true, its log has a directory of its own.
 func seedConfig(t *testing.T, apart bool) Config {
 	cfg := directoryConfig(filepath.Join(t.TempDir(), "data"), 1)
 	if apart {
@@ -135,7 +135,8 @@ func TestSeedInterrupted(t *testing.T) {
 	}
 }
 
-// checkRefused checks that nobody uses the directories of a Seed that did not end, and that it can be repeated.
+// checkRefused checks that no member starts from the directories of an interrupted Seed, and that the Seed can be
+// repeated.
 func checkRefused(t *testing.T, c Config, when string) {
 	t.Helper()
 	d, err := Open(c)
@@ -172,8 +173,8 @@ func TestSeedEndsWithTheMarkOfTheData(t *testing.T) {
 	checkFilled(t, cfg)
 }
 
-// Once the mark of the data is removed, Seed has succeeded, also if that of the log cannot be removed: an error would make its caller run the command
-// again, which the complete directory of the log would refuse.
+// Seed has succeeded once the data's mark is removed, even if the log's mark cannot be removed. An error would make its
+// caller run the command again, which would reject the complete log directory.
 func TestSeedEndsWithoutTheMarkOfTheData(t *testing.T) {
 	cfg := seedConfig(t, true)
 	left := filepath.Join(cfg.LogDir, memberDirName, incompleteName)
@@ -212,7 +213,8 @@ func TestMarkNamesTheCommand(t *testing.T) {
 	}
 }
 
-// An error of Seed says whether anything was written, and which command to run again. It never advises to start the member.
+// An error of Seed reports whether anything was written, and names the command to run again. It never advises the
+// operator to start the member.
 func TestSeedAdvises(t *testing.T) {
 	full := &os.PathError{Op: "write", Path: "state.bin", Err: syscall.ENOSPC}
 	grown := errors.New("file resize error: " + (&os.PathError{Op: "truncate", Path: "raft.db.tmp", Err: syscall.ENOSPC}).Error()) // as bbolt makes it: nothing is wrapped
@@ -233,7 +235,7 @@ func TestSeedAdvises(t *testing.T) {
 	}
 }
 
-// ownDirectories returns a member's own directories, that of the data first.
+// ownDirectories returns a member's own directories, first the data directory.
 func ownDirectories(cfg Config) []string {
 	own := []string{filepath.Join(cfg.DataDir, memberDirName)}
 	if cfg.LogDir != "" {
@@ -265,7 +267,7 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// Seed refuses directories that are not empty, names what is in them, and changes nothing.
+// Seed rejects directories that are not empty, names the files in them, and changes nothing.
 func TestSeedRefuses(t *testing.T) {
 	tests := []struct {
 		name  string

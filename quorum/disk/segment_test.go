@@ -27,7 +27,7 @@ func TestSegmentHeader(t *testing.T) {
 	}
 }
 
-// An entry of which any bit is wrong is refused, both at the start and when it is read.
+// An entry with a wrong bit is rejected, both at the start and when it is read.
 func TestRecordHasAWrongBit(t *testing.T) {
 	h := segmentHeader{logID: 7, number: 1, base: 5, front: 5, size: 8 << 10}
 	header := h.encode()
@@ -49,7 +49,7 @@ func TestRecordHasAWrongBit(t *testing.T) {
 	}
 }
 
-// A record with the right checksum is refused if it does not follow the one before it.
+// A record with the right checksum is rejected if it does not follow the one before it.
 func TestReadRecordOutOfPlace(t *testing.T) {
 	h := segmentHeader{logID: 7, number: 1, base: 5, front: 5, size: 8 << 10}
 	header := h.encode()

@@ -128,7 +128,7 @@ func (d *segmentDir) write(path string, b []byte) {
 	}
 }
 
-// used returns where the last segment's records end, if the last one does not end in zeros.
+// used returns the offset at which the last segment's records end, if the last record does not end in zeros.
 func (d *segmentDir) used() int {
 	const end = recordAlignment
 	return (len(bytes.TrimRight(d.read(d.lastPath()), "\x00")) + end - 1) / end * end
@@ -191,7 +191,8 @@ func (d *segmentDir) copy(t *testing.T) *segmentDir {
 	return c
 }
 
-// What a log has it gives back, after a start, too, and at the limits of segments. It refuses what it could not give back.
+// A log returns the entries that were stored, also after a restart and at the limits of segments. It rejects entries
+// that it could not return.
 func TestSegmentLog(t *testing.T) {
 	t.Parallel()
 	d := filled(t)
@@ -339,7 +340,8 @@ func TestSegmentLogShortened(t *testing.T) {
 	d.check(1)
 }
 
-// Whatever is done to the files, a start refuses it, names the directory and changes nothing, or all entries are there.
+// Whatever happens to the files, either all entries are there, or a start rejects the files, names the directory and
+// changes nothing.
 func TestDamagedSegments(t *testing.T) {
 	t.Parallel()
 	whole := filled(t)
@@ -515,7 +517,7 @@ func TestDamagedSegments(t *testing.T) {
 	}
 }
 
-// lag makes the mark that of the first segment, as if the power was lost.
+// lag sets the mark back to the first segment, as a loss of power may.
 func (d *segmentDir) lag() {
 	e, _ := decodeLogEnd(d.read(d.mark()))
 	e.segment, e.index = 1, 1

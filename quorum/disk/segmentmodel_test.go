@@ -19,7 +19,7 @@ import (
 // modelSegment is the limit of a segment's size in the model's test, in bytes: some tens of entries.
 const modelSegment = 8 << 10
 
-// logModel is what a log has.
+// logModel is the expected contents of a log.
 type logModel struct {
 	entries     map[uint64]*raft.Log
 	first, last uint64 // 0: it is empty

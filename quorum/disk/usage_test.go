@@ -37,7 +37,7 @@ func TestDiskUsage(t *testing.T) {
 	}
 }
 
-// Free is what the file systems of both directories have left. Stores without files have none.
+// Free returns the free bytes of the file systems of both directories. Stores without files have none.
 func TestFree(t *testing.T) {
 	here, missing := &directory{dir: t.TempDir()}, &directory{dir: filepath.Join(t.TempDir(), "missing")}
 	if data, log, err := (&Data{directories: []*directory{here, here}}).FreeSpace(); data < 1<<20 || log < 1<<20 || err != nil {
