@@ -24,8 +24,8 @@ func TestMergeLeavesWhatWasTaken(t *testing.T) {
 	}
 }
 
-// Refusals are taken once, before the commit that the acknowledgement waits for. An acknowledgement of another
-// leader replaces those of the one before, and one for another boot does not count.
+// Rejected sessions are processed once, before the commit that the acknowledgement waits for. Acknowledgements of a new
+// leader replace its predecessor's. An acknowledgement for another incarnation does not count.
 func TestAckQueue(t *testing.T) {
 	q := newAckQueue(ourBoot)
 	add := func(nonce, boot, through, commit uint64, refused ...int64) {
@@ -63,7 +63,8 @@ func TestAckQueue(t *testing.T) {
 	}
 }
 
-// The parts of one acknowledgement have a bounded number of refused sessions: a leader could otherwise fill the member's memory.
+// The parts of one acknowledgement carry a bounded number of rejected sessions: a leader could otherwise fill the
+// member's memory.
 func TestEndlessRefusals(t *testing.T) {
 	const boot, inPart = 7, 1 << 17
 	q := newAckQueue(boot)

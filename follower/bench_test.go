@@ -34,8 +34,7 @@ func benchFollower(b *testing.B, n int) *Follower {
 	return f
 }
 
-// BenchmarkPong measures the answer to a ping with n touches: making and encoding it, and decoding
-// it at the leader.
+// BenchmarkPong measures the reply to a ping with n touches: making and encoding it, and decoding it at the leader.
 func BenchmarkPong(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		f := benchFollower(b, n)

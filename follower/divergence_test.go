@@ -16,12 +16,12 @@ import (
 	"rollcall/znode"
 )
 
-// marked returns what a member answers that has a digest at index 7.
+// marked returns the reply of a member that has a digest at index 7.
 func marked(digest uint64) *proto.StateHashes {
 	return &proto.StateHashes{Version: znode.DigestVersion, Indexes: []uint64{3, 7}, Digests: []uint64{33, digest}}
 }
 
-// answers makes members answer with these marks.
+// answers sets the marks with which the members reply.
 func (r *rig) answers(marks map[uint32]*proto.StateHashes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -31,7 +31,7 @@ func (r *rig) answers(marks map[uint32]*proto.StateHashes) {
 	}
 }
 
-// judged is what came of verdicts: how often the member was said to be damaged, and disputed.
+// judged returns how often the member was reported as damaged and as disputed, and how often the others were queried.
 func (r *rig) judged() (damages, disputes, asks int) {
 	synctest.Wait()
 	r.mu.Lock()
@@ -129,9 +129,8 @@ func TestVerdictNeedsAMajority(t *testing.T) {
 	}
 }
 
-// While the others are asked, pings are answered, and no second question is under way. What comes back
-// counts only if the state and the term are still those of the verdict. A member that does not answer
-// is waited for no longer than a tick.
+// While the others are queried, pings get their replies, and no second query begins. The replies count only if the state
+// and the term are still the verdict's. The wait for a member that does not reply ends after a tick.
 func TestVerdictIsJudgedAside(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -192,8 +191,7 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 	})
 }
 
-// A member that has been judged once is judged again when the leader repeats the verdict: one that could
-// not confirm may be able to now.
+// A verdict is checked again when the leader repeats it: a member that could not confirm it may be able to now.
 func TestVerdictIsJudgedAgain(t *testing.T) {
 	accused(t, func(t *testing.T, r *rig) {
 		all := map[uint32]*proto.StateHashes{1: marked(1)}
@@ -218,7 +216,7 @@ func TestVerdictIsJudgedAgain(t *testing.T) {
 	})
 }
 
-// That a leader is wrong is logged at its first verdict, and once in an interval while it goes on.
+// A wrong leader is logged at its first verdict, and then once per interval while it repeats the verdict.
 func TestWrongLeaderIsLoggedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -241,7 +239,8 @@ func TestWrongLeaderIsLoggedAgain(t *testing.T) {
 	})
 }
 
-// An observer is judged by the voters alone, and is none of them. The list of voters is that of the moment.
+// A verdict about an observer is checked with the voters alone, and the observer is not one of them. The current list of
+// voters is used.
 func TestVerdictOfAnObserver(t *testing.T) {
 	four := func(digests ...uint64) map[uint32]*proto.StateHashes {
 		marks := map[uint32]*proto.StateHashes{}

@@ -33,7 +33,7 @@ func newLanes(t *testing.T, maxBytes int) *lanes {
 	return &lanes{outbox: o, t: t}
 }
 
-// put offers a multi, or a light write if body is not that of a multi.
+// put submits a multi, or a light write if body is too short for a multi.
 func (l *lanes) put(conn uint64, body string) bool {
 	op := jute.OpMulti
 	if len(body) < 100 {
@@ -64,7 +64,7 @@ func (l *lanes) apply(n int) {
 	}
 }
 
-// The weight of a write follows from its bytes, and that of a multi from its operations too.
+// The weight of a write follows from its bytes. The weight of a multi follows from its operations too.
 func TestWeigh(t *testing.T) {
 	for _, test := range []struct {
 		op     jute.Op

@@ -7,8 +7,8 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 )
 
-// BenchmarkGrowth measures a member's answer to a ping with different numbers of touches, flushed,
-// made and encoded. lab/bench/growth.sh plots the results.
+// BenchmarkGrowth measures a member's reply to a ping with different numbers of touches: flushing, making and encoding
+// it. lab/bench/growth.sh plots the results.
 func BenchmarkGrowth(b *testing.B) {
 	sizes := []int{1_000, 10_000, 100_000, 1_000_000}
 	if testing.Short() {

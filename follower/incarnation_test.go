@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A process announces itself until its boot is current, and again whenever another boot or another list is
-// current before that. It is over when another boot replaces its own.
+// A process announces itself until its incarnation is current, and again whenever another incarnation or another list is
+// current before. It ends when another incarnation replaces its own.
 func TestIncarnation(t *testing.T) {
 	i := newIncarnation(&Config{Self: self, Boot: ourBoot, State: &fakeState{}, WallClock: time.Now}, slog.New(slog.DiscardHandler))
 	var sent announcement

@@ -119,8 +119,8 @@ func TestBrokenStream(t *testing.T) {
 	})
 }
 
-// Attempts at a leader that refuses get further and further apart, up to half a tick, and the next
-// term's leader is tried at once.
+// Attempts to connect to a leader that rejects them get further and further apart, up to half a tick. The next term's
+// leader is tried at once.
 func TestBackoff(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.leaders[1] = nil // unreachable
@@ -385,8 +385,8 @@ func TestMessageBounds(t *testing.T) {
 	})
 }
 
-// A link that has worked and is lost is a warning. That a new leader is not ready yet, and that a
-// leader has stepped down, is none. Nor is it one that a leader that has stepped down refuses the next link: the next term begins.
+// The loss of a link that has worked is logged as a warning. A new leader that is not ready yet is no warning. A leader
+// that has stepped down is none either, nor is its rejection of the next link, because the next term begins.
 func TestLinkReport(t *testing.T) {
 	const (
 		leads   = "level=INFO msg=\"the leader is another member\" leader=2 term=7 cause=\"member 3 died\"\n"

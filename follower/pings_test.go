@@ -195,7 +195,7 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// A long answer comes in parts, and a proof may come between them.
+// A long reply comes in parts, and a proof may come between them.
 func TestLongAnswer(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()
@@ -257,8 +257,8 @@ func TestLongAnswer(t *testing.T) {
 	})
 }
 
-// Proofs are answered at once, even while the tree's lock is held. A member that is joining does
-// not answer them, and none does once raft knows of a newer term.
+// Proof requests get a reply at once, even while the tree's lock is held. A member that is joining does not reply to
+// them, and no member does once raft knows of a newer term.
 func TestProof(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.announced()
@@ -354,9 +354,9 @@ func TestWhoMayPing(t *testing.T) {
 	})
 }
 
-// A member that does not lead may not ping, whether raft or a TermStart says who leads, and its pings
-// do not end the leader's stream. If raft knows no leader yet, any member may be it: the next ping is
-// held against what is known then.
+// A member that does not lead may not ping, whether raft or a TermStart names the leader, and its pings do not end the
+// leader's stream. If raft knows no leader yet, any member may be the leader. Then the next ping is checked against the
+// leader that is known by that time.
 func TestOnlyTheLeaderMayPing(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		beat := func(s *fakePings) { s.ping(&proto.Ping{Number: 1}) }
@@ -396,8 +396,8 @@ func TestOnlyTheLeaderMayPing(t *testing.T) {
 	})
 }
 
-// An acknowledgement counts once its commit index has been applied here, if it is meant for this
-// boot and comes from the present leader.
+// An acknowledgement counts once its commit index has been applied here, if it is for this incarnation and comes from
+// the current leader.
 func TestAck(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()

@@ -54,7 +54,7 @@ func (r *readers) follow(l *fakeLeader) {
 	}
 }
 
-// read makes a read that is not stale, and waits for all that goes on at once.
+// read makes a read that is not stale, and waits until all goroutines are blocked.
 func (r *readers) read() *heard {
 	w := &heard{}
 	r.readFor(1, w)
@@ -71,7 +71,7 @@ func (r *readers) readFor(conn uint64, w *heard) {
 	}
 }
 
-// mayStillRead asks whether the member may read now, and waits for all that goes on at once.
+// mayStillRead checks whether the member may read now, and waits until all goroutines are blocked.
 func (r *readers) mayStillRead() {
 	r.f.IndexToRead(nil)
 	synctest.Wait()
@@ -195,7 +195,7 @@ func TestReadLeaseRenewedAfterFailure(t *testing.T) {
 	})
 }
 
-// Nobody asks for a lease if reads may be stale, and a lease that is not granted is none.
+// No lease is requested if reads may be stale. A lease that is not granted does not allow reads.
 func TestWithoutReadLeases(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, rig *rig) {
 		r := &readers{rig: rig}
@@ -232,8 +232,8 @@ func TestReadLeaseNeedsItsIndex(t *testing.T) {
 	})
 }
 
-// With a lease, a read waits until all that this member holds is applied, and makes no call. It goes on if another leader cuts
-// that off.
+// With a lease, a read waits until all entries that this member holds are applied, and makes no call. It continues if
+// another leader truncates these entries.
 func TestReadAwaitsWhatIsHeld(t *testing.T) {
 	withLeases(t, func(t *testing.T, r *readers) {
 		r.read()

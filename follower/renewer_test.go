@@ -15,7 +15,7 @@ import (
 	"rollcall/znode"
 )
 
-// An answer to a ping has the marks, with their version, and the wall clock. A proof has neither.
+// The reply to a ping has the marks, with their version, and the wall clock. A proof has neither.
 func TestPongHasMarks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		r.raftTerm.Store(1)
@@ -38,8 +38,8 @@ func TestPongHasMarks(t *testing.T) {
 	})
 }
 
-// A member reports with each answer to a ping whether it reaches the leader's service. If it has
-// not for the sync limit, it closes its clients' connections, repeatedly.
+// A member reports with each reply to a ping whether it reaches the leader's service. If it has not reached it for the
+// sync limit, it closes its clients' connections, repeatedly.
 func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()

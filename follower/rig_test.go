@@ -28,8 +28,8 @@ const (
 	timeout = 3 * tick
 )
 
-// rig is a Follower with surroundings in memory: a state that follows the rules for boots and
-// numbers, and members that may lead.
+// rig is a Follower with surroundings in memory: a state that follows the rules for incarnations and numbers, and
+// members that may lead.
 type rig struct {
 	t          *testing.T
 	f          *Follower
@@ -96,7 +96,7 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 	})
 }
 
-// probe answers for every member that leads, unless it is mute. It closes nothing.
+// probe replies for every member that leads, unless the member is mute. It closes nothing.
 func (r *rig) probe(ctx context.Context, id uint32) error {
 	r.mu.Lock()
 	l := r.leaders[id]
@@ -325,7 +325,7 @@ func (l *fakeLeader) HandOver(context.Context, *proto.HandOverRequest, ...grpc.C
 	return nil, status.Error(codes.Unimplemented, "not in this test")
 }
 
-// take returns what has been received since the last take.
+// take returns the transactions that were received since the last take.
 func (l *fakeLeader) take(limit int) []*proto.Txn {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -251,8 +251,7 @@ func TestEverybodyGetsIn(t *testing.T) {
 	})
 }
 
-// A transaction that could not be encoded is refused, because it would break every link to a
-// leader.
+// A transaction that could not be encoded is rejected, because it would break every link to a leader.
 func TestSubmitText(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		txn := &proto.Txn{Conn: 1, Ids: []*proto.Identity{{Scheme: "digest", Id: "a\xff:b"}}}
@@ -304,7 +303,7 @@ func TestRestored(t *testing.T) {
 	})
 }
 
-// A snapshot may contain the announcement itself, or that of a successor.
+// A snapshot may contain this process's announcement, or its successor's.
 func TestRestoredBoot(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		restore := func(boot uint64) {

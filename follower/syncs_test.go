@@ -51,7 +51,7 @@ func TestSync(t *testing.T) {
 	})
 }
 
-// If a call fails, or its leader changes, the present leader is asked again.
+// If a call fails, or its leader changes, the request is sent to the current leader.
 func TestSyncSurvivesItsLeader(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -82,8 +82,8 @@ func TestSyncSurvivesItsLeader(t *testing.T) {
 	})
 }
 
-// A leader names the last index on its disk, and ends. The log of the next one is shorter, and nobody writes. The sync is
-// complete once the next TermStart is applied here, also if the reply comes after it. It is not complete before.
+// A leader returns the last index on its disk, and ends. The next leader's log is shorter, and no client writes. The
+// sync is complete once the next TermStart is applied here, also if the reply comes after it. It is not complete before.
 func TestSyncIndexIsLost(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l, release := r.announced(), make(chan struct{})
@@ -116,8 +116,8 @@ func TestSyncIndexIsLost(t *testing.T) {
 	})
 }
 
-// A leader that does not answer is asked again. While raft is ahead of the leader that the member
-// knows, no leader is asked.
+// A request is repeated if the leader does not reply. While raft is ahead of the leader that the member knows, no
+// request is sent.
 func TestSyncWaits(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()

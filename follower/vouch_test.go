@@ -14,7 +14,7 @@ import (
 	"rollcall/znode"
 )
 
-// refill flushes the touches and acknowledges them, with the given sessions refused.
+// refill flushes the touches and acknowledges them, with the given sessions rejected.
 func (s *fakePings) refill(number uint64, refused ...int64) {
 	s.t.Helper()
 	s.ping(&proto.Ping{Number: number})
@@ -90,8 +90,8 @@ func TestVouchedFromFirstSending(t *testing.T) {
 	})
 }
 
-// If a create is applied when its lease has already run out, the leader is asked before the reply,
-// and the lease is valid from then on. This works only once: later the client must be heard from.
+// If a create is applied when its lease has already run out, the leader is queried before the reply, and the lease is
+// valid from then on. This works only once: later the client must be heard from.
 func TestLateHandshakeIsVouchedFor(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -224,7 +224,7 @@ func TestFlushesKeepDistance(t *testing.T) {
 	})
 }
 
-// Vouch succeeds when the last touch is acknowledged. It gives up after half a tick, when the session is refused or
+// Vouch succeeds when the last touch is acknowledged. It gives up after half a tick, when the session is rejected or
 // gone, and with its context.
 func TestVouchEnds(t *testing.T) {
 	tests := []struct {
@@ -316,7 +316,7 @@ func TestOneVouchGivesUp(t *testing.T) {
 	})
 }
 
-// A Vouch renews nothing by itself, however much there is to tell a silent client.
+// A Vouch renews no lease by itself, however many events are sent to a silent client.
 func TestVouchIsNoTouch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		id := r.session(r.announced(), 8, 0)
@@ -336,7 +336,7 @@ func TestVouchIsNoTouch(t *testing.T) {
 	})
 }
 
-// A session that the leader refuses is cut off and has no lease; the others keep theirs.
+// A session that the leader rejects is cut off and has no lease. The others keep theirs.
 func TestRefused(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -358,8 +358,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// A refusal takes effect before this member has applied what the leader has committed. Renewals
-// wait for that.
+// A rejection takes effect before this member has applied the entries that the leader has committed. Renewals wait for
+// these entries.
 func TestRefusedAheadOfItsCommit(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -396,8 +396,8 @@ func TestRefusedAheadOfItsCommit(t *testing.T) {
 	})
 }
 
-// A refusal does not cut a connection that has asked to close its session. The refusal may come
-// before the reply, and because of the close. But the session has no lease any more.
+// A rejection does not cut a connection that has requested to close its session: the close may be the cause of the
+// rejection, which then may come before the reply. But the session has no lease any more.
 func TestRefusedWhileClosing(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -419,7 +419,7 @@ func TestRefusedWhileClosing(t *testing.T) {
 	})
 }
 
-// A long list of refused sessions comes in parts, and the last part counts for all.
+// A long list of rejected sessions comes in parts, and takes effect with the last part.
 func TestRefusedInParts(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()
@@ -450,8 +450,8 @@ func TestRefusedInParts(t *testing.T) {
 	})
 }
 
-// A session that came back to this member after the refused batch was sent is not cut. The refusal
-// was about the time when another member had it. That batch does not renew its lease either.
+// A session is not cut if it came back to this member after the rejected batch was sent. The rejection concerns the time
+// when another member had the session. That batch does not renew its lease either.
 func TestRefusedBeforeItCameBack(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
 		l := r.announced()

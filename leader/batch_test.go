@@ -125,7 +125,7 @@ func TestEntriesWaitForWriters(t *testing.T) {
 	}
 }
 
-// The log is told whose writes an entry has. A transaction of the leader's own is for all members.
+// An entry names the members whose writes it has. The leader's own transactions are for all members.
 func TestEntryNamesItsSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -234,7 +234,7 @@ func TestOperationsOfAMultiCount(t *testing.T) {
 	})
 }
 
-// A refused proposal ends the term, and every stream with it.
+// A rejected proposal ends the term, and every stream with it.
 func TestRefusedProposalEndsTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)

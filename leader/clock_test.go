@@ -150,7 +150,7 @@ func TestReaperIsHeldByAJump(t *testing.T) {
 	}
 }
 
-// A leader reaps only if its clock agrees with those of a majority of the members, itself included.
+// A leader reaps only if its clock agrees with the clocks of a majority of the members, itself included.
 func TestReaperIsHeldByOthers(t *testing.T) {
 	const away = year + 1 // the member does not answer
 	tests := []struct {

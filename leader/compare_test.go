@@ -11,7 +11,7 @@ import (
 	"rollcall/proto"
 )
 
-// Verdicts at one index: which members are told that their state differs from that of the others.
+// These cases list, for one index, the members that get the verdict that their state differs from the others' state.
 func TestDecide(t *testing.T) {
 	const x, y, z = 0xa, 0xb, 0xc
 	tests := []struct {
@@ -90,7 +90,7 @@ func marksAt(digest uint64, indexes ...uint64) *proto.StateHashes {
 	return m
 }
 
-// marks makes a member answer with these marks from now on.
+// marks sets the marks with which a member replies from now on.
 func (m *fakeMember) marks(marks *proto.StateHashes) {
 	m.set(func() {
 		m.change = func(pong *proto.Pong) bool {
@@ -144,8 +144,8 @@ func TestVerdict(t *testing.T) {
 	})
 }
 
-// Of several indexes at which a member differs, it is told the one at which most of the others agree, and
-// of those the newest, whatever the order in which they are compared.
+// If a member differs at several indexes, it gets a verdict about one: the index at which most of the others agree, and
+// the newest of several such indexes. The order of the comparisons does not matter.
 func TestVerdictIsTheBest(t *testing.T) {
 	x := func(n int, digest uint64) (all []memberView) {
 		for i := range n {

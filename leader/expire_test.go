@@ -147,8 +147,8 @@ func TestLostPongLosesNoTouch(t *testing.T) {
 	})
 }
 
-// No session is closed before all members have been asked. If a member heard from it in time, it is
-// kept even if the answer is late. The leader waits half a tick for members that do not answer.
+// No session is closed before all members have been queried. A session is kept if any member heard from it in time, even
+// if the member's reply is late. The leader waits half a tick for members that do not reply.
 func TestExpiryAsksFirst(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -324,7 +324,7 @@ func TestRoundHasItsOwnEnd(t *testing.T) {
 	}
 }
 
-// Answers that came before a late step do not end the round that begins after it.
+// Replies that came before a late step do not complete the round that begins after it.
 func TestLateCheckAsksAnew(t *testing.T) {
 	e, r, wake := due(t)
 	wake(time.Second)

@@ -157,7 +157,7 @@ func (f *fakeLog) when(id jute.SessionID) (time.Duration, bool) {
 	return at, ok
 }
 
-// fakeMember answers pings as a follower does, after a delay.
+// fakeMember replies to pings as a follower does, after a delay.
 type fakeMember struct {
 	id      uint32
 	touched sessiontracker.TouchMap
@@ -353,10 +353,10 @@ func session(id jute.SessionID, member uint32) sessiontracker.TrackedSession {
 	return sessiontracker.TrackedSession{ID: id, Timeout: timeout, OwnerMember: member, OwnerIndex: uint64(id)}
 }
 
-// mostMembers is how many members a test may have.
+// mostMembers is the largest number of members in a test.
 const mostMembers = 7
 
-// configure makes raft's configuration one of these voters and observers. It does not tell the leader.
+// configure sets these voters and observers in raft's configuration. It does not notify the leader.
 func (e *ensemble) configure(voters, observers []uint32) {
 	var all []Member
 	for _, id := range voters {

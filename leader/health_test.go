@@ -52,9 +52,9 @@ func (f *fakeEnsemble) when() []time.Duration {
 	return slices.Clone(f.handed)
 }
 
-// A leader hands over in two cases: most of the members that raft reaches are deaf to it for the
-// sync limit, or no proof round completes and some member is deaf. It does not hand over if that
-// may not be its own fault, or if no other member could do better.
+// A leader hands over in two cases: if most of the members that raft reaches have heard no ping or could not forward for
+// the sync limit, or if no proof round completes and some member is in that state. It does not hand over if the cause
+// may lie elsewhere, or if no other member could do better.
 func TestHandsOverWhenItCannotLead(t *testing.T) {
 	unlinked := func(m *fakeMember) {
 		m.set(func() { m.change = func(p *proto.Pong) bool { p.Unlinked = true; return true } })
@@ -175,7 +175,7 @@ func TestRedial(t *testing.T) {
 		silent.set(func() { silent.silent = true })
 		e.at(54 * tick)
 		e.end()
-		// In half ticks, from the last answer: at 20, and at 100.
+		// The times are in half ticks from the last reply: 20 and 100.
 		want := []time.Duration{22, 26, 34, 44, 54, 64, 102, 106}
 		if got := redials[3]; !slices.Equal(got, want) {
 			t.Errorf("given up at half ticks %d, want %d", got, want)

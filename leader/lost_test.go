@@ -10,7 +10,7 @@ import (
 	"rollcall/sessiontracker"
 )
 
-// lostAt returns what a leader of three members knows of lost members at the start of its term.
+// lostAt returns the lost members that a leader of three members knows at the start of its term.
 func lostAt(begun time.Time) *lostMembers {
 	l := newLostMembers(&Config{
 		Self: 1, Tick: tick, Sessions: sessiontracker.NewGlobalTable(begun, tick, slices.Values[[]sessiontracker.TrackedSession](nil)),
@@ -20,7 +20,7 @@ func lostAt(begun time.Time) *lostMembers {
 	return l
 }
 
-// said returns what pings say at now, by member.
+// said returns the lost members that a ping reports at now, by member.
 func said(l *lostMembers, now time.Time) map[uint32]*proto.LostMember {
 	ping := &proto.Ping{Term: 3}
 	l.appendTo(ping, now)

@@ -15,7 +15,7 @@ import (
 	"rollcall/proto"
 )
 
-// reconfigure makes raft's configuration another one and tells the leader.
+// reconfigure replaces raft's configuration and notifies the leader.
 func (e *ensemble) reconfigure(voters, observers []uint32) {
 	e.configure(voters, observers)
 	e.RereadMembers()
@@ -41,8 +41,8 @@ func (e *ensemble) sync(ctx context.Context) <-chan error {
 	return outcome
 }
 
-// A round is proved by a majority of the voters. Observers prove nothing, however many answer, and a
-// leader that is not a voter does not count itself.
+// A majority of the voters proves a round. Observers prove nothing, however many reply, and a leader that is not a voter
+// does not count itself.
 func TestVotersProve(t *testing.T) {
 	tests := []struct {
 		name              string
@@ -82,7 +82,7 @@ func TestVotersProve(t *testing.T) {
 	}
 }
 
-// An observer's touches keep sessions, are acknowledged, and are asked for before sessions expire.
+// An observer's touches keep sessions and are acknowledged. They are requested before sessions expire.
 func TestObserverTouches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsembleOf(t, []uint32{1, 2, 3}, []uint32{4, 5}, session(1, 4), session(2, 4))
@@ -111,8 +111,8 @@ func TestObserverTouches(t *testing.T) {
 	})
 }
 
-// A member that comes is pinged at once when the leader is told, otherwise within half a tick. When one
-// goes, nothing is kept of it, and its writes are refused. Some time later it is pinged no more.
+// A member that joins is pinged at once if the leader is notified, and otherwise within half a tick. When a member
+// leaves, its state is dropped and its writes are rejected. Some time later it is pinged no more.
 func TestMembersComeAndGo(t *testing.T) {
 	pings := func(m *fakeMember) (n int) {
 		m.set(func() { n = len(m.pings) })
@@ -172,7 +172,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	})
 }
 
-// nothingOf checks that nothing is kept of a member that has left, except that it is asked for touches.
+// nothingOf checks that a member that has left has no state here, except that its touches are requested.
 func nothingOf(e *ensemble, id uint32) {
 	e.t.Helper()
 	e.proofs.mu.Lock()
@@ -189,8 +189,8 @@ func nothingOf(e *ensemble, id uint32) {
 	}
 }
 
-// A member that has left has clients for a while. What it hears from them keeps their sessions, as before, also
-// if nothing but the round before an expiry asks for it. Its answers to proof rounds count for nothing.
+// A member that has left still has clients for a while. Its touches keep their sessions, as before, even if only the
+// round before an expiry requests them. Its replies to proof rounds do not count.
 func TestTouchesOfAMemberThatHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 3), session(2, 3))
@@ -243,8 +243,8 @@ func TestRoundAsksMembersThatHaveLeft(t *testing.T) {
 	})
 }
 
-// Nothing that a member that has left answers proves that this leader leads, even if it comes back meanwhile. When it
-// stops, nothing is logged.
+// Replies of a member that has left do not prove that this leader leads, even if the member comes back meanwhile. When
+// the member stops, nothing is logged.
 func TestMemberThatHasLeftProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsembleOf(t, []uint32{1, 2, 3}, nil)
@@ -270,8 +270,8 @@ func TestMemberThatHasLeftProvesNothing(t *testing.T) {
 	})
 }
 
-// A member's answer counts only if the disk that answers is the one that votes: a member that has lost its disk has forgotten
-// whom it has elected. Its answer counts as soon as the new disk votes in raft's configuration.
+// A member's reply counts only if it comes from the disk that votes: a member that has lost its disk has forgotten its
+// votes. Its reply counts as soon as the new disk votes in raft's configuration.
 func TestNewDiskProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const former, present = 5, 6
@@ -298,8 +298,8 @@ func TestNewDiskProvesNothing(t *testing.T) {
 	})
 }
 
-// A member that goes between two messages of its stream is refused with the next one, even if the
-// leader has not looked at the configuration yet.
+// If a member leaves between two messages of its stream, the next message is rejected, even if the leader has not read
+// the new configuration yet.
 func TestWritesOfAMemberThatIsGoing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -355,7 +355,7 @@ func TestRoundsAreCountedAnew(t *testing.T) {
 	}
 }
 
-// An answer of a voter counts only while it is one. One that has gone and comes back must answer again.
+// A voter's reply counts only while it is a voter. A voter that has left and comes back must reply again.
 func TestAnswersLeaveWithTheirMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsembleOf(t, []uint32{1, 2, 3, 4, 5}, nil)

@@ -48,8 +48,7 @@ func soon(t *testing.T, outcome <-chan error) error {
 	}
 }
 
-// fill sends more than the queue takes, and leaves a Send that waits. It returns how many messages
-// were queued.
+// fill sends more than the queue takes, and leaves a Send that waits. It returns the number of queued messages.
 func (o *ownLink) fill(t *testing.T, size int) (queued int) {
 	t.Helper()
 	count := make(chan int, 1000)
@@ -119,7 +118,7 @@ func TestOwnStreamWaits(t *testing.T) {
 	})
 }
 
-// tally returns how many transactions were applied.
+// tally returns the number of applied transactions.
 func (f *fakeLog) tally() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -232,7 +231,7 @@ func TestOwnStreamEndsBefore(t *testing.T) {
 	})
 }
 
-// Messages that Forward refuses are refused on the own stream too.
+// Messages that Forward rejects are rejected on the own stream too.
 func TestOwnStreamRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)

@@ -156,7 +156,8 @@ func TestExpiredReport(t *testing.T) {
 	})
 }
 
-// A leader hands over if most of the members that raft reaches are deaf to it for the sync limit.
+// A leader hands over if most of the members that raft reaches have not heard it, or could not forward, for the sync
+// limit.
 func TestHealthHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		raft := &fakeEnsemble{reached: []uint32{2, 3}, heir: 2, start: time.Now()}

@@ -40,7 +40,7 @@ func TestPings(t *testing.T) {
 	})
 }
 
-// Touches are acknowledged at once, with the refused sessions and the commit index.
+// Touches are acknowledged at once, with the rejected sessions and the commit index.
 func TestAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2), session(2, 2), session(3, 3))
@@ -90,8 +90,8 @@ func TestAcknowledgementNeedsProof(t *testing.T) {
 	})
 }
 
-// A member that has applied more of the log than the leader may know sessions that the leader does
-// not. They are refused only once the leader has caught up.
+// A member that has applied more of the log than the leader may know sessions that the leader does not know. They are
+// rejected only once the leader has caught up.
 func TestLeaderBehindMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2))
@@ -121,8 +121,7 @@ func TestLeaderBehindMember(t *testing.T) {
 	})
 }
 
-// An answer in parts is one answer. Many refusals are sent in parts, and only the last part
-// acknowledges.
+// A reply in parts is one reply. Many rejected sessions are sent in parts, and only the last part acknowledges.
 func TestAnswersInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2))
@@ -155,8 +154,8 @@ func TestAnswersInParts(t *testing.T) {
 	})
 }
 
-// A proof alone answers no ping, and does not end the answer between whose parts it comes, whatever
-// its More says.
+// A proof alone is not the reply to a ping. It does not end the reply between whose parts it comes, whatever its More
+// says.
 func TestProofIsNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2), session(2, 2))
@@ -197,7 +196,7 @@ func TestProofIsNoAnswer(t *testing.T) {
 	})
 }
 
-// An invalid answer ends the stream, not the term. Another stream is opened.
+// An invalid reply ends the stream, not the term. Another stream is opened.
 func TestBrokenAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, session(1, 2))
@@ -254,9 +253,8 @@ func TestSilentMemberIsCutOff(t *testing.T) {
 	})
 }
 
-// A member that ends its stream without an error stops, and is not out of reach. A member that starts
-// gets a tick until it must answer. One that refuses pings knows a newer term. None of that is a
-// warning.
+// A member that ends its stream without an error is stopping, and is not out of reach. A member that starts has a tick
+// to reply. A member that rejects pings knows a newer term. None of these cases is logged as a warning.
 func TestNoFalseAlarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
@@ -334,7 +332,7 @@ func TestSync(t *testing.T) {
 			t.Errorf("Sync of another term: %v, want %s", err, want)
 		}
 
-		// The answer to the round of an earlier sync is still under way.
+		// The reply to the round of an earlier sync is still under way.
 		for _, m := range e.members[2:] {
 			m.set(func() { m.delay = 500 * time.Millisecond })
 		}
@@ -390,8 +388,8 @@ func TestSync(t *testing.T) {
 	})
 }
 
-// The sync of a member that is a majority with this one is answered at once, without a round. Every other sync waits for a round,
-// which nobody answers here.
+// The sync of a member that forms a majority with this one gets its reply at once, without a round. Every other sync
+// waits for a round, to which no member replies here.
 func TestSyncOfASecondVoter(t *testing.T) {
 	const disk, own = 20, 10 // of members 2 and 1
 	voters := func(ids ...uint32) (members []Member) {

@@ -12,7 +12,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// sweeps returns how many entries have a sweep, and checks that none has more than one.
+// sweeps returns the number of entries that have a sweep, and checks that none has more than one.
 func (f *fakeLog) sweeps(t *testing.T) (n int) {
 	t.Helper()
 	f.mu.Lock()

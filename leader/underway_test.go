@@ -12,7 +12,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// commitIn commits an entry in a time, by which the leader knows how long commits take, and forgets it.
+// commitIn commits an entry that takes the time took, from which the leader learns the duration of commits, and drops
+// the entry.
 func (e *ensemble) commitIn(took time.Duration) {
 	e.t.Helper()
 	e.log.delay = took
@@ -103,7 +104,8 @@ func TestEntriesUnderWayAreLimited(t *testing.T) {
 	}
 }
 
-// The time of a commit falls to that of a shorter one at once, and rises slowly, so one slow commit makes no entries overlap.
+// The expected time of a commit falls to the time of a shorter one at once, and rises slowly. So one slow commit makes
+// no entries overlap.
 func TestCommitTime(t *testing.T) {
 	var u underWay
 	now := time.Now()
