@@ -27,8 +27,8 @@ func withGuesses(more func(*Config)) (func(*Config), *admission.CredentialLimite
 	}, table
 }
 
-// A wrong password of the super user leaves a trace, although for the client it is the identity of somebody else. Passwords of other users
-// leave none.
+// A wrong password of the super user is logged and counted, although for the client it is merely another identity.
+// Passwords of other users are not.
 func TestSuperGuessesLeaveTraces(t *testing.T) {
 	lines := newAuditLines(t)
 	var log bytes.Buffer
@@ -159,8 +159,8 @@ func TestLoginGuesses(t *testing.T) {
 	})
 }
 
-// Certificates of others, and requests for the identity of a certificate that was not shown, are counted. They slow nobody: a certificate proves a
-// key, which nobody guesses.
+// Certificates of unknown clients are counted, and so are requests for the identity of a certificate that was not shown.
+// They delay no client: a certificate proves a key, which cannot be guessed.
 func TestCertificateGuesses(t *testing.T) {
 	a := newAuthority(t)
 	for name, certs := range map[string][]tls.Certificate{"of another authority": {newAuthority(t).issue(pkix.Name{CommonName: "ann"})}, "none": nil} {

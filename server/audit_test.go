@@ -38,7 +38,7 @@ func (a *auditLines) text() string {
 	return a.out.String()
 }
 
-// faulty is where an audit log writes its lines. It can be full, and it can hang.
+// faulty is the file of an audit log. It can be full, and it can hang.
 type faulty struct {
 	mu    sync.Mutex
 	out   bytes.Buffer

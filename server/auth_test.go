@@ -54,7 +54,7 @@ func TestAuth(t *testing.T) {
 	}
 }
 
-// An auth packet that cannot be decoded closes the connection without an answer.
+// An auth packet that cannot be decoded closes the connection without a reply.
 func TestAuthCutShort(t *testing.T) {
 	whole := auth("digest", "u:p").Append(nil)
 	for _, body := range []raw{nil, whole[:4], whole[:len(whole)-1]} {
@@ -120,8 +120,8 @@ func TestAuthOfAnyBytes(t *testing.T) {
 	}
 }
 
-// Passwords are hashed by the configured algorithm, the super user's among them. Without the scheme digest nobody has
-// a password.
+// Passwords are hashed by the configured algorithm, the super user's among them. Without the scheme digest no user has a
+// password.
 func TestDigestSettings(t *testing.T) {
 	w := newWorld(t, true, func(cfg *Config) {
 		cfg.Digest, cfg.SuperDigest = 2, "super:WTA5ucCHTdJq645xIMibj8HviTPeB5mMuJ4/+v1dIEw="

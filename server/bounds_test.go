@@ -46,8 +46,8 @@ func many(n int, make func(i int) jute.CreateRequest) (requests []jute.CreateReq
 	return requests
 }
 
-// levels returns a multi of checks of paths that share no node, each with each levels. Its answer is OK in the header, because an
-// operation fails.
+// levels returns a multi of together checks. Their paths share no node, and each has each levels. The reply's header is
+// OK, because an operation fails.
 func levels(together, each int) raw {
 	var ops []jute.MultiOp
 	for i := range together / each {
@@ -66,8 +66,8 @@ func samePath(n int) raw {
 
 const identitiesInTest = 40 // of 36 bytes each, with their schemes
 
-// What a write costs is bounded before it enters the log: a refused one takes no zxid. Each bound is met by a request that is just
-// within it.
+// The cost of a write is bounded before it enters the log: a rejected write takes no zxid. For each bound, a request
+// that is just within it succeeds.
 func TestBoundsOfWrites(t *testing.T) {
 	deep := strings.Repeat("/x", maxLevels)
 	long := "/" + strings.Repeat("x", DefaultMaxPath-1)
@@ -131,7 +131,7 @@ func TestBoundsOfWrites(t *testing.T) {
 	}
 }
 
-// Nobody watches a path at which no node may be created.
+// A watch is rejected on a path at which no node may be created.
 func TestWatchesOfLongPaths(t *testing.T) {
 	w := newWorld(t, false, func(c *Config) { c.Limits.MaxPath = 1 << 10 })
 	c := w.connect()
@@ -163,7 +163,7 @@ func TestWatchesOfLongPaths(t *testing.T) {
 	}
 }
 
-// A short request that stores long lists weighs what the lists do, because its transaction says how long they are.
+// A short request that stores long lists weighs as much as its lists, because its transaction has their lengths.
 func TestWritesWeighTheirLists(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c := w.connect()

@@ -53,9 +53,9 @@ func reads(n int) []byte {
 	return b
 }
 
-// However many clients ask for large replies and read none, the server holds no more for them than
-// the budget. It answers small requests of others at once. A large one waits for
-// stream.MaxBudgetWait, and then the clients that read nothing make room for it.
+// However many clients request large replies and read none, the server holds no more for them than the budget. It
+// replies to small requests of others at once. A large reply waits for stream.MaxBudgetWait, and then the clients that
+// read nothing make room for it.
 func TestBudgetOfReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, c := budgeted(t)
@@ -371,8 +371,8 @@ func TestSharedData(t *testing.T) {
 	}
 }
 
-// A client that has read nothing while its node was overwritten and then deleted gets the data that
-// the node had when the client asked.
+// A client that has read nothing while its node was overwritten and then deleted gets the data that the node had at the
+// time of the request.
 func TestSharedDataOutlivesTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, writer := budgeted(t)

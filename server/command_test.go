@@ -14,8 +14,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Case 343: a client may close its side after the word, and an argument may come in parts. All of a
-// long answer arrives.
+// Case 343: a client may close its side after the command, and an argument may come in parts. All of a long reply
+// arrives.
 func TestWordAnswers(t *testing.T) {
 	w := newWorld(t, true, nil)
 	half := w.open()
@@ -40,8 +40,8 @@ func TestWordAnswers(t *testing.T) {
 	}
 }
 
-// A client that reads nothing of an answer is closed when a silent stranger is. A client that reads
-// a little now and then is closed after maxCommandTime. Neither needs memory for the whole answer.
+// A client that reads none of a reply is closed as soon as a silent new connection is. A client that reads a little now
+// and then is closed after maxCommandTime. Neither needs memory for the whole reply.
 func TestWordSlowReader(t *testing.T) {
 	for _, tt := range []struct {
 		name, argument string
@@ -81,7 +81,7 @@ func TestWordSlowReader(t *testing.T) {
 	}
 }
 
-// The counts and times of a connection that operators see are those of its requests and replies.
+// Operators see the counts and the times of each connection's requests and replies.
 func TestConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -139,7 +139,7 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// Only watches on nodes are listed, and those of each session are in order.
+// Only watches on nodes are listed, and each session's watches are in order.
 func TestWatchesListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)

@@ -88,8 +88,8 @@ func TestClaimedSessionComes(t *testing.T) {
 		time.Sleep(testTick) // so long that a handshake in the log would not try again
 		synctest.Wait()
 	}
-	// comes applies the session, and a create, so that there is a place. want is how many handshakes are then
-	// in the log.
+	// comes applies the session, and a create, so that there is a place. want is the number of handshakes in the log
+	// afterwards.
 	comes := func(t *testing.T, w *world, want int) {
 		t.Helper()
 		w.step()

@@ -14,10 +14,10 @@ import (
 	"rollcall/zk/jute"
 )
 
-// crowdEach is how many clients of a crowd have sent the same bytes.
+// crowdEach is the number of clients of a crowd that have sent the same bytes.
 const crowdEach = 100
 
-// firsts returns what a client may have sent when something else happens.
+// firsts returns byte strings that a client may have sent by the time of another event.
 func firsts() [][]byte {
 	patient := newcomer
 	patient.TimeOut = int32(patience.Milliseconds())
@@ -73,7 +73,7 @@ func TestCrowdStops(t *testing.T) {
 	waitFor(t, func() bool { return descriptors(t) <= files && runtime.NumGoroutine() <= routines })
 }
 
-// descriptors returns how many files this process has open.
+// descriptors returns the number of open files of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -103,8 +103,8 @@ func TestCrowdResets(t *testing.T) {
 	}
 }
 
-// Without descriptors the server accepts nobody and serves those that it has, in a loop or not. As soon as there is a
-// descriptor, it goes on.
+// Without free descriptors the server accepts no client and continues to serve the connected ones, in a loop or not. It
+// accepts again as soon as a descriptor is free.
 func TestWithoutDescriptors(t *testing.T) {
 	var log logtest.Buffer
 	w := newWorld(t, true, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })

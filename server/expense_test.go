@@ -50,7 +50,7 @@ func (c *spender) QueueEvent(_ jute.EventType, path string, _ int64) { c.told +=
 func (c *spender) Identities() []*proto.Identity                     { return c.ids }
 func (*spender) AdjustWatchMemory(int)                               {}
 
-// cost is what a request that entered the log took.
+// cost is the cost of a request that entered the log.
 type cost struct {
 	what  string
 	ops   int
@@ -60,7 +60,7 @@ type cost struct {
 	told  int           // bytes of paths in events
 }
 
-// expenses are a state, the server that decides what enters its log, and clients.
+// expenses are a state, the server that admits transactions to its log, and clients.
 type expenses struct {
 	last     stepsWaiter // of the last request
 	tb       testing.TB
@@ -110,7 +110,7 @@ func (e *expenses) client(ids []*proto.Identity) *spender {
 	return c
 }
 
-// commit applies a transaction of a client as an entry of its own, and returns how much of its own time the thread took.
+// commit applies a transaction of a client as an entry of its own, and returns the processor time of the thread for it.
 func (e *expenses) commit(c *spender, txn *proto.Txn) time.Duration {
 	txn.Member, txn.Incarnation, txn.Session, txn.Conn = self, testBoot, c.session, uint64(c.session)
 	if txn.Op == int32(jute.OpCreateSession) {
@@ -135,7 +135,7 @@ func (e *expenses) apply(txn *proto.Txn) time.Duration {
 	return threadTime(e.tb) - began
 }
 
-// threadTime returns how long the thread has run.
+// threadTime returns the processor time of the thread.
 func threadTime(tb testing.TB) time.Duration {
 	var at unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at); err != nil {
@@ -267,8 +267,9 @@ func (e *expenses) watch(path string, mode jute.AddWatchMode, ids []*proto.Ident
 	_ = e.member.state.AddWatch([]byte(path), mode, w)
 }
 
-// judge runs a program, and again if a request was slow. The test fails if one was slow each time, or has added more than it may.
-// A slow request is judged by the speed that the machine has then: other processes on the same core have made one of 54 ms take 104.
+// judge runs a program, and again if a request was slow. The test fails if a request was slow in each run, or has added
+// more memory than it may. The speed of the machine at that time is the yardstick for a slow request: other processes on
+// the same core have made a request of 54 ms take 104.
 func judge(tb testing.TB, run func() *expenses) {
 	tb.Helper()
 	runtime.LockOSThread()
@@ -313,8 +314,8 @@ func judge(tb testing.TB, run func() *expenses) {
 
 func (c cost) slow() bool { return c.took > mostApply }
 
-// yardstick returns how long the thread takes for a fixed piece of apply's work: the least of three multis with 10,000 writes each, of
-// nodes at 10 levels.
+// yardstick returns the time that the thread takes for a fixed piece of apply's work: the least of three multis with
+// 10,000 writes each, of nodes at 10 levels.
 func yardstick(tb testing.TB) time.Duration {
 	e := newExpenses(tb, &proto.TermStart{})
 	c := e.client(nil)

@@ -103,7 +103,7 @@ func turnsOfLongData(e *expenses, c *spender) {
 	_ = e.multi(c, ops)
 }
 
-// addressesAndWatchers: an address is looked up for each number of bits that counts in a list.
+// addressesAndWatchers: an address is searched in a list once for each number of bits that counts there.
 func addressesAndWatchers(e *expenses, c *spender) {
 	list := []jute.ACL{{Perms: jute.PermWrite, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}}}
 	for bits := 1; bits <= 128; bits++ {
@@ -149,7 +149,7 @@ func deepPaths(e *expenses, c *spender) {
 	}
 }
 
-// deepPathsBesideQuotas: a path is compared with those of quotas on each level.
+// deepPathsBesideQuotas: each level of a path is compared with the paths of quotas.
 func deepPathsBesideQuotas(e *expenses, c *spender) {
 	parts := strings.Repeat("/x", maxLevels-4)
 	for i := 2; i <= len(parts); i += 2 {
@@ -201,7 +201,7 @@ func manyLists(e *expenses, c *spender) {
 	}
 }
 
-// quotasOfMany: the usage of a quota is that of the whole subtree when one of the quota's two nodes is created.
+// quotasOfMany: when one of a quota's two nodes is created, the usage of the whole subtree is counted.
 func quotasOfMany(e *expenses, c *spender) {
 	parent := e.chain(c, "", 1, 1)
 	for range 5 {
@@ -333,7 +333,7 @@ func made(path string, list []jute.ACL, flags jute.CreateMode) jute.MultiOp {
 	return jute.MultiOp{Op: jute.OpCreate, Create: jute.CreateRequest{Path: []byte(path), ACL: list, Flags: flags}}
 }
 
-// heap returns how many bytes of memory are in use.
+// heap returns the number of bytes of memory in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC() // what the first one has found to be weakly referenced

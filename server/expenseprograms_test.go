@@ -34,7 +34,8 @@ func (d *dice) roll(n int) int {
 func pick[T any](d *dice, of ...T) T { return of[d.roll(len(of))] }
 
 // No request that clients send within the bounds is expensive. A program makes products: operations, times lengths and
-// levels of paths, entries of lists, identities, watchers, quotas. Each of its requests, also those that only prepare others, is judged.
+// levels of paths, entries of lists, identities, watchers, quotas. Each of its requests is checked, also the requests
+// that only prepare others.
 func TestRandomExpenses(t *testing.T) {
 	requests, large, refused := 0, 0, 0
 	for seed := range uint64(expensePrograms) {
@@ -59,7 +60,7 @@ func TestRandomExpenses(t *testing.T) {
 	}
 }
 
-// large returns how many requests were that take more than half of what one may, in bytes or operations.
+// large returns the number of requests that take more than half of the bytes or operations that a request may have.
 func (e *expenses) large() (n int) {
 	for _, c := range e.costs {
 		if c.paid > e.longest/2 || c.ops > e.ops/2 {
@@ -85,7 +86,8 @@ func FuzzExpenses(f *testing.F) {
 	})
 }
 
-// play runs a program, with up to so many requests, which have up to so many bytes and operations. 0 requests: any number.
+// play runs a program of at most most requests, each with at most longest bytes and ops operations. If most is 0, there
+// is no limit on their number.
 func play(tb testing.TB, program []byte, longest, ops, most int) *expenses {
 	d := &dice{program}
 	e := newExpenses(tb, &proto.TermStart{EnforceQuota: d.roll(2) == 0, Sasl: true, TtlNodes: true})

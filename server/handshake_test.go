@@ -185,8 +185,8 @@ func TestClientAheadWaitsForTheCommit(t *testing.T) {
 	})
 }
 
-// A refusal arrives whole before the end of the connection, although the client has sent more than
-// the server has read. (A close with unread bytes would reset the connection.)
+// A rejection arrives whole before the end of the connection, although the client has sent more than the server has
+// read. (A close with unread bytes would reset the connection.)
 func TestRefusals(t *testing.T) {
 	w := newWorld(t, true, nil)
 	live := w.connect()
@@ -326,8 +326,8 @@ func TestHandshakeInTime(t *testing.T) {
 	})
 }
 
-// While there is no leader nothing is applied. The handshake waits, and then its connection is
-// closed without an answer. No client is told that its session is unknown or expired.
+// While there is no leader no entry is applied. The handshake waits, and then its connection is closed without a reply.
+// No client hears that its session is unknown or expired.
 func TestHandshakeWaitsForLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, func(c *Config) { c.MaxTimeout = time.Minute })
@@ -456,7 +456,7 @@ func TestAttachLosesTwice(t *testing.T) {
 	})
 }
 
-// If an accept fails, for example for want of file descriptors, the server goes on.
+// If an accept fails, for example for want of file descriptors, the server continues.
 func TestAcceptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFakeMember()

@@ -59,7 +59,7 @@ func TestHistoryPath(t *testing.T) {
 	}
 }
 
-// The path is as any other to all other requests. If a node has it, the node is what a client reads.
+// All other requests treat the path like any other. If a node has it, a client reads the node.
 func TestHistoryPathIsNoNode(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c := w.connect()

@@ -195,7 +195,7 @@ func TestKerberosFailures(t *testing.T) {
 	}
 }
 
-// Where failed clients stay, so do those of Kerberos, without an identity.
+// If clients stay connected after a failed login, clients with a failed Kerberos login stay too, without an identity.
 func TestKerberosKeepsFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keytab")
 	kdc := newTestKDC(t, 1)
@@ -228,8 +228,8 @@ func TestKerberosNeedsAKeytab(t *testing.T) {
 	}
 }
 
-// Tokens over the network that are cut short, huge, changed or empty end the login of their client alone. A flood of them keeps nobody
-// else from logging in.
+// Tokens over the network that are truncated, huge, changed or empty end the login of their client alone. A flood of
+// them keeps no other client from logging in.
 func TestHostileKerberosTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keytab")
 	kdc := newTestKDC(t, 1)

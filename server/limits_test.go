@@ -18,7 +18,7 @@ import (
 	"rollcall/znode"
 )
 
-// A limit below zero is refused, unless it means that there is no limit.
+// A limit below zero is rejected, unless it means that there is no limit.
 func TestNegativeLimits(t *testing.T) {
 	m := newFakeMember()
 	for i := range reflect.TypeFor[Limits]().NumField() {
@@ -174,7 +174,7 @@ func TestUnreadEventsToTheByte(t *testing.T) {
 	}
 }
 
-// A multiRead goes on while its results have MaxUnread bytes, and not when they have one more.
+// A multiRead continues while its results have MaxUnread bytes, and ends when they have one more.
 func TestMultiReadToTheByte(t *testing.T) {
 	get := jute.MultiOp{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/n")}}
 	one := len(jute.GetDataResponse{Data: []byte("data")}.Append(jute.MultiHeader{}.Append(nil)))
@@ -210,8 +210,8 @@ func TestMultiReadMemory(t *testing.T) {
 	}
 }
 
-// A client that asks for much and reads nothing is closed. Until then the server makes little more
-// for it than stream.HighWater.
+// A client that requests much and reads nothing is closed. Until then the server makes little more for it than
+// stream.HighWater.
 func TestUnreadReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -242,8 +242,7 @@ func TestUnreadReplies(t *testing.T) {
 	})
 }
 
-// A client gets all replies, however much it asks for before it reads, and also if the reads had to
-// wait for a write.
+// A client gets all replies, however much it requests before it reads, and also if the reads had to wait for a write.
 func TestManyLargeReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)

@@ -58,7 +58,8 @@ func TestLinearizableReads(t *testing.T) {
 	}
 }
 
-// With a lease, a read waits for the entries that it depends on: for those of its paths, or for all if it shows more than one node.
+// With a lease, a read waits for the entries that it depends on: the ones at its paths, or all of them if it shows more
+// than one node.
 func TestReadsByLeaseDependOnPaths(t *testing.T) {
 	path := []byte("/a")
 	multi := raw(jute.AppendMulti(nil, []jute.MultiOp{
@@ -155,8 +156,8 @@ func showsData(body []byte, want string) bool {
 	return d.Err() == nil && string(r.Data) == want
 }
 
-// A member that does not hear from the leader does not answer a linearizable read. It closes the
-// connection when the client has been silent for too long.
+// A member that does not hear from the leader does not reply to a linearizable read. It closes the connection when the
+// client has been silent for too long.
 func TestLinearizableReadWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, func(c *Config) { c.LinearizableReads = true })

@@ -93,8 +93,8 @@ func TestCarried(t *testing.T) {
 	})
 }
 
-// The watches on a path come in the order of their connections, and those of a session in the order of
-// their paths, page by page. Each says what it is set for.
+// The watches on a path come in the order of their connections, and a session's watches in the order of their paths,
+// page by page. Each names the changes that it is set for.
 func TestWatchPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)

@@ -31,7 +31,7 @@ func withLogin(more func(*Login)) func(*Config) {
 
 var nonceOf = regexp.MustCompile(`nonce="([^"]*)"`)
 
-// respond returns the response of DIGEST-MD5 to a challenge, and the proof that the server must answer.
+// respond returns the response of DIGEST-MD5 to a challenge, and the proof with which the server must reply.
 func respond(challenge []byte, user, password string) (token []byte, proof string) {
 	hexed := func(text string) string { return fmt.Sprintf("%x", md5.Sum([]byte(text))) }
 	nonce := nonceOf.FindSubmatch(challenge)[1]
@@ -74,8 +74,8 @@ func (c *client) logIn(user, password string) jute.Code {
 	return code
 }
 
-// Without users, a login by SASL is refused at its first token, and then the connection is closed. A
-// token that cannot be decoded is not answered.
+// Without users, a login by SASL is rejected at its first token, and then the connection is closed. A token that cannot
+// be decoded gets no reply.
 func TestSASLIsRefused(t *testing.T) {
 	w := newWorld(t, false, nil)
 	for _, token := range [][]byte{nil, {}, []byte("n,,")} {
@@ -148,8 +148,8 @@ func TestSASLSuperUser(t *testing.T) {
 	}
 }
 
-// A login that fails closes the connection, unless that is switched off: the codes are those of
-// ZooKeeper 3.8.0. The log has one line with the address and the reason, and no password.
+// A failed login closes the connection, unless that is switched off. The codes match ZooKeeper 3.8.0. The log has one
+// line with the address and the reason, and no password.
 func TestSASLFailures(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -194,7 +194,7 @@ func TestSASLFailures(t *testing.T) {
 	}
 }
 
-// A connection logs in once. A client of another mechanism is told so in the log.
+// A connection logs in once. A client of another mechanism is logged.
 func TestSASLOtherTokens(t *testing.T) {
 	w := newWorld(t, false, withLogin(nil))
 	c := w.connect()
@@ -274,8 +274,8 @@ func (w *world) has(id jute.SessionID) bool {
 	return has
 }
 
-// The session of a client that is refused for want of an identity ends with the connection, if this connection
-// has opened it and the client has done nothing else. No other session ends.
+// The session of a client that is rejected for want of an identity ends with the connection, if this connection has
+// opened it and the client has done nothing else. No other session ends.
 func TestRefusedSession(t *testing.T) {
 	sasl := func(l *Login) { l.Schemes = []string{"sasl"} }
 	wrong := func(c *client) { _ = c.logIn("bob", "wrong") }

@@ -50,8 +50,8 @@ func longReads() map[string]struct {
 	}
 }
 
-// While the answer to a long read is made, the tree's lock is free: writes are applied, and other clients read. A long read waits
-// while another one is served. The requests of its client after it wait for its answer, writes too.
+// While the reply to a long read is made, the tree's lock is free: writes are applied, and other clients read. A long
+// read waits while another one is served. Later requests of its client wait for its reply, writes too.
 func TestLongReadsLeaveTheLock(t *testing.T) {
 	for name, read := range longReads() {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestLongReadsLeaveTheLock(t *testing.T) {
 	}
 }
 
-// A long read waits until there is memory for its answer, and does not keep others from theirs meanwhile.
+// A long read waits until there is memory for its reply. Other requests do not wait meanwhile.
 func TestLongReadsAwaitRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -120,8 +120,8 @@ func TestShortReadsTakeNoTurn(t *testing.T) {
 	c.must(jute.OpMultiRead, raw(jute.AppendMulti(nil, []jute.MultiOp{{Op: jute.OpGetData, GetData: jute.GetDataRequest{Path: []byte("/list")}}})))
 }
 
-// The answer to a long read shows one state, however much changes while it is made: the one of its zxid. Events of later changes,
-// and of the watch that it sets, come after it.
+// The reply to a long read shows one state, the one of its zxid, however much changes while it is made. Events of later
+// changes, and of the watch that it sets, come after it.
 func TestLongReadsShowOneState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)

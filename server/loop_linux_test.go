@@ -16,7 +16,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// having returns how many connections have a stream with a state for which holds is true.
+// having returns the number of connections that have a stream with a state for which holds is true.
 func (w *world) having(holds func(stream.State) bool) int {
 	n := 0
 	for _, c := range w.srv.conns.all() {
@@ -29,7 +29,7 @@ func (w *world) having(holds func(stream.State) bool) int {
 	return n
 }
 
-// looped returns how many connections are in loops.
+// looped returns the number of connections in loops.
 func (w *world) looped() int {
 	return w.having(func(s stream.State) bool { return s.InLoop })
 }
@@ -65,7 +65,7 @@ func (w *world) settled(t *testing.T, c *client, n int) {
 	w.loops(t, c, n)
 }
 
-// A calm connection is served by its loop, whatever it requests.
+// A quiet connection is served by its loop, whatever it requests.
 func TestLoop(t *testing.T) {
 	const batch = 20
 	w := newWorld(t, true, nil)
@@ -102,7 +102,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// kept returns how many connections in loops have a part of a frame.
+// kept returns the number of connections in loops that have a part of a frame.
 func (w *world) kept() int {
 	return w.having(func(s stream.State) bool { return s.PartialFrame })
 }
@@ -344,7 +344,7 @@ func TestLoopCutAll(t *testing.T) {
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
 }
 
-// serving returns how many connections the loops serve at the moment.
+// serving returns the number of connections that the loops serve at the moment.
 func (w *world) serving() int {
 	return w.having(func(s stream.State) bool { return s.Serving })
 }

@@ -8,15 +8,15 @@ import (
 	"rollcall/zk/jute"
 )
 
-// zxid returns that of the last transaction.
+// zxid returns the zxid of the last transaction.
 func (w *world) zxid() int64 {
 	w.state.RLock()
 	defer w.state.RUnlock()
 	return w.state.Zxid()
 }
 
-// While a member is short of memory, writes that add data are refused and take no zxid. All others go on.
-// The connection stays in order.
+// While a member is short of memory, writes that add data are rejected and take no zxid. All other requests succeed. The
+// replies of the connection stay in order.
 func TestShortOfMemory(t *testing.T) {
 	multi := func(ops ...jute.MultiOp) raw { return jute.AppendMulti(nil, ops) }
 	op := func(of jute.Op, path, data string) jute.MultiOp {
@@ -83,7 +83,7 @@ func TestShortOfMemory(t *testing.T) {
 	}
 }
 
-// A refusal comes after the replies to earlier writes that are still on their way.
+// A rejection comes after the replies to earlier writes that are still on their way.
 func TestShortOfMemoryInOrder(t *testing.T) {
 	memory := admission.NewMemoryLimiter(1000)
 	w := newWorld(t, false, func(c *Config) { c.Memory = memory })

@@ -12,7 +12,7 @@ import (
 // newSession is the handshake of a client that takes no read-only server.
 var newSession = jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), HasReadOnly: true}
 
-// A server with two obstacles serves nobody until both are gone, in whichever order they come and go.
+// A server with two obstacles serves no client until both are gone, in whichever order they come and go.
 func TestObstaclesEndOneByOne(t *testing.T) {
 	all := []Obstacle{Damaged, Disputed, Claimed, Unlisted, CutOff}
 	for _, first := range all {

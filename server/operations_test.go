@@ -31,9 +31,9 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// The server accepts every opcode that a client may send. It refuses a record that ends too early,
-// does not put it into the log, and keeps the connection. Any other opcode ends the connection. A
-// multi that ends too early does go to the log, where it takes a zxid.
+// The server accepts every opcode that a client may send. It rejects a record that ends too early, does not put it into
+// the log, and keeps the connection. Any other opcode ends the connection. A multi that ends too early does go to the
+// log, where it takes a zxid.
 func TestEveryOpcode(t *testing.T) {
 	w := newWorld(t, false, nil)
 	for op := range jute.AllOps() {

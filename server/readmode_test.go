@@ -72,7 +72,7 @@ func TestReadModeOfOneRead(t *testing.T) {
 	})
 }
 
-// A mode that does not exist is refused, and so is one that a read-only server cannot keep.
+// An unknown mode is rejected, and so is a mode that a read-only server cannot guarantee.
 func TestReadModesThatAreRefused(t *testing.T) {
 	for _, mode := range []string{"", "strict", "Linearizable", "linearizable "} {
 		synctest.Test(t, func(t *testing.T) {

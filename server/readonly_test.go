@@ -48,8 +48,8 @@ func (w *world) untouched() func() {
 	}
 }
 
-// A session of the read-only mode reads and watches. What needs a leader is refused, and the member hears nothing
-// of the session: it is not asked for a lease, and there is nothing in the log.
+// A session of the read-only mode reads and watches. Requests that need a leader are rejected, and the member does not
+// know the session: no lease is requested for it, and it has no entry in the log.
 func TestReadOnlySession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -114,8 +114,8 @@ func TestReadOnlyWatch(t *testing.T) {
 	})
 }
 
-// In read-only mode only a new client that takes a read-only server is answered. A client that comes back for
-// a session hears nothing: nobody knows whether the session lives.
+// In read-only mode only a new client that accepts a read-only server gets a reply. A client that comes back for a
+// session gets none: no member can find out whether the session lives.
 func TestReadOnlyRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)

@@ -10,7 +10,7 @@ import (
 	"rollcall/znode"
 )
 
-// follows is whether the members of a world have followed a reconfig.
+// follows reports whether the members of a world have followed a reconfig.
 type follows struct {
 	mu      sync.Mutex
 	done    bool
@@ -34,8 +34,8 @@ func (f *follows) change(done bool) {
 	f.changed = make(chan struct{})
 }
 
-// reconfigWorld returns a world in which every reconfig succeeds with the text "list", and the members follow when
-// f is told so.
+// reconfigWorld returns a world in which every reconfig succeeds with the text "list". The members follow when f says
+// so.
 func reconfigWorld(t *testing.T) (w *world, f *follows) {
 	f = &follows{changed: make(chan struct{})}
 	w = newWorld(t, false, func(cfg *Config) { cfg.MembersInSync = f.settled })
@@ -43,8 +43,8 @@ func reconfigWorld(t *testing.T) (w *world, f *follows) {
 	return w, f
 }
 
-// The answer to a reconfig comes when the members have followed it. Reads, pings and writes of the connection wait
-// for it, and a read shows nothing of a later write. Other connections do not wait.
+// The reply to a reconfig comes when the members have followed it. Reads, pings and writes of the connection wait for
+// it, and a read shows nothing of a later write. Other connections do not wait.
 func TestReconfigIsAnsweredWhenItIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := reconfigWorld(t)
@@ -82,7 +82,7 @@ func TestReconfigIsAnsweredWhenItIsDone(t *testing.T) {
 	})
 }
 
-// A server that was added and does not run delays the answer no longer than a second, and than a quarter of the
+// A server that was added and does not run delays the reply by at most a second, and by at most a quarter of the
 // session's timeout. The connection may end meanwhile.
 func TestReconfigIsAnsweredInTime(t *testing.T) {
 	for _, test := range []struct{ timeout, wait time.Duration }{
@@ -111,7 +111,7 @@ func TestReconfigIsAnsweredInTime(t *testing.T) {
 	}
 }
 
-// A reconfig that is refused changes nothing, so its answer does not wait.
+// A rejected reconfig changes nothing, so its reply does not wait.
 func TestRefusedReconfigIsAnsweredAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := reconfigWorld(t)

@@ -138,7 +138,7 @@ func TestUnknownOps(t *testing.T) {
 	}
 }
 
-// sendMixed sends n requests of all classes and returns what the replies must look like.
+// sendMixed sends n requests of all classes and returns the expected replies.
 func sendMixed(c *client, n int) []jute.ReplyHeader {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var want []jute.ReplyHeader
@@ -249,7 +249,7 @@ func TestSyncEchoesPath(t *testing.T) {
 	}
 }
 
-// A request touches the session before it is judged, except auth, which touches nothing.
+// A request touches the session before it is checked. Only auth does not touch it.
 func TestTouches(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c := w.connect()
@@ -310,8 +310,8 @@ func TestResultCodes(t *testing.T) {
 	})
 }
 
-// The replies to writes that the log refuses because the session has ended or is not this
-// connection's any more.
+// These are the replies to writes that the log rejects because the session has ended or belongs to another connection
+// now.
 func TestSessionCodes(t *testing.T) {
 	for code, closed := range map[jute.Code]bool{jute.SessionExpired: false, jute.SessionMoved: true, jute.UnknownSession: true} {
 		w := newWorld(t, false, nil)
@@ -490,8 +490,8 @@ func TestClientGoneBeforeSweep(t *testing.T) {
 	}
 }
 
-// After the last reply a client may go on sending for a moment. It is not reset, so that it can
-// read what it was sent. When it closes its side, the connection is gone.
+// After the last reply a client may continue to send for a moment. The connection is not reset, so that the client can
+// read the replies. When it closes its side, the connection is gone.
 func TestLinger(t *testing.T) {
 	w := newWorld(t, true, nil)
 	waitFor(t, func() bool {

@@ -156,7 +156,7 @@ func TestFloodPastRequestThrottle(t *testing.T) {
 	})
 }
 
-// The ends of connections give their places back, also those of requests that have no result yet.
+// A connection that ends returns its places, also those for requests that have no result yet.
 func TestRequestThrottleForgetsConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, throttledTo(RequestThrottle{MaxRequests: 2}))

@@ -10,8 +10,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A long setWatches is served in parts, between which writes are applied. It misses no change, and its order among the client's
-// requests is that of a short one: after earlier writes, before the reads and the writes that follow.
+// A long setWatches is served in parts, between which writes are applied. It misses no change. It has the same place
+// among the client's requests as a short one: after earlier writes, before the reads and the writes that follow.
 func TestLongSetWatches(t *testing.T) {
 	const paths = 4*pathsPerPart + 1
 	for _, held := range []bool{false, true} {

@@ -9,7 +9,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A record that is read in parts of any size is what Decode reads, and the memory of a part is that of its paths.
+// A record that is read in parts of any size has the same contents as Decode returns. A part takes no more memory than
+// its paths.
 func TestSetWatchesReader(t *testing.T) {
 	list := func(name string, n int) [][]byte {
 		paths := [][]byte{}

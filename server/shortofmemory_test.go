@@ -6,8 +6,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// While a member is short of memory, a write that ends too early is answered as at other times: it cannot be read. What it would add
-// is not looked at.
+// While a member is short of memory, a write that ends too early gets the usual reply: it cannot be read. The data that
+// it would add are not checked.
 func TestShortOfMemoryForUnreadable(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c := w.connect()

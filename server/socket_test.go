@@ -30,7 +30,7 @@ func TestLateReader(t *testing.T) {
 	}
 }
 
-// unsent returns how many bytes of replies and events the clients have not read.
+// unsent returns the number of bytes of replies and events that the clients have not read.
 func (w *world) unsent() int {
 	n := 0
 	for _, c := range w.srv.conns.all() {

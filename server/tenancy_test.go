@@ -122,7 +122,7 @@ func TestConnectionsOfATenantTakeTurns(t *testing.T) {
 	})
 }
 
-// Bytes count those of requests, replies and events, and the debt of a long reply is paid by what comes after it.
+// The bytes of requests, replies and events count. The debt of a long reply delays the requests after it.
 func TestBytesAreSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, limitedTo(t, "subtree /big bytes=100K"))
@@ -288,7 +288,7 @@ func TestUnreadClientIsNotSilent(t *testing.T) {
 	})
 }
 
-// Refusals of watches are slowed as other requests.
+// Rejected watches are slowed like other requests.
 func TestRefusedWatchesAreSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, limitedTo(t, "address watches=1 requests=1"))

@@ -22,7 +22,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// tlsConfig returns a server's configuration with a certificate of a, which asks clients for one.
+// tlsConfig returns a server's configuration with a certificate of a, which requests one from clients.
 func (a signer) tlsConfig() *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{a.issue(pkix.Name{CommonName: "server"})},
@@ -35,7 +35,7 @@ func (a signer) secureDial(addr string) (*tls.Conn, error) {
 	return tls.Dial("tcp", addr, &tls.Config{RootCAs: a.pool()})
 }
 
-// addrOf returns where a world's server listens.
+// addrOf returns the address of a world's server.
 func addrOf(w *world) string {
 	c := w.dial()
 	defer c.Close()
@@ -119,8 +119,8 @@ func hello(t *testing.T) []byte {
 	return r.wrote.Bytes()
 }
 
-// Strangers that send a part of their first message, or all of it and nothing more, keep no client from its
-// turn: however many they are, another client's handshake goes on.
+// Strangers that send a part of their first message, or all of it and nothing more, keep no client from its turn:
+// however many they are, another client's handshake continues.
 func TestStrangersKeepNoTurn(t *testing.T) {
 	a := newAuthority(t)
 	w := newWorld(t, true, func(c *Config) { c.TLS = TLS{Config: a.tlsConfig(), Unified: true} })
@@ -193,7 +193,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	})
 }
 
-// underWay returns how many handshakes have a place.
+// underWay returns the number of handshakes that have a place.
 func underWay(w *world) int {
 	return w.srv.tls.handshakeLimiter.UnderWay()
 }
@@ -263,7 +263,8 @@ func TestSilentClientsLoseTheirPlaces(t *testing.T) {
 	})
 }
 
-// A client that has sent its first message keeps its place. If all have, a further one is refused at once.
+// A client that has sent its first message keeps its place. If all places are taken by such clients, a further one is
+// rejected at once.
 func TestTooManyHandshakes(t *testing.T) {
 	whole := hello(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -289,8 +290,8 @@ func TestTooManyHandshakes(t *testing.T) {
 	})
 }
 
-// asked is a client's socket. Before its second write, which answers that the server asks for another key, it reads
-// what the server still writes, because a pipe holds nothing, and calls answers.
+// asked is a client's socket. Its second write is the reply to the server's request for another key. Before that write,
+// it reads the bytes that the server still writes, because a pipe holds nothing, and calls answers.
 type asked struct {
 	net.Conn
 	writes  int
@@ -337,8 +338,8 @@ func TestSlowReadersKeepNoTurn(t *testing.T) {
 	})
 }
 
-// A client whose first message has no share of a key that the server takes is asked for another one. It waits for
-// its turn a second time, because only then the server signs.
+// If a client's first message has no key share that the server accepts, the server requests another one. The client
+// waits for its turn a second time, because only then the server signs.
 func TestSecondHelloTakesATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, config, log := bubble(t, func(c *TLS) { c.Config.CurvePreferences = []tls.CurveID{tls.CurveP384} })
@@ -385,7 +386,7 @@ func longHello() (b []byte) {
 	return b[:maxHandshakeBytes]
 }
 
-// A handshake of too many bytes is refused. What a client sends after its handshake does not count.
+// A handshake of too many bytes is rejected. Bytes after the handshake do not count.
 func TestHandshakeOfTooManyBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, config, log := bubble(t, func(*TLS) {})

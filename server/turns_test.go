@@ -55,8 +55,8 @@ func TestTooLongMultiReadNeedsNoTurn(t *testing.T) {
 	})
 }
 
-// A multiRead that is rejected is decoded up to the operation that makes it too long, unless it shows a write of its client. Then, and if
-// it fits, each path is looked up once.
+// A multiRead that is rejected is decoded up to the operation that makes it too long, unless it shows a write of its
+// client. In that case, and if it fits, each path is searched once.
 func TestTooLongMultiReadIsDecodedInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const children = maxStepsUnderLock + 1
@@ -132,8 +132,8 @@ func TestLongReadsAndSetWatchesHaveTurnsOfTheirOwn(t *testing.T) {
 	})
 }
 
-// A read that costs little gets its reply before reads that cost much and came before it, and a setWatches of one part before those of
-// many.
+// A cheap read gets its reply before earlier expensive reads, and a setWatches of one part before the ones of many
+// parts.
 func TestLittleWorkGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, nil)
@@ -156,7 +156,7 @@ func TestLittleWorkGoesFirst(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		// servedBefore returns what is served before work of so many steps.
+		// servedBefore returns the requests that are served before work of so many steps.
 		servedBefore := func(of *admission.FairTurn, steps int, first *admission.Turn) (names []string) {
 			next := make(chan *admission.Turn)
 			go func() {

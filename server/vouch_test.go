@@ -73,7 +73,7 @@ func TestUnvouchedEnds(t *testing.T) {
 	})
 }
 
-// A refused handshake tells nothing about a live session, so the member need not vouch for it.
+// A rejected handshake reveals nothing about a live session, so the member need not vouch for it.
 func TestRefusalNeedsNoVouching(t *testing.T) {
 	w := newWorld(t, false, nil)
 	w.silence(true, func(context.Context) error { return errors.New("no") })

@@ -34,7 +34,7 @@ func checkWatches(path string, of jute.WatcherType) record {
 	return jute.CheckWatchesRequest{Path: []byte(path), Type: of}
 }
 
-// watches returns how many watches are set.
+// watches returns the number of watches.
 func (w *world) watches() int {
 	w.state.RLock()
 	defer w.state.RUnlock()

@@ -28,8 +28,8 @@ const (
 	nonce    = 5
 )
 
-// fakeMember is a Member with a log of its own. It applies submitted transactions to a real state,
-// at once or when it is told to.
+// fakeMember is a Member with a log of its own. It applies submitted transactions to a real state, at once or when the
+// test says so.
 type fakeMember struct {
 	state *znode.State
 	srv   *Server
@@ -275,7 +275,7 @@ func (m *fakeMember) step() {
 	m.flush(1)
 }
 
-// forwarded returns how many transactions this member has put into the log.
+// forwarded returns the number of transactions that this member has put into the log.
 func (m *fakeMember) forwarded() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -435,7 +435,7 @@ func newWorldOf(tb testing.TB, m *fakeMember, tcp bool, change func(*Config)) *w
 	return w
 }
 
-// takeTurn takes a turn for work of somebody else.
+// takeTurn takes a turn for work of another connection.
 func (w *world) takeTurn(of *admission.FairTurn) *admission.Turn {
 	w.tb.Helper()
 	turn, err := of.Take(w.tb.Context(), "somebody else", 1)
@@ -498,7 +498,7 @@ type client struct {
 
 type record interface{ Append([]byte) []byte }
 
-// patience is how long a client waits for the server.
+// patience is the time that a client waits for the server.
 const patience = time.Minute
 
 func (w *world) open() *client {
@@ -644,7 +644,7 @@ func (c *client) expectEvent(t jute.EventType, path string) int64 {
 	return h.Zxid
 }
 
-// soon is how long a connection may take to end. It is much shorter than the idle timeout.
+// soon is the time in which a connection must end. It is much shorter than the idle timeout.
 const soon = 8 * time.Second
 
 // expectClosed reads the end of the connection, with no byte before it.
