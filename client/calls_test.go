@@ -17,7 +17,7 @@ import (
 )
 
 // A request that is longer than the servers accept fails before it is sent, and the connection that others use stays.
-// The limit is that of the whole request, as the servers count it.
+// The limit applies to the whole request, as the servers count it.
 func TestRequestLongerThanTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := dialScripted(t, "fake:1", Config{MaxRequest: 1000})
@@ -353,7 +353,7 @@ func TestPipeline(t *testing.T) {
 	})
 }
 
-// The error of a request of a Pipeline names the request, and says whether a write may have been carried out.
+// The error of a request of a Pipeline names the request, and reports whether a write may have been carried out.
 func TestPipelineFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, server := dialScripted(t, "a:1/app", Config{})
@@ -380,8 +380,8 @@ func TestPipelineFails(t *testing.T) {
 	})
 }
 
-// A multi that fails names the operation. Config.OnEvent gets events, with paths below the chroot. LastZxid is that of
-// the last reply, or the one before the last event.
+// A multi that fails names the operation. Config.OnEvent gets events, with paths below the chroot. LastZxid returns the
+// zxid of the last reply, or the zxid before the last event.
 func TestMultiErrorAndEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []Event
@@ -531,7 +531,7 @@ func (o *callsSeen) Begin(ctx context.Context, op, path string) (context.Context
 	}
 }
 
-// An Observer sees the operation, the path and the error of each call, those of reads that set a watch too.
+// An Observer gets the operation, the path and the error of each call, reads that set a watch included.
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen callsSeen

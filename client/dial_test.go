@@ -16,7 +16,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A list of servers that makes no sense is rejected, and the error says what is wrong.
+// A malformed list of servers is rejected, and the error describes the fault.
 func TestDialRejects(t *testing.T) {
 	for servers, want := range map[string]string{"no port": "no port", "a:1/app//x": "/app//x", "": "servers"} {
 		if c, err := Dial(t.Context(), servers, Config{}); c != nil || err == nil || !strings.Contains(err.Error(), want) {
@@ -77,7 +77,7 @@ func TestDialTLS(t *testing.T) {
 	})
 }
 
-// Dial fails if the chroot is missing. A server may be behind, so it is asked again after a sync, and after a broken
+// Dial fails if the chroot is missing. A server may be behind, so the check is repeated after a sync, and after a broken
 // connection. Any other failure is left to the calls.
 func TestDialChroot(t *testing.T) {
 	for _, tt := range []struct {

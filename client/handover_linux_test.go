@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The user of the other end of a socket is known, and another one than that of this process is rejected.
+// The user of the other end of a socket is known. A user other than this process's is rejected.
 func TestPeerUser(t *testing.T) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// claimReply is what a claimServer does with a request of a claim.
+// claimReply is a claimServer's reply to a request of a claim.
 type claimReply struct {
 	op         jute.Op
 	code       jute.Code
@@ -222,7 +222,7 @@ func TestRightsAllOrNone(t *testing.T) {
 	})
 }
 
-// If the node of a right cannot be read, nothing is handed over, and the Client goes on.
+// If the node of a right cannot be read, nothing is handed over, and the Client continues.
 func TestHandOverUnreadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := dialServed(t, func(conn net.Conn) {

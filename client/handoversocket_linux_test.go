@@ -63,8 +63,8 @@ func TestSendGiven(t *testing.T) {
 	}
 }
 
-// Nothing is sent to a process whose user is not known to be that of this one, and nothing is taken from it. The ends
-// of datagram sockets do not know each other's user.
+// Nothing is sent to a process, and nothing is taken from it, unless its user is known to be this process's user. The
+// ends of datagram sockets do not know each other's user.
 func TestOtherUser(t *testing.T) {
 	address := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unixgram"}
 	taker, err := net.ListenUnixgram("unixgram", address)
@@ -144,7 +144,7 @@ func TestReceiveRejects(t *testing.T) {
 	}
 }
 
-// The taker does not go on unless the giver consents.
+// The taker does not continue unless the giver consents.
 func TestConfirmNeedsConsent(t *testing.T) {
 	for reply, want := range map[string]error{"": ErrHandoverWithdrawn, "X": ErrHandoverWithdrawn, "C": nil} {
 		giver, taker := sockets(t)

@@ -24,7 +24,7 @@ func ExampleKeep() {
 	_ = run
 }
 
-// A process goes on with the session of its predecessor, if that has left one.
+// A process continues the session of its predecessor, if that has left one.
 func ExampleReadHandover() {
 	dial := func(ctx context.Context, servers string) (*client.Client, []*client.Right, error) {
 		h, err := client.ReadHandover("/run/app/session")

@@ -77,8 +77,8 @@ func serveVanishing(conn net.Conn, creates map[string]int) {
 	})
 }
 
-// A mode says whether its node ends with the session, and has a number. A node with a TTL is persistent, or it has a
-// mode that servers reject.
+// A mode has a number, and determines whether its node ends with the session. A node with a TTL is persistent, or it has
+// a mode that servers reject.
 func TestModes(t *testing.T) {
 	for _, tt := range []struct {
 		mode                  Mode

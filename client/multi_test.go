@@ -43,7 +43,7 @@ func multiReplies() map[*[]byte][]Result {
 	}
 }
 
-// The results of a multi are those of its operations, whether the Client or its Pipeline sends it.
+// A multi has one result for each of its operations, whether the Client or its Pipeline sends it.
 func TestResultsOfMulti(t *testing.T) {
 	for body, want := range multiReplies() {
 		synctest.Test(t, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestResultsOfMulti(t *testing.T) {
 	}
 }
 
-// opsFor returns as many operations as there are results. They read if the results are those of reads.
+// opsFor returns as many operations as there are results. They are reads if the results are results of reads.
 func opsFor(results []Result) []Operation {
 	ops := make([]Operation, len(results))
 	for i := range ops {

@@ -22,7 +22,7 @@ func mustWatch(t *testing.T, c *Client, path string) *OnceWatch {
 	return w
 }
 
-// wantWatches waits until nothing goes on, and checks the number of watches at the server and in the Client.
+// wantWatches waits until all goroutines are blocked, and checks the number of watches at the server and in the Client.
 func wantWatches(t *testing.T, s *fakezk.Server, c *Client, atServer, paths int) {
 	t.Helper()
 	synctest.Wait()
@@ -230,7 +230,7 @@ func TestStopBefore39KeepsWatch(t *testing.T) {
 	})
 }
 
-// Servers without removeWatches keep a stopped watch until it fires. The Client does not ask them twice.
+// Servers without removeWatches keep a stopped watch until it fires. The Client does not send them a second removal.
 func TestServersWithoutRemoval(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
 		s.Before35 = true
@@ -276,8 +276,7 @@ func TestReadGivenUpBeforeRemoval(t *testing.T) {
 	})
 }
 
-// Before ZooKeeper 3.9, a watch that is stopped stays while that of a Watch on its path is being set: its removal would
-// remove both.
+// Before ZooKeeper 3.9, a stopped watch stays while a Watch on its path is being set: its removal would remove both.
 func TestStopBefore39WhileWatchIsSet(t *testing.T) {
 	bubbleBefore39(t, func(t *testing.T, s *fakezk.Server, c *Client) {
 		s.CreateNode("/a")

@@ -72,8 +72,8 @@ func pipelineCases() []pipelineCase {
 	}
 }
 
-// The records of a Pipeline's requests are those of ZooKeeper. An error of the server names the request, and a reply that
-// makes no sense is ErrProtocol.
+// A Pipeline's requests have ZooKeeper's records. An error of the server names the request, and a malformed reply is
+// ErrProtocol.
 func TestRequestsOfPipeline(t *testing.T) {
 	for _, tt := range pipelineCases() {
 		synctest.Test(t, func(t *testing.T) {

@@ -212,7 +212,7 @@ func resumeReason(t *testing.T, c *Client, from Position) *ResumeError {
 	return reason
 }
 
-// A Watch that cannot resume says why.
+// A Watch that cannot resume returns the reason.
 func TestCannotResume(t *testing.T) {
 	resumeBubble(t, func(t *testing.T, s *fakezk.Server, c *Client) {
 		s.ApplyChanges("=/a", "=/a")

@@ -56,7 +56,7 @@ func text(e Event) string {
 	return s
 }
 
-// want waits until nothing goes on, and compares the events since the last call.
+// want waits until all goroutines are blocked, and compares the events since the last call.
 func (w *watched) want(t *testing.T, lines ...string) {
 	t.Helper()
 	synctest.Wait()

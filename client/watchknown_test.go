@@ -14,7 +14,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// drop waits until nothing goes on, and forgets the events since the last call.
+// drop waits until all goroutines are blocked, and drops the events since the last call.
 func (w *watched) drop() {
 	synctest.Wait()
 	w.mu.Lock()
@@ -100,7 +100,7 @@ func changeNode(random *rand.Rand, s *fakezk.Server) {
 	}
 }
 
-// The bytes of the nodes that are known are those of the nodes that are there, whatever came and went.
+// The counted bytes of the known nodes match the nodes that exist, after any creates and deletes.
 func TestWatchedBytes(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, s *fakezk.Server, c *Client) {
 		w := watch(c, "/a", Tree)

@@ -15,7 +15,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// follower knows a tree by the events of a Watch. For a Gap it looks at the server.
+// follower knows a tree by the events of a Watch. After a Gap it reads the server.
 type follower struct {
 	t     *testing.T
 	seed  uint64
@@ -46,7 +46,7 @@ func (f *follower) follow(e Event) {
 	}
 }
 
-// read looks at a node, or at all nodes below it, too.
+// read reads a node from the server, or also all nodes below it.
 func (f *follower) read(path string, below bool) {
 	for _, line := range f.s.ListSubtree(path) {
 		if found, data, _ := strings.Cut(line, "="); below || found == path {
