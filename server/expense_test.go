@@ -17,25 +17,27 @@ import (
 )
 
 const (
-	// mostApply is how much of its processor's time apply may spend on one request of a client, on a machine where
-	// yardstick takes usualYardstick.
+	// mostApply is the most processor time that apply may spend on one request of a client, on a machine where yardstick
+	// takes usualYardstick.
 	mostApply = 100 * time.Millisecond
-	// usualYardstick is what BenchmarkYardstick reports on a quiet machine, on which the requests take the times of docs/dev/limits.md.
+	// usualYardstick is the result of BenchmarkYardstick on an idle machine, on which the requests take the times of
+	// docs/dev/limits.md.
 	usualYardstick = 5 * time.Millisecond
 	// mostOps is more operations than a multi of the usual length has room for.
 	mostOps = 60_000
-	// mostGrowth is how many times as long as a request, with its client's identities, the bytes are that it may add to
-	// State.DataUsed, besides freeStoredBytes.
+	// mostGrowth bounds the bytes that a request may add to State.DataUsed, besides freeStoredBytes, as a multiple of
+	// its own length with its client's identities.
 	mostGrowth = 4
-	// mostMemory is how many times as long as a request, with its client's identities, the memory is that it may take, besides
-	// freeMemory. Containers with names of a few letters take 5.6 times as much, and long lists 5.3 times.
+	// mostMemory bounds the memory that a request may take, besides freeMemory, as a multiple of its length with its
+	// client's identities. Containers with names of a few letters take 5.6 times as much, and long lists 5.3 times.
 	mostMemory = 6
-	// freeMemory is what the lists of a short request take, see freeStoredBytes, and what the measurement gets wrong.
+	// freeMemory is the memory for the lists of a short request, see freeStoredBytes, and for the error of the
+	// measurement.
 	freeMemory = 16 << 10
-	// mostTold is how many bytes of paths the events of one request may have.
+	// mostTold is the most bytes of paths that the events of one request may have.
 	mostTold = 80 << 20
-	// expenseTries is how often a slow program is run from its beginning. The least time of each request counts, because the
-	// collector and other processes take the processor, too.
+	// expenseTries is the number of runs of a slow program. The least time of each request counts, because the collector
+	// and other processes take the processor, too.
 	expenseTries = 12
 )
 

@@ -14,8 +14,8 @@ const (
 	programLength   = 64 // bytes; each is a choice
 	// programState is the size of the state at which a program ends, so that the test takes little time and memory.
 	programState = 24 << 20
-	// leastRequests is how many requests must enter the log, and leastLarge how many of them must be large. With less the programs
-	// would find nothing.
+	// leastRequests is the least number of requests that must enter the log, and leastLarge the least number of large
+	// ones among them. With fewer the programs would find nothing.
 	leastRequests, leastLarge = 5000, 80
 )
 
