@@ -8,7 +8,7 @@ import (
 	"rollcall/client/internal/fakezk"
 )
 
-// BenchmarkLoad opens a Cache of 100,000 nodes without data, in folders of 1,000, and measures its memory.
+// BenchmarkLoad opens a Cache of 100,000 nodes without data, with 1,000 nodes per parent, and measures its memory.
 func BenchmarkLoad(b *testing.B) {
 	const folders, each = 100, 1000
 	s := fakezk.New(b)

@@ -58,7 +58,7 @@ func bubble(t *testing.T, test func(t *testing.T, s *fakezk.Server, c *client.Cl
 	}
 }
 
-// want waits until nothing goes on, and compares the paths and data of the copy.
+// want waits until all goroutines are blocked, and compares the paths and data of the copy.
 func want(t *testing.T, k *Cache, nodes ...string) {
 	t.Helper()
 	synctest.Wait()
@@ -243,7 +243,7 @@ func TestCacheAwaitsTransaction(t *testing.T) {
 	})
 }
 
-// When the session ends, the copy stays, and another Client goes on with it.
+// When the session ends, the copy stays, and another Client continues it.
 func TestCacheAttaches(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		s.ApplyChanges("+/a", "+/a/b")
@@ -337,7 +337,8 @@ func TestCacheOfMissingAndHiddenNodes(t *testing.T) {
 	})
 }
 
-// Children are those of the copy. Settings must not be negative, and nothing is left of a reader that has stopped.
+// Children returns the children in the copy. Settings must not be negative, and a reader that has stopped leaves nothing
+// behind.
 func TestCacheChildren(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		s.ApplyChanges("+/a", "+/a/c", "+/a/b")
@@ -372,7 +373,7 @@ func TestCacheChildren(t *testing.T) {
 	})
 }
 
-// Changes says whether a node is new, and ends with the error of its context.
+// Changes reports whether a node is new, and ends with the error of its context.
 func TestChangesOfNode(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		s.CreateNode("/a")

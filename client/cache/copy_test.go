@@ -32,7 +32,7 @@ func TestRangeIsLeft(t *testing.T) {
 	})
 }
 
-// A Range leaves out a node that is deleted before it comes to it, and goes on with the next one.
+// A Range leaves out a node that is deleted before its turn, and continues with the next one.
 func TestRangeWhileNodesAreDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		s.ApplyChanges("+/a", "+/a/b", "+/a/c", "+/a/d")
@@ -51,7 +51,7 @@ func TestRangeWhileNodesAreDeleted(t *testing.T) {
 	})
 }
 
-// The bytes of a copy are those of its nodes, whatever came and went.
+// The counted bytes of a copy match its nodes, after any creates and deletes.
 func TestBytesOfCopy(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		s.CreateNode("/a")

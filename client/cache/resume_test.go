@@ -208,8 +208,8 @@ func TestCacheCannotResume(t *testing.T) {
 	}
 }
 
-// A node that setACL has hidden from the Client is dropped, with all nodes below it, when the Cache goes on: there is no event of that.
-// Once that was found out, the next resume reads nothing. A server that shows Stats of such nodes changes nothing about it.
+// A node that setACL has hidden from the Client is dropped, with all nodes below it, when the Cache resumes: the Client
+// gets no event of that. The next resume then reads nothing. The same holds for a server that shows Stats of such nodes.
 func TestHiddenNodesAreDropped(t *testing.T) {
 	reconnect := func(t *testing.T, s *fakezk.Server, c *client.Client, k *Cache, between func()) *Cache {
 		s.Disconnect(true)
@@ -360,7 +360,7 @@ func TestAttachBesideAWatch(t *testing.T) {
 	})
 }
 
-// A Cache that is never looked at has a recent position when its session ends.
+// A Cache that is never read has a recent position when its session ends.
 func TestPositionFollows(t *testing.T) {
 	resumeBubble(t, func(t *testing.T, s *fakezk.Server, _ *client.Client, k *Cache) {
 		s.ApplyChanges("=/a/b")
@@ -462,7 +462,8 @@ func TestContentBeforeReplies(t *testing.T) {
 	})
 }
 
-// Whatever changes, wherever the connection or the session ends, and whatever the server still keeps, the copy is that of the server.
+// The copy matches the server after any changes, wherever the connection or the session ends, and whatever the server
+// still keeps.
 func TestRandomResumes(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"rollcall/client/internal/fakezk"
 )
 
-// follow reads Changes in a goroutine until they end. It returns what they were, and the last error, once they have ended.
+// follow reads Changes in a goroutine until they end. ended waits for that, and returns the changes and the last error.
 func follow(ctx context.Context, k *Cache) (ended func() ([]string, error)) {
 	var got []string
 	var last error
@@ -46,7 +46,8 @@ func awaitPause(t *testing.T, k *Cache) {
 	synctest.Wait()
 }
 
-// One loop over Changes goes on over sessions, with marks where one ends and where the next one begins, and ends with the Cache.
+// One loop over Changes continues over sessions, with marks where one ends and where the next one begins, and ends with
+// the Cache.
 func TestChangesOverSessions(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		s.ApplyChanges("+/a", "+/a/b")
@@ -78,7 +79,7 @@ func TestChangesOverSessions(t *testing.T) {
 	})
 }
 
-// A loop that begins while the copy is paused gets the reason, and goes on when Attach does.
+// A loop that begins while the copy is paused gets the reason, and continues after Attach.
 func TestChangesBeginPaused(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakezk.Server, c *client.Client) {
 		s.CreateNode("/a")

@@ -90,7 +90,7 @@ func TestFileWriteFails(t *testing.T) {
 	}
 }
 
-// What a crash has left of a new content is in nobody's way, and the file gets the mode that is asked for.
+// The rest of a new content after a crash blocks no later write, and the file gets the requested mode.
 func TestFileAfterCrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	if err := os.WriteFile(path+".new", []byte("torn"), 0o600); err != nil {

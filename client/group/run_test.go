@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// following runs a sharer of one partition in a bubble, whose shares go to nobody. It returns a function that passes
-// a list of members to it, and the times at which shares were made, since the begin.
+// following runs a sharer of one partition in a bubble. Its shares have no receiver. following returns a function that
+// passes a list of members to it, and the times at which shares were made, since the begin.
 func following(t *testing.T, settle time.Duration) (list func(ids ...string), shared *[]time.Duration) {
 	t.Helper()
 	begin := time.Now()

@@ -111,7 +111,7 @@ func TestPresenceIsReplaced(t *testing.T) {
 	})
 }
 
-// The data of a Presence are those of the last Set, also if the node is created or set by another client meanwhile.
+// A Presence has the data of the last Set, even if the node is created or set by another client meanwhile.
 func TestPresenceHasLastData(t *testing.T) {
 	recipetest.Run(t, 1, func(b *recipetest.Bed) {
 		c := b.Clients[0]

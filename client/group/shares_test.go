@@ -15,7 +15,7 @@ func ids(n int) []string {
 	return list
 }
 
-// counts returns how many partitions each member has.
+// counts returns the number of partitions of each member.
 func counts(owners []string) map[string]int {
 	n := map[string]int{}
 	for _, id := range owners {

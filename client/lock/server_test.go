@@ -87,7 +87,7 @@ func TestMutexGivesUp(t *testing.T) {
 	})
 }
 
-// A connection that breaks takes no lock away, and lets nobody in.
+// A connection that breaks takes no lock away, and grants none.
 func TestMutexOverLostConnection(t *testing.T) {
 	recipetest.Run(t, 2, func(b *recipetest.Bed) {
 		holder, err := NewMutex(b.Clients[0], "/l", Config{}).Lock(b.Ctx)
@@ -226,8 +226,8 @@ func TestMulti(t *testing.T) {
 	})
 }
 
-// A Guard that fails because one of the locks is gone ends the right to all of them at once, although no event has told
-// the client yet.
+// A Guard that fails because one of the locks is gone ends the right to all of them at once, although the client has got
+// no event yet.
 func TestMultiGuardEndsRight(t *testing.T) {
 	recipetest.Run(t, 1, func(b *recipetest.Bed) {
 		right, err := NewMulti(b.Clients[0], []string{"/a", "/b"}, Config{}).Lock(b.Ctx)

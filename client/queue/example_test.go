@@ -11,8 +11,8 @@ import (
 	"rollcall/client/queue"
 )
 
-// A worker takes jobs until it is told to stop. The result of each job is stored once, although a job is given again if
-// its worker ends.
+// A worker takes jobs until it is stopped. The result of each job is stored once, although a job is given again if its
+// worker ends.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

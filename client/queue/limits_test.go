@@ -9,7 +9,7 @@ import (
 	"rollcall/client"
 )
 
-// The text of an error says what is wrong with an element, and where.
+// The text of an error describes the fault of an element and its place.
 func TestMalformedTexts(t *testing.T) {
 	for data, want := range map[string]string{
 		"\x00\x01\x00":                          "version 000100, want 00010001",
@@ -28,7 +28,7 @@ func TestMalformedTexts(t *testing.T) {
 	}
 }
 
-// The name of a priority is that of Curator's DistributedPriorityQueue.
+// The name of a priority matches Curator's DistributedPriorityQueue.
 func TestNamesOfPriorities(t *testing.T) {
 	for priority, want := range map[int32]string{0: "queue-100000000", 1: "queue-100000001", -1: "queue-0FFFFFFFF", 1<<31 - 1: "queue-17FFFFFFF", -1 << 31: "queue-080000000"} {
 		if got := namePrefixOf(priority, true); got != want {
@@ -49,7 +49,7 @@ func TestPriorityOfPlainQueue(t *testing.T) {
 	}
 }
 
-// A Queue has the defaults of its Config, and keeps no more names than asked for.
+// A Queue has the defaults of its Config, and keeps at most the requested number of names.
 func TestQueueDefaults(t *testing.T) {
 	for batch, want := range map[int]int{-1: DefaultBatch, 0: DefaultBatch, 1: 1, 7: 7} {
 		if got := New(new(client.Client), "/q", Config{Batch: batch}).cfg.Batch; got != want {

@@ -169,8 +169,8 @@ func TestReleaseAsAnotherTakes(t *testing.T) {
 	})
 }
 
-// Guard rejects a taker whose element another one has taken since, although the locks of both have one path, and no event
-// has told it yet.
+// Guard rejects a taker whose element another one has taken since. Both locks have the same path, and the taker has got
+// no event yet.
 func TestGuardOfElementTakenSince(t *testing.T) {
 	recipetest.Run(t, 2, func(b *recipetest.Bed) {
 		q := New(b.Clients[0], "/q", Config{})

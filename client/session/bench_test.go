@@ -58,8 +58,7 @@ func answer(conn net.Conn) {
 	}
 }
 
-// openLoopback opens a Session to a server on the loopback interface that answers every request
-// immediately.
+// openLoopback opens a Session to a server on the loopback interface that replies to every request immediately.
 func openLoopback(tb testing.TB, cfg Config) *Session {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,9 +85,9 @@ func openLoopback(tb testing.TB, cfg Config) *Session {
 	return c
 }
 
-// BenchmarkGo measures a request's round trip over the loopback interface to a server that only
-// answers. It does so for several numbers of connections, and of requests in flight on each. Each
-// reply triggers the next request. On two cores, half of the cost is the server's.
+// BenchmarkGo measures a request's round trip over the loopback interface to a server that only replies. It does so for
+// several numbers of connections, and of requests in flight on each. Each reply triggers the next request. On two cores,
+// half of the cost is the server's.
 func BenchmarkGo(b *testing.B) {
 	for _, load := range []struct{ conns, window int }{{1, 1}, {1, 64}, {64, 1}, {8, 64}} {
 		b.Run(fmt.Sprintf("conns=%d/inflight=%d", load.conns, load.window), func(b *testing.B) {

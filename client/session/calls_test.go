@@ -535,7 +535,8 @@ func TestCallersGiveUp(t *testing.T) {
 	})
 }
 
-// The sync of DoSynced goes on the connection of its read. If the connection breaks between their replies, the read has none.
+// DoSynced sends its sync on the connection of its read. If the connection breaks between their replies, the read has
+// none.
 func TestSyncedReadOnOneConnection(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer

@@ -42,7 +42,7 @@ func certificate(t *testing.T, host string) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// serve answers every request on the connections of ln until the test ends.
+// serve replies to every request on the connections of ln until the test ends.
 func serve(t *testing.T, ln net.Listener) {
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {

@@ -16,9 +16,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// fake is a network of servers. The test plays their part. A Session that dials one gets one end of
-// a pipe, and the test gets the other end as a peer. If there is a listener, a socket takes the place
-// of the pipe. A server that is down rejects connections.
+// fake is a network of servers, whose part the test takes. A Session that dials one gets one end of a pipe, and the test
+// gets the other end as a peer. If there is a listener, a socket takes the place of the pipe. A server that is down
+// rejects connections.
 type fake struct {
 	t     *testing.T
 	ln    net.Listener // nil: pipes
@@ -133,8 +133,7 @@ func (p *peer) accept() jute.ConnectRequest {
 	return req
 }
 
-// refuse replies to a handshake like a server that does not know the session, and closes the
-// connection.
+// refuse replies to a handshake like a server that does not know the session, and closes the connection.
 func (p *peer) refuse() {
 	p.t.Helper()
 	p.connectRequest()

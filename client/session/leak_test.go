@@ -16,7 +16,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// ending is how one session of TestNoLeaks ends: the server's part, on the first connection, and the configuration.
+// ending describes the end of one session of TestNoLeaks: the server's part, on the first connection, and the
+// configuration.
 type ending struct {
 	name   string
 	server func(p *peer, cancel func()) // cancel ends the context of Open

@@ -10,7 +10,7 @@ import (
 	"rollcall/zk/sasl"
 )
 
-// logsIn plays the server's part of a login. change may change an answer of the server's.
+// logsIn runs the server's part of a login. change may change one of the server's replies.
 func (p *peer) logsIn(users map[string]string, change func(answer []byte) []byte) {
 	p.t.Helper()
 	x := sasl.NewExchange(sasl.NewUsers(users))

@@ -31,8 +31,8 @@ func send(t *testing.T, c *Session, p *peer) (xid int32) {
 	return p.want(jute.OpGetData).Xid
 }
 
-// A right lasts for 0.9 of the timeout from when the last answered request was sent. A reply with an error counts.
-// While one request's reply is awaited, those of later ones do not count.
+// A right lasts for 0.9 of the timeout, counted from the sending of the last request with a reply. A reply with an error
+// counts. While one request's reply is awaited, replies to later ones do not count.
 func TestRightCountsFromSending(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer
@@ -451,7 +451,7 @@ func TestNoGivingUpBeforeOpen(t *testing.T) {
 	})
 }
 
-// The clock of this machine goes on, and never goes back.
+// The clock of this machine advances, and never jumps back.
 func TestBootTime(t *testing.T) {
 	before, began := BootTime(), time.Now()
 	for time.Since(began) < 100*time.Microsecond { // until the clock must have moved
@@ -481,8 +481,8 @@ func TestTwoClocks(t *testing.T) {
 	}
 }
 
-// While the functions are called, only proofs count: a member that is cut off from the leader goes on replying to pings
-// for a while, and those who wait do not know yet that the right has ended.
+// While the functions are called, only proofs count: a member that is cut off from the leader continues to reply to
+// pings for a while, and waiting callers do not know yet that the right has ended.
 func TestRightIsNotHeldInItsFunctions(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		var p *peer

@@ -73,7 +73,7 @@ func listReader(t *testing.T, cfg Config) *reader {
 	return &reader{c: c}
 }
 
-// SRV records are looked up for each round, and keep their order. A failed lookup leaves the last good list.
+// SRV records are resolved again for each round, and keep their order. A failed lookup leaves the last good list.
 func TestSRVRounds(t *testing.T) {
 	res := &fakeResolver{}
 	r := listReader(t, Config{Servers: []string{srvEntry, "z", "z"}, Resolver: res, Shuffle: false})
@@ -146,7 +146,7 @@ func TestRoundsOfHosts(t *testing.T) {
 	}
 }
 
-// If no server is known, an attempt fails, and the next one looks the servers up again. A lookup that hangs ends.
+// If no server is known, an attempt fails, and the next one repeats the lookup. A lookup that hangs ends.
 func TestLookupFails(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		res := &fakeResolver{fails: true}
@@ -177,7 +177,7 @@ func TestLookupFails(t *testing.T) {
 	})
 }
 
-// A list that is replaced while names are looked up is not tried any more.
+// A list that is replaced while its names are being resolved is not tried any more.
 func TestUpdateServersInLookup(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		res := &fakeResolver{hangs: true}
@@ -199,7 +199,7 @@ func TestUpdateServersInLookup(t *testing.T) {
 	})
 }
 
-// When the connection to a server of SRV records is lost, the records are looked up again.
+// When the connection to a server of SRV records is lost, the records are resolved again.
 func TestLookupAfterLoss(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		res := &fakeResolver{}

@@ -264,7 +264,7 @@ func TestKnownSessionAtReadOnlyServer(t *testing.T) {
 	})
 }
 
-// A server that is read-only without having been asked is left.
+// The client leaves a server that is read-only, unless it accepts such servers.
 func TestReadOnlyNotAllowed(t *testing.T) {
 	within(t, func(t *testing.T, f *fake) {
 		f.open(Config{}, func() {

@@ -8,7 +8,7 @@ import (
 	"rollcall/client"
 )
 
-// Each encoding reads what it writes, and says what has no place in it.
+// Each encoding reads what it writes, and returns an error for values that it cannot hold.
 func TestEncodings(t *testing.T) {
 	for _, encoding := range []Encoding{Int32, Int64, Decimal} {
 		for _, n := range []int64{

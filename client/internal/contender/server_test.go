@@ -38,8 +38,8 @@ func TestEnterDeletesDuplicates(t *testing.T) {
 	})
 }
 
-// A node with the contender's id that appears later, from a create without a reply, is deleted when the contender looks for
-// its turn, and at the end of its right.
+// A create without a reply may make a node with the contender's id later. The contender deletes it when it checks its
+// turn, and at the end of its right.
 func TestLateDuplicates(t *testing.T) {
 	recipetest.Run(t, 1, func(b *recipetest.Bed) {
 		c := b.Clients[0]

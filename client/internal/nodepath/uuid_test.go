@@ -20,7 +20,7 @@ func TestNewUUID(t *testing.T) {
 	}
 }
 
-// All bits of a UUID are random but those of the version and of the variant.
+// All bits of a UUID are random, except the bits of the version and of the variant.
 func TestUUIDBits(t *testing.T) {
 	var ones, zeros [16]byte // the bits that have been 1, and those that have been 0
 	for range 1000 {

@@ -62,7 +62,7 @@ func TestFollowLeavesNoWatch(t *testing.T) {
 	}
 }
 
-// waitForWatches waits until nothing goes on, and fails the test if there are watches.
+// waitForWatches waits until all goroutines are blocked, and fails the test if there are watches.
 func waitForWatches(t *testing.T, s *fakezk.Server, name string) {
 	t.Helper()
 	synctest.Wait()
