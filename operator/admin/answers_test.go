@@ -37,7 +37,7 @@ func described(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// validate checks an answer against its description.
+// validate checks a reply against its description.
 func validate(t *testing.T, doc *openapi3.T, e *endpoint, status int, header http.Header, body []byte) {
 	t.Helper()
 	response := doc.Paths.Find(e.path).GetOperation(e.method).Responses.Value(fmt.Sprint(status))
@@ -86,8 +86,8 @@ func example(e *endpoint) visit {
 	return v
 }
 
-// What the endpoints answer, with rows as full and as empty as can be, is what the description says. So is
-// every failure that it names.
+// The replies of the endpoints match the description, with rows as full and as empty as possible. So does every failure
+// that it names.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	doc := described(t)
 	for _, e := range testRoutes(t) {

@@ -106,8 +106,8 @@ func TestEveryChangeHasAnAction(t *testing.T) {
 	}
 }
 
-// A stranger cannot flood the log. Refused requests beyond the bound are counted, and an administrator's
-// are logged all the same.
+// A stranger cannot flood the log. Rejected requests beyond the bound are counted, and an administrator's are logged all
+// the same.
 func TestAuditIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, log := newAudited(t)

@@ -63,7 +63,7 @@ func TestV1Backup(t *testing.T) {
 	}
 }
 
-// A HEAD gets the name of a backup and none of its bytes. A member that cannot make one says why.
+// A HEAD gets the name of a backup and none of its bytes. A member that cannot make one replies with the reason.
 func TestV1BackupWithoutState(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	if w := (visit{method: "HEAD", path: "/v1/backup", header: signedIn}).to(h); w.Code != 200 || w.Body.Len() > 0 || w.Header().Get("Content-Disposition") == "" {
@@ -75,7 +75,7 @@ func TestV1BackupWithoutState(t *testing.T) {
 	}
 }
 
-// A backup of a state that turns out to be damaged has no end, and the log says why.
+// A backup of a state that turns out to be damaged has no end, and the reason is logged.
 func TestV1BackupOfDamage(t *testing.T) {
 	h, log := newAudited(t)
 	opsOf(h).state = func(w io.Writer) (int64, error) {

@@ -9,7 +9,7 @@ import (
 	"rollcall/operator/backup"
 )
 
-// A backup leaves at the default rate, whichever request asks for it, unless it names another rate.
+// A backup leaves at the default rate, whichever request starts it, unless the request names another rate.
 func TestRateOfBackups(t *testing.T) {
 	const seconds = 3
 	for path, share := range map[string]int64{"/v1/backup": 1, "/commands/snapshot": 1, "/v1/backup?rate=1": backup.DefaultRate >> 20} {

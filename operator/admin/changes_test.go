@@ -75,8 +75,8 @@ func changesOf(t *testing.T, body *bytes.Buffer) (rows []api.Change) {
 	return rows
 }
 
-// The changes are lines of JSON, of all or of some nodes and sessions, and the last line tells how far they go. They have no data, no
-// list and no password.
+// The changes are lines of JSON, for all or for some nodes and sessions. The last line names the last zxid. They have no
+// data, no list and no password.
 func TestV1Changes(t *testing.T) {
 	for _, tt := range []struct{ query, want string }{
 		{"", "0.1 open session,1.1 create /lock,2.1 set acl /lock,3.1 create /jobs,4.1 create /jobs/lock-0000000000,5.1 create /jobs/lock-0000000001,6.1 open session,7.1 create /jobs/lock-0000000002,8.1 expire session,8.2 delete /jobs/lock-0000000002,9.1 close session,9.2 delete /jobs/lock-0000000000,9.3 delete /jobs/lock-0000000001,9.0 passed"},

@@ -128,7 +128,8 @@ func TestSlowedGuessesHoldNoPlaces(t *testing.T) {
 	})
 }
 
-// Guesses at the port for metrics are slowed, too: with a right token it answers for any Host, so the status tells it from a wrong one.
+// Guesses at the port for metrics are slowed, too: it accepts any Host with a right token, so the status tells a right
+// token from a wrong one.
 func TestGuessesAtPortForMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, _ := newGuessed(t)
@@ -175,7 +176,7 @@ func (p notingPipe) Close() error {
 	return p.localPipe.Close()
 }
 
-// A client that does not read the answers to its guesses holds its connection no longer than others.
+// A client that does not read the replies to its guesses holds its connection no longer than others.
 func TestUnreadRejectionsAreCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, _ := newGuessed(t)

@@ -27,8 +27,8 @@ func (s *diskSource) DiskSpace() (DiskSpace, error) {
 	return s.space, s.err
 }
 
-// The space on the disk is shown by what the files are for. If the disk hangs, a scrape leaves it out
-// and does not hang, and no second goroutine asks.
+// The space on the disk is shown by the purpose of the files. If the disk hangs, a scrape leaves it out and does not
+// hang, and no second goroutine reads it.
 func TestDiskSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &diskSource{space: DiskSpace{Log: 1, Data: 2, LogFree: 3, DataFree: 4, History: 5, HistoryOldest: time.Now().Add(-time.Hour)}, hangs: make(chan struct{})}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A drain takes as long as it was asked for, 5 s by default, and a minute at most.
+// A drain lasts for the requested time, for 5 s by default, and for a minute at most.
 func TestV1Drain(t *testing.T) {
 	for _, tt := range []struct {
 		visit  visit
@@ -41,7 +41,7 @@ func TestV1Drain(t *testing.T) {
 	}
 }
 
-// Any member is asked for the drain of another one. The audit log says which one, and who asked.
+// Any member accepts the drain of another one. The audit log names the member and the administrator.
 func TestV1DrainMember(t *testing.T) {
 	for _, tt := range []struct {
 		body    string
@@ -95,7 +95,7 @@ func TestV1DrainIsAnsweredAfterTheLongest(t *testing.T) {
 	})
 }
 
-// If the administrator leaves, the drain ends, and the audit log says how far it came.
+// If the administrator leaves, the drain ends, and the audit log has its progress.
 func TestV1DrainEndsEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, log := newAudited(t)

@@ -21,7 +21,7 @@ import (
 	"rollcall/znode"
 )
 
-// watchedOps counts how often the ensemble is looked at.
+// watchedOps counts the polls of the ensemble.
 type watchedOps struct {
 	*fakeOps
 	looks     atomic.Int32
@@ -115,7 +115,7 @@ func (l *listener) until(t *testing.T, name string) string {
 	}
 }
 
-// The data of each event are what the description says.
+// The data of each event match the description.
 func TestEventsAreAsDescribed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, ops, p, stop := serveEvents(t)
@@ -150,8 +150,8 @@ func TestEventsAreAsDescribed(t *testing.T) {
 	})
 }
 
-// A stream begins with what there is, goes on with a look in each second, and lasts longer than any other
-// answer. It says what happens.
+// A stream begins with the current state, continues with one poll per second, and lasts longer than any other reply. It
+// reports each change.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, p, stop := serveEvents(t)
@@ -230,7 +230,8 @@ func TestEventsBeginWithLeaders(t *testing.T) {
 	})
 }
 
-// A change of the leader that nobody has read when the last stream ends is not sent to the next one, which begins with the last changes.
+// A change of the leader may still be queued when the last stream ends. The next stream does not get it from the queue,
+// because it begins with the last changes anyway.
 func TestEventsOfLeadersAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, p, stop := serveEvents(t)
@@ -251,8 +252,8 @@ func TestEventsOfLeadersAreInOrder(t *testing.T) {
 	})
 }
 
-// When all places are taken, a reader with credentials gets that of the oldest reader without, who would be refused.
-// Nobody takes the place of a reader with credentials.
+// When all places are taken, a reader with credentials gets the place of the oldest reader without, who would be
+// rejected otherwise. A reader with credentials keeps its place.
 func TestEventsForAdministrators(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, _, stop := serveEvents(t)
@@ -317,7 +318,7 @@ func TestEventsWithoutCredentialsEnd(t *testing.T) {
 	})
 }
 
-// Nobody looks at the ensemble while nobody reads, and one look serves all readers.
+// The ensemble is not polled while there are no readers, and one poll serves all readers.
 func TestEventsAreCollectedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, ops, p, stop := serveEvents(t)
@@ -491,7 +492,7 @@ func TestEventsOfManySessions(t *testing.T) {
 	})
 }
 
-// The load is what was done since the last look, also when the counters were set to zero meanwhile.
+// The load is the work since the last poll, even if the counters were set to zero meanwhile.
 func TestMeter(t *testing.T) {
 	ops := newFakeOps()
 	m := loadMeter{ops: ops}

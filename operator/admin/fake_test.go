@@ -150,7 +150,7 @@ func newTestWords(t *testing.T, role string, whitelist ...string) (*FourLetterCo
 	return w, f
 }
 
-// ask returns the complete answer to a command.
+// ask returns the complete reply to a command.
 func (w *FourLetterCommands) ask(t *testing.T, word string) string {
 	t.Helper()
 	var b strings.Builder

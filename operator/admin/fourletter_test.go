@@ -25,7 +25,7 @@ const (
 	sentence    = "This ZooKeeper instance is not currently serving requests\n"
 )
 
-// These are conformance cases 328 to 342. Answers are compared character by character.
+// These are conformance cases 328 to 342. Replies are compared character by character.
 func TestAnswer(t *testing.T) {
 	const first = "0x1000012f99a0001"
 	const second = "0x2000012f99a0001"
@@ -91,8 +91,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// Case 330: every command is answered, hash with an empty answer. Case 332: a member that is not
-// serving says so, except to the commands that do not need the ensemble.
+// Case 330: every command gets a reply, and hash an empty one. Case 332: a member that is not serving reports that,
+// except to the commands that do not need the ensemble.
 func TestEveryWord(t *testing.T) {
 	names := strings.Fields("conf cons crst dirs dump envi gtmk ruok stmk srst srvr stat wchc wchp wchs mntr isro hash")
 	if got := slices.Sorted(maps.Keys(fourLetterCommands)); !slices.Equal(got, slices.Sorted(slices.Values(names))) {
@@ -138,8 +138,7 @@ func TestWordsWithEffects(t *testing.T) {
 	}
 }
 
-// An answer ends when writing it fails, however much more there would be. The next command is still
-// answered.
+// A reply ends when writing it fails, however much is left. The next command still gets its reply.
 func TestAnswerEndsEarly(t *testing.T) {
 	w, f := newTestWords(t, "leader", "*")
 	for _, word := range []string{"cons", "stat", "wchc"} {
@@ -321,7 +320,7 @@ func TestGoClientReadsSrvr(t *testing.T) {
 	}
 }
 
-// The answers contain what collectors and scripts look for, in the form that they expect.
+// The replies contain the lines that collectors and scripts parse, in the expected form.
 func TestCollectorsRead(t *testing.T) {
 	w, _ := newTestWords(t, "leader", "*")
 	for _, tt := range []struct{ who, word, pattern string }{

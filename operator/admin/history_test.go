@@ -87,8 +87,8 @@ func TestHistoryFilesAreBounded(t *testing.T) {
 	})
 }
 
-// Who follows the log gets the entries after one, and those that are committed while the reply goes on. At most maxHistoryFollowers
-// follow.
+// A caller that follows the log gets the entries after one, and the entries that are committed during the reply. At most
+// maxHistoryFollowers follow.
 func TestFollowedLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")

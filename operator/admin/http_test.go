@@ -52,7 +52,7 @@ func newTestHTTP(t *testing.T, role string, change ...func(*HTTPConfig)) (*HTTP,
 	return h, source
 }
 
-// on has an HTTP ask ops.
+// on sets the Operations of an HTTP.
 func on(ops Operations) func(*HTTPConfig) { return func(cfg *HTTPConfig) { cfg.Operations = ops } }
 
 // testRoutes returns the table of endpoints.
@@ -94,7 +94,7 @@ type recorder struct{ *httptest.ResponseRecorder }
 func (recorder) SetReadDeadline(time.Time) error  { return nil }
 func (recorder) SetWriteDeadline(time.Time) error { return nil }
 
-// Every endpoint of each class is refused as its class demands, and answered otherwise.
+// Every endpoint is closed to callers that its class excludes, and open to others.
 func TestEveryEndpointIsGuarded(t *testing.T) {
 	const json, remote = "application/json", "10.0.0.9:5"
 	allowed := []string{"Authorization", "digest super:secret", "Content-Type", json}
@@ -165,7 +165,7 @@ func concrete(pattern string) string {
 	return strings.NewReplacer("{id}", "0x1", "{request}", "1-1", "{$}", "", "{file}", "main.js").Replace(pattern)
 }
 
-// A method that the table does not have is refused, and a refused request has no effect.
+// A method that the table does not have is rejected, and a rejected request has no effect.
 func TestOtherMethods(t *testing.T) {
 	h, source := newTestHTTP(t, "leader")
 	all := testRoutes(t)
@@ -192,7 +192,7 @@ func TestOtherMethods(t *testing.T) {
 	}
 }
 
-// No answer lets a browser guess its type, keep it, frame it or read it from another page.
+// The headers of every reply forbid a browser to guess its type, keep it, frame it or read it from another page.
 func TestHeaders(t *testing.T) {
 	for _, v := range []visit{
 		{method: "GET", path: "/livez"},
@@ -222,7 +222,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Nobody is shown the command line, because -set can give a secret there.
+// The command line is not shown, because -set can give a secret there.
 func TestCommandLineIsNotServed(t *testing.T) {
 	h, _ := newAudited(t)
 	if w := (visit{method: "GET", path: "/debug/pprof/cmdline", header: signedIn}).to(h); w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), "admin.test") {
@@ -230,7 +230,7 @@ func TestCommandLineIsNotServed(t *testing.T) {
 	}
 }
 
-// Without a super user and a token nobody is an administrator, whatever the request says.
+// Without a super user and a token no caller is an administrator, whatever the request contains.
 func TestNobodyIsAdministrator(t *testing.T) {
 	words, source := newTestWords(t, "leader")
 	h, err := NewHTTP(HTTPConfig{FourLetter: words, Source: source, Operations: newFakeOps()})
@@ -314,7 +314,7 @@ func TestCommandURL(t *testing.T) {
 	}
 }
 
-// The probes say what is wrong, and their status is what Kubernetes reads.
+// The probes name the fault, and Kubernetes reads their status.
 func TestProbes(t *testing.T) {
 	for _, tt := range []struct {
 		name, role  string
@@ -398,7 +398,7 @@ func TestEveryCommand(t *testing.T) {
 	}
 }
 
-// The answers have ZooKeeper's layout, and the values of the member.
+// The replies have ZooKeeper's layout, and the values of the member.
 func TestCommandAnswers(t *testing.T) {
 	for _, tt := range []struct{ role, path, want string }{
 		{"leader", "ruok", "{\n  \"command\" : \"ruok\",\n  \"error\" : null\n}"},
@@ -525,8 +525,7 @@ func TestLongAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// A profile may take longer than a request may take to arrive, and ends in time whatever it is asked
-// for.
+// A profile may take longer than a request may take to arrive, and ends in time whatever its parameters are.
 func TestProfilesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
@@ -611,7 +610,7 @@ func serveOn(t *testing.T, h *HTTP) (p *pipes, stop func()) {
 	}
 }
 
-// ask sends a request over c, and returns the status of the answer.
+// ask sends a request over c, and returns the status of the reply.
 func ask(c net.Conn, path string) (int, error) {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path); err != nil {
 		return 0, err
@@ -652,8 +651,8 @@ func TestUnreadBodiesKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Who does not read makes room for others, and nobody else does: neither a new connection nor a request that gets on. Of those
-// who may make room, it is one of the address that has most connections.
+// Only a client that does not read makes room for others, never a new connection or a request that makes progress. Of
+// the clients that do not read, the one is closed whose address has most connections.
 func TestWhoMakesRoom(t *testing.T) {
 	b := newBoundedListener(newPipes(), 4)
 	now := time.Now()
@@ -799,7 +798,7 @@ type farPipe struct{ net.Conn }
 
 func (farPipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
 
-// ended waits until the other side closes c, and returns how long that took.
+// ended waits until the other side closes c, and returns the time that it waited.
 func ended(c net.Conn) time.Duration {
 	begun := time.Now()
 	_, _ = io.Copy(io.Discard, c)
@@ -833,7 +832,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// Slow and idle clients lose their connections in time, and one with a long header gets no answer.
+// Slow and idle clients lose their connections in time, and a client with a long header gets no reply.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
@@ -873,7 +872,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	})
 }
 
-// Serve answers what is under way before it ends, and waits no longer than shutdownTimeout.
+// Serve completes the replies that are under way before it ends, and waits no longer than shutdownTimeout.
 func TestServeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, source := newTestHTTP(t, "leader")

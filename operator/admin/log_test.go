@@ -11,8 +11,7 @@ import (
 	"rollcall/operator/logs"
 )
 
-// The level of the log can be asked for and set; what sets it is an audit line, even if the level hides
-// information.
+// The level of the log can be read and set. Setting it writes an audit line, even if the level hides information.
 func TestLogLevel(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	log := logs.New(io.Discard, logs.Settings{}, false)

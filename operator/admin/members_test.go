@@ -10,7 +10,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// The change of an administrator reaches the member as it is, with who asks.
+// The member gets an administrator's change unaltered, with the administrator's name.
 func TestV1ChangeMembers(t *testing.T) {
 	const four = "server.4=d:2888:3888:participant;2181"
 	for _, tt := range []struct {
@@ -42,7 +42,7 @@ func TestV1ChangeMembers(t *testing.T) {
 	}
 }
 
-// A member is asked to lead, and the answer says that it does.
+// A member is requested to lead, and the reply confirms that it does.
 func TestV1Lead(t *testing.T) {
 	for _, tt := range []struct {
 		body   string
@@ -66,7 +66,7 @@ func TestV1Lead(t *testing.T) {
 	}
 }
 
-// The audit log says what was changed.
+// The audit log describes the change.
 func TestMembersAreAudited(t *testing.T) {
 	h, log := newAudited(t)
 	visit{method: "POST", path: "/v1/members", header: signedIn, body: `{"joining":"server.4=d:1:2;3","leaving":"1","version":"0x1","force":true}`}.to(h)
@@ -78,8 +78,8 @@ func TestMembersAreAudited(t *testing.T) {
 	}
 }
 
-// A member that was removed refuses what changes the ensemble, and what shows it, with a reason for programs, before the member is
-// asked. What is about the member itself it does.
+// A removed member rejects requests that change or show the ensemble, with a reason for programs. Its Operations are not
+// called. Requests about the member itself succeed.
 func TestRemovedMemberRefuses(t *testing.T) {
 	refused := 0
 	all := testRoutes(t)

@@ -9,8 +9,8 @@ import (
 	"rollcall/internal/metrics"
 )
 
-// Each metric shows a field of Stats that no other shows, except followers, which is learners under
-// another name, and those of what a member does not have.
+// Each metric shows a field of Stats of its own. Exceptions are followers, which is learners under another name, and the
+// metrics of features that a member does not have.
 func TestEveryMetricShowsItsField(t *testing.T) {
 	var s Stats
 	next := int64(1001)

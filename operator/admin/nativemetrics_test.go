@@ -13,7 +13,7 @@ type healthSource struct {
 
 func (s *healthSource) Health() Health { return s.health }
 
-// scrapedWith returns what Prometheus gets of a member.
+// scrapedWith returns a member's metrics as Prometheus gets them.
 func scrapedWith(t *testing.T, health Health) scrape {
 	t.Helper()
 	source := &healthSource{&fakeSource{role: "leader"}, health}
@@ -28,8 +28,8 @@ func scrapedWith(t *testing.T, health Health) scrape {
 	return scraped(t, h)
 }
 
-// Prometheus gets the member's native metrics and those about its health, also while the member hangs. Then it does not get those of
-// mntr.
+// Prometheus gets the member's native metrics and the ones about its health, also while the member hangs. Then the
+// metrics of mntr are missing.
 func TestNativeMetricsOfAStalledMember(t *testing.T) {
 	for _, stalled := range []string{"", "the disk hangs"} {
 		got := scrapedWith(t, Health{Role: "leader", Stalled: stalled})
@@ -44,7 +44,7 @@ func TestNativeMetricsOfAStalledMember(t *testing.T) {
 	}
 }
 
-// Every flag shows what it is about, and nothing else.
+// Every flag shows its own fault, and nothing else.
 func TestFlagsOfAMember(t *testing.T) {
 	for name, health := range map[string]Health{
 		"rollcall_leader_known": {HasLeader: true}, "rollcall_joining": {Joining: true},

@@ -52,7 +52,7 @@ func TestV1NodeCaller(t *testing.T) {
 	}
 }
 
-// A change reaches the member as it was asked for, and is in the audit log under the node's path.
+// The member gets the requested change unaltered, and the audit log has it under the node's path.
 func TestV1ChangeNode(t *testing.T) {
 	doc := described(t)
 	acl := []jute.ACL{{Perms: jute.PermRead | jute.PermAdmin, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("me:x=")}}}

@@ -23,8 +23,8 @@ import (
 
 var update = flags.Bool("update", false, "write operator/api/openapi.json anew")
 
-// operator/api/openapi.json is what the table of endpoints, the parameters and the types of package api say. It is
-// in the tree, so that a reader sees with each change what becomes of the description.
+// operator/api/openapi.json is generated from the table of endpoints, the parameters and the types of package api. It is
+// in the tree, so that each change shows its effect on the description.
 func TestOpenAPI(t *testing.T) {
 	const file = "../api/openapi.json"
 	var want bytes.Buffer
@@ -141,7 +141,7 @@ func statuses(e *endpoint) []int {
 	return slices.Compact(all)
 }
 
-// meanings says what the statuses mean.
+// meanings has the description of each status.
 var meanings = map[int]string{
 	400: "the request is wrong: a parameter, an id, a cursor or the body",
 	401: "this needs credentials",
@@ -207,7 +207,7 @@ func operationID(e *endpoint) string {
 	return id
 }
 
-// security says which credentials a class needs: none of them, or one.
+// security returns the credentials that a class needs: none of them, or one.
 func security(c accessClass) []object {
 	token, digest := object{"token": []string{}}, object{"digest": []string{}}
 	switch c {

@@ -19,7 +19,7 @@ func (c *countedWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A long answer rests after each part, by whatever way it is asked for.
+// A long reply rests after each part, whichever request it belongs to.
 func TestLongAnswersGiveWay(t *testing.T) {
 	const many = 18_000
 	took := func(f func()) time.Duration {
@@ -60,7 +60,7 @@ func TestLongAnswersGiveWay(t *testing.T) {
 	})
 }
 
-// The rests grow with the work of a part and with the answers that are being made.
+// The rests grow with the work of a part and with the number of replies that are being made.
 func TestRests(t *testing.T) {
 	var p replyPacer
 	for _, tt := range []struct {
@@ -106,7 +106,7 @@ func TestFiguresInTurn(t *testing.T) {
 	}
 }
 
-// An answer that panics gives its turn back, as the server of HTTP goes on.
+// A reply that panics returns its turn, because the HTTP server continues.
 func TestTurnOfPanicEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")

@@ -12,8 +12,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A state of the past answers as members do: its sessions with their nodes, owners, ends and removals. It has no endpoint for
-// what only members know.
+// A state of the past has the replies of members: its sessions with their nodes, owners, ends and removals. It has no
+// endpoint for facts that only members know.
 func TestPastHandler(t *testing.T) {
 	e := pasttest.New(t, 1772334720000)
 	c := e.Connect("10.0.0.7:1")

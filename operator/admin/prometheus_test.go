@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 )
 
-// scrape is what Prometheus reads from a member.
+// scrape is a member's metrics as Prometheus reads them.
 type scrape struct {
 	kind, help map[string]string
 	value      map[string]float64 // by name, with its labels
@@ -73,7 +73,7 @@ func newStatsHTTP(t *testing.T, role string) (*HTTP, *statsSource) {
 	return h, source
 }
 
-// grow gives every number another value, greater than that of a smaller first.
+// grow gives every number another value. A greater first gives greater values.
 func (s *statsSource) grow(first int64) {
 	fill(reflect.ValueOf(&s.stats).Elem(), &first)
 	s.stats.Role = s.role

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// A rebalance is for administrators, has a bounded rate, and says what it has done on each member.
+// A rebalance is for administrators and has a bounded rate. Its reply has the result for each member.
 func TestV1Rebalance(t *testing.T) {
 	const done = `{"balanced":true,"connections":6,"took_ms":3000,"items":[{"member":1,"before":9,"after":3,"closed":6,"failed":"busy"},{"member":2,"before":0,"after":6,"closed":0,"failed":""}],"silent":[{"member":3,`
 	for _, tt := range []struct {

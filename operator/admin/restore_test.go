@@ -58,7 +58,7 @@ func TestRestoreCommand(t *testing.T) {
 	}
 }
 
-// An empty body is refused before anything is asked.
+// An empty body is rejected before any Operation is called.
 func TestEmptyRestore(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	r, err := http.NewRequestWithContext(t.Context(), "POST", "/commands/restore", http.NoBody)
@@ -122,7 +122,7 @@ func sendRestore(t *testing.T, c net.Conn, size int) {
 }
 
 // A backup may take longer to send than another request, as long as bytes come. A client that stops sending is cut off,
-// and its place comes free. If that is taken, the answer does not wait for the body.
+// and its place comes free. If the place is taken, the reply does not wait for the body.
 func TestSlowRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")

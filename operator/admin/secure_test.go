@@ -97,7 +97,7 @@ func (w *secureWorld) serve(auth keystore.ClientAuth, settings HTTPSettings) str
 	return l.Addr().String()
 }
 
-// visit returns the status of a request of a client with the certificate in a file, or 0 if there was no answer.
+// visit returns the status of a request of a client with the certificate in a file, or 0 if there was no reply.
 func (w *secureWorld) visit(method, url, file string) int {
 	w.t.Helper()
 	roots := x509.NewCertPool()
@@ -127,7 +127,8 @@ func (w *secureWorld) visit(method, url, file string) int {
 	return answer.StatusCode
 }
 
-// HTTPS is served alone or beside plain HTTP. A certificate that is believed reads, and that of the super user changes.
+// HTTPS is served alone or beside plain HTTP. A client with a valid certificate reads, and the super user's certificate
+// allows changes.
 func TestHTTPS(t *testing.T) {
 	w := newSecureWorld(t)
 	stranger, err := authority.New("another", time.Now(), time.Hour)
@@ -181,7 +182,7 @@ func (l *shortOfFiles) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// A port for HTTPS and plain HTTP goes on after an error that passes.
+// A port for HTTPS and plain HTTP continues after a temporary error.
 func TestPortSurvivesTemporaryErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
@@ -206,7 +207,7 @@ func TestPortSurvivesTemporaryErrors(t *testing.T) {
 	})
 }
 
-// A connection that says nothing is closed, also where the first byte tells TLS from plain connections.
+// A silent connection is closed, also where the first byte distinguishes TLS from plain connections.
 func TestSilenceBeforeTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")
@@ -230,7 +231,8 @@ func (c *halfConn) CloseWrite() error {
 	return nil
 }
 
-// The writing side of a connection whose first byte was read can be closed alone, so that its client reads an answer to the end.
+// The writing side of a connection whose first byte was read can be closed alone, so that its client reads a reply to
+// the end.
 func TestBegunConnectionClosesItsSide(t *testing.T) {
 	below := &halfConn{}
 	if err := (&peekedConn{Conn: below}).CloseWrite(); err != nil || !below.closed {
@@ -238,7 +240,7 @@ func TestBegunConnectionClosesItsSide(t *testing.T) {
 	}
 }
 
-// If nobody is super by certificate, a certificate with an empty subject is not either.
+// If no user is super by certificate, a certificate with an empty subject is not super either.
 func TestNobodyIsSuperByCertificate(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
 	empty := &x509.Certificate{RawSubject: []byte{0x30, 0}}

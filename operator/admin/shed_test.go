@@ -56,7 +56,8 @@ func TestShedCommand(t *testing.T) {
 	}
 }
 
-// The audit log names who had connections closed. If that caller leaves, it says how many were closed.
+// The audit log names the caller that had connections closed. If the caller leaves, the log has the number of closed
+// ones.
 func TestShedCommandIsAudited(t *testing.T) {
 	for wait, want := range map[time.Duration]string{
 		time.Minute:            "outcome=done",

@@ -104,7 +104,7 @@ func loadOf(members, from, to, known int, silent uint32) (rows []api.SlowRequest
 	return rows
 }
 
-// slowOfLoad is the request at place i among those of a second, newest first.
+// slowOfLoad returns the request at place i among the ones of a second, newest first.
 func slowOfLoad(members, second, i int) api.SlowRequest {
 	member := uint32(i%members) + 1
 	return api.SlowRequest{ID: view.SlowID(member, uint64(1000*second+999-i/members)), MemberID: member}
@@ -180,8 +180,8 @@ func rowsOf(n int, newest uint64) (rows []api.SlowRequest) {
 	return rows
 }
 
-// A member that replies again after some polls is asked for all that it has recorded meanwhile. What a member has that replies
-// for the first time is old, also behind the pages that are read.
+// When a member replies again after some polls, all requests that it has recorded meanwhile are read. The records of a
+// member that replies for the first time are old, also beyond the pages that are read.
 func TestSlowFollowerOfReturningMembers(t *testing.T) {
 	ops := &slowListOps{list: api.List[api.SlowRequest]{Items: rowsOf(1, 0x10), Silent: silentThree}}
 	f := slowFollower{ops: ops}
@@ -206,7 +206,7 @@ func TestSlowFollowerOfReturningMembers(t *testing.T) {
 	}
 }
 
-// Requests of which no page tells whether they are done are bounded: the oldest are sent as they are.
+// Requests that no page reports as done are bounded: the oldest are sent as they are.
 func TestSlowFollowerIsBounded(t *testing.T) {
 	ops := &slowListOps{}
 	f := slowFollower{ops: ops}

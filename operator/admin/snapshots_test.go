@@ -65,7 +65,7 @@ func TestSnapshotCommandToTheDisk(t *testing.T) {
 	})
 }
 
-// A snapshot on demand is for administrators, and says what it has become.
+// A snapshot on demand is for administrators. The reply describes the snapshot.
 func TestV1Snapshot(t *testing.T) {
 	for _, tt := range []struct {
 		visit  visit

@@ -17,10 +17,10 @@ import (
 // signedIn are the headers of an administrator's request.
 var signedIn = []string{"Authorization", "digest super:secret", "Content-Type", "application/json"}
 
-// opsOf returns what h asks.
+// opsOf returns the fake Operations of h.
 func opsOf(h *HTTP) *fakeOps { return h.cfg.Operations.(*fakeOps) }
 
-// The answers have the values of the member, under the keys of package api.
+// The replies have the values of the member, under the keys of package api.
 func TestV1Answers(t *testing.T) {
 	const session = `"id":"0x1000012f99a0001","state":"connected","member":1,"address":"10.0.0.1:46396","timeout_ms":15000,"left_ms":13500,"heard_ms":1500,
 		"created":"2026-11-20T02:43:20.123Z","ephemerals":2,"watches":3,"connection":{`
@@ -107,7 +107,7 @@ func TestV1Parameters(t *testing.T) {
 	}
 }
 
-// What is wrong with a request is said with what is allowed, and nothing is asked.
+// The reply to a bad request names the fault and the allowed values. No Operation is called.
 func TestV1BadRequests(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for _, tt := range []struct{ path, want string }{
@@ -180,7 +180,7 @@ func failureOf(t *testing.T, body []byte) string {
 	return f["error"]
 }
 
-// Errors of the member have the status that says what to do.
+// Each error of the member has the status that tells programs the remedy.
 func TestV1Failures(t *testing.T) {
 	for _, tt := range []struct {
 		err    error
@@ -238,7 +238,7 @@ func TestV1EndsPages(t *testing.T) {
 	}
 }
 
-// A kill is asked for in the administrator's name, and answers with the end.
+// A session is killed in the administrator's name, and the reply describes its end.
 func TestV1Kill(t *testing.T) {
 	const path = "/v1/sessions/0x1000012f99a0001/kill"
 	h, _ := newTestHTTP(t, "leader")
@@ -284,7 +284,7 @@ func TestV1Kill(t *testing.T) {
 	}
 }
 
-// A caller learns who it is taken for, and whether it may change something, as a POST would be told.
+// A caller gets its own identity, and whether it may make changes, with the same verdict as a POST would get.
 func TestV1WhoAmI(t *testing.T) {
 	token := []string{"Authorization", "Bearer " + testToken}
 	for _, tt := range []struct {
@@ -306,7 +306,7 @@ func TestV1WhoAmI(t *testing.T) {
 	}
 }
 
-// A caller learns which credentials the member knows, so that nobody is asked for others.
+// A caller gets the kinds of credentials that the member knows, so that a login form requests no others.
 func TestV1WhoAmIAccepts(t *testing.T) {
 	for _, tt := range []struct {
 		cred credentials
@@ -360,8 +360,8 @@ func TestV1Refusals(t *testing.T) {
 	}
 }
 
-// A list under /v1/ waits for a place, as long as a member that does not answer may hold the others up.
-// Short answers and ZooKeeper's lists do not wait for it.
+// A list under /v1/ waits for a place. The wait is as long as a member that does not reply may delay the others. Short
+// replies and ZooKeeper's lists do not wait for it.
 func TestV1ListsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")

@@ -188,7 +188,7 @@ func TestEveryWordKeepsPaths(t *testing.T) {
 	}
 }
 
-// A row of the table that forgets to say what it shows is refused without credentials, and no row does.
+// A row of the table that does not state its visibility is closed to callers without credentials. Every row states it.
 func TestUnstatedShowsNothing(t *testing.T) {
 	h, _ := newGuarded(t, AnonymousAccess{})
 	for _, e := range testRoutes(t) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// zabstate says whether the member that answers leads.
+// zabstate reports whether the replying member leads.
 func TestZabStateOfLeader(t *testing.T) {
 	for role, want := range map[string]bool{"leader": true, "follower": false, "observer": false} {
 		h, _ := newTestHTTP(t, role)
