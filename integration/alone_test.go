@@ -35,7 +35,8 @@ func besideItsEnsemble(t *testing.T, down ...uint32) *cluster.Ensemble {
 	return e
 }
 
-// A second ensemble serves nobody from when it hears of the first one. Its member joins that when its directory is emptied.
+// A second ensemble serves no client once it hears of the first one. Its member joins the first one when its directory
+// is emptied.
 func TestSecondEnsembleStopsServing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := besideItsEnsemble(t)
@@ -56,8 +57,8 @@ func TestSecondEnsembleStopsServing(t *testing.T) {
 	})
 }
 
-// A member of an ensemble that serves nobody stops no other one, also if that has served for an hour. When the first ensemble serves, the
-// second one stops.
+// A member without a majority does not stop a second ensemble, which has served for an hour. When the first ensemble
+// serves, the second one stops.
 func TestMinorityStopsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := besideItsEnsemble(t, 2, 3)

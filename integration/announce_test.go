@@ -12,7 +12,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// announcements returns how many announcements of a member are in another member's log.
+// announcements returns the number of announcements of a member in another member's log.
 func announcements(t *testing.T, e *cluster.Ensemble, at, member uint32) (n int) {
 	t.Helper()
 	for _, l := range e.Disk(at).Log() {
@@ -32,8 +32,7 @@ func announcements(t *testing.T, e *cluster.Ensemble, at, member uint32) (n int)
 	return n
 }
 
-// underWay boots a follower and returns while its first announcement is on a slow wire to the
-// leader.
+// underWay starts a follower and returns while its first announcement is on a slow wire to the leader.
 func underWay(e *cluster.Ensemble, member, leader uint32) {
 	const slow = tick / 10
 	e.Network.DelayBy(member, leader, slow)
@@ -78,9 +77,9 @@ func TestLateAnnouncement(t *testing.T) {
 	})
 }
 
-// A process announces itself twice: once on a connection that it has given up, and once on the next
-// one. The first announcement is delayed and arrives after the first writes of the second
-// connection. The second announcement counts, and the numbers of the writes must go on as before.
+// A process announces itself twice: once on a connection that it has given up, and once on the next one. The first
+// announcement is delayed and arrives after the first writes of the second connection. The second announcement counts,
+// and the numbers of the writes must continue as before.
 func TestRepeatedAnnouncement(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		e.Joined()

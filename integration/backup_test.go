@@ -21,7 +21,7 @@ import (
 	"rollcall/znode"
 )
 
-// digests is what a member's state was after each entry of the log.
+// digests has the digest of a member's state after each entry of the log.
 type digests struct {
 	znode.Hooks // that do nothing
 	state       atomic.Pointer[znode.State]
@@ -44,9 +44,9 @@ func (d *digests) EntryFinished(index uint64) {
 	d.all[index] = s.Digest()
 }
 
-// Backups are made of an ensemble under load while its members, leaders most of all, are killed and come back. Each
-// backup that is whole has the state that the members had at its index, and every write that was acknowledged before it
-// began. Each that was cut is refused.
+// An ensemble under load is backed up while its members, leaders most of all, are killed and come back. Each complete
+// backup has the state that the members had at its index, and every write that was acknowledged before it began. Each
+// truncated backup is rejected.
 func TestBackupUnderKills(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A member that gets no entries, and whose clients read all the time, asks for leases all the time. Writes wait for the lease that it has, and
-// no longer.
+// A member that gets no entries, and whose clients read all the time, requests leases all the time. Writes wait for its
+// current lease, and no longer.
 func TestWritesGoOnWhileAReaderGetsNoEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Linear: true})

@@ -28,8 +28,8 @@ const (
 // sizes are the numbers of members with which schedules begin, as often as they are here.
 var sizes = []int{1, 2, 3, 3, 3, 3, 3, 5}
 
-// knownSeeds were found when members waited for ever, when an acknowledged write was lost, or when a leader alone resumed its
-// term. They are played in each run.
+// knownSeeds once made members wait for ever, lost an acknowledged write, or made a leader alone resume its term. They
+// run each time.
 var knownSeeds = []uint64{502802, 504462, 504345, 2202423, 2200861, 2200127, 300669}
 
 // changingTotals counts what happened in all schedules.
@@ -41,9 +41,9 @@ type changingTotals struct {
 
 // While the list of members changes, with other faults meanwhile, these must hold:
 //
-//   - each change is made or not, and raft's configuration is the newest list in the end, on all its members;
+//   - each change is made or not, and in the end raft's configuration is the newest list, on all its members;
 //   - these members are equal, and serve;
-//   - members that have been removed serve nobody;
+//   - members that have been removed serve no client;
 //   - every acknowledged write is there, once and in its session's order;
 //   - the sessions live, with their ephemerals;
 //   - all rules of package history.
@@ -132,8 +132,8 @@ func changingSchedule(t *testing.T, seed uint64, sum *changingTotals, about *str
 	return h
 }
 
-// playChanging plays a plan, until members have followed all changes of the list. The ensemble must serve soon after the last fault:
-// then all writers finish.
+// playChanging runs a plan, until members have followed all changes of the list. The ensemble must serve soon after the
+// last fault: then all writers finish.
 func playChanging(t *testing.T, e *cluster.Ensemble, plan cluster.Plan, writers []*writer, began func(cluster.Played)) {
 	t.Helper()
 	var over time.Time // the end of the last fault
@@ -149,7 +149,7 @@ func playChanging(t *testing.T, e *cluster.Ensemble, plan cluster.Plan, writers 
 	e.Follow()
 }
 
-// event returns what counts the leaders of one schedule after the first.
+// event returns a function that counts the leaders of one schedule after the first.
 func (s *changingTotals) event() func(member.Event) {
 	var terms atomic.Int64
 	return func(e member.Event) {
@@ -174,7 +174,7 @@ func (s *changingTotals) began(p cluster.Played) {
 	}
 }
 
-// judgeChanged judges an ensemble whose members have changed, and which has had time since.
+// judgeChanged checks an ensemble after its members have changed and things have settled.
 func judgeChanged(t *testing.T, e *cluster.Ensemble, writers []*writer, sum *changingTotals) {
 	t.Helper()
 	if !finished(writers) {

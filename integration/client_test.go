@@ -17,8 +17,7 @@ import (
 	"rollcall/integration/cluster"
 )
 
-// clientKills is how many leaders are killed under package client. ROLLCALL_SCHEDULES sets another
-// number.
+// clientKills is the number of leaders that are killed under package client. ROLLCALL_SCHEDULES sets another number.
 const clientKills = 20
 
 // Package client keeps its sessions when the leader is killed with requests in flight. A call fails

@@ -27,7 +27,7 @@ const (
 // reaping makes the reaper remove nodes soon after they are due.
 var reaping = leader.Reaping{Interval: 200 * time.Millisecond, PerMinute: 60_000}
 
-// aging is a session that creates nodes with a TTL while faults go on.
+// aging is a session that creates nodes with a TTL during faults.
 type aging struct {
 	client *cluster.Client
 	nodes  []aged
@@ -35,7 +35,7 @@ type aging struct {
 	done   chan struct{}
 }
 
-// aged is a node that was created, as its client was told.
+// aged is a node whose creation was acknowledged to its client.
 type aged struct {
 	path     string
 	ttl      time.Duration
@@ -69,7 +69,7 @@ func startAging(t *testing.T, e *cluster.Ensemble, timeout time.Duration) *aging
 	return a
 }
 
-// make creates a node. A node of unknown outcome is not judged.
+// make creates a node. A node of unknown outcome is not checked.
 func (a *aging) make(i int, ttl time.Duration) {
 	n := aged{path: fmt.Sprintf("%s/%d", agingDir, i), ttl: ttl, from: time.Now()}
 	r, err := a.client.Do(jute.OpCreateTTL, &jute.CreateTTLRequest{
@@ -89,8 +89,7 @@ func (a *aging) stop() {
 	<-a.done
 }
 
-// stamps checks that each node's time is what the clock of its term's leader showed when the node
-// was created.
+// stamps checks that each node's time is the time on the clock of its term's leader when the node was created.
 func (r *run) stamps() {
 	judge := func(path string, stat jute.Stat, from, to time.Time) {
 		r.sum.stamps.Add(1)
@@ -108,9 +107,9 @@ func (r *run) stamps() {
 	}
 }
 
-// aged judges nodes with a TTL once all faults are over. No node was removed before some member's
-// clock had shown that it was due. The clock of a leader that alone was set forward removed none.
-// If the leader's clock can be trusted, all nodes that are due by it are removed.
+// aged checks nodes with a TTL once all faults are over. No node was removed before it was due by some member's clock.
+// If only the leader's clock was set forward, that leader removed none. If the leader's clock can be trusted, all nodes
+// that are due by it are removed.
 func (r *run) aged() {
 	id := r.Leader()
 	clock := r.Clock(id)
@@ -166,7 +165,7 @@ func agingNode(t *testing.T, c *cluster.Client, path string, ttl time.Duration) 
 // slow is the tick of ensembles that run for hours.
 const slow = 20 * time.Second
 
-// reaper runs a test about clocks on an ensemble that looks for nodes that are due in every tick.
+// reaper runs a test about clocks on an ensemble that searches for due nodes in every tick.
 func reaper(t *testing.T, tick time.Duration, run func(t *testing.T, e *cluster.Ensemble, leader uint32)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -267,9 +266,8 @@ func TestAllClocksJump(t *testing.T) {
 	})
 }
 
-// Followers that were started with clocks a year behind have seen no jump, nor has the leader. The
-// leader's clock differs from those of most members, so it removes nothing until it agrees with
-// them.
+// Followers that were started with clocks a year behind have seen no jump, nor has the leader. The leader's clock
+// differs from most members' clocks, so it removes nothing until it agrees with them.
 func TestLeadersClockIsNotThatOfMost(t *testing.T) {
 	reaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
 		c := e.Connect(10*tick, leader)
@@ -296,10 +294,10 @@ func TestLeadersClockIsNotThatOfMost(t *testing.T) {
 	})
 }
 
-// A leader's clock is a tenth faster than that of a follower. A session whose client was heard only by this follower, which is
-// cut off, ends as early as that allows. Until then the follower served the client, and it serves it no more. If the leader's
-// clock is twice as fast, which is more than is promised, the follower still serves the client of a session
-// that has ended, and the checker of histories sees both.
+// A leader's clock is a tenth faster than a follower's. A session whose client was heard only by this follower, which is
+// cut off, ends as early as that allows. Until then the follower served the client, and it serves it no more. If the
+// leader's clock is twice as fast, which is more than is promised, the follower still serves the client of a session
+// that has ended, and the checker of histories detects both.
 func TestClocksOfDifferentRates(t *testing.T) {
 	for _, tt := range []struct {
 		leader, follower float64

@@ -23,10 +23,9 @@ const (
 	aSession   = 40 * time.Second // session timeout
 )
 
-// BenchmarkClose measures the end of a session with many ephemeral nodes, from the call of close to
-// its answer. It also measures the latency of writes at a fixed rate that were due meanwhile,
-// compared with writes in an idle ensemble. It runs on three members in this process, or on the
-// servers that ROLLCALL_SERVERS names.
+// BenchmarkClose measures the end of a session with many ephemeral nodes, from the call of close to its reply. It also
+// measures the latency of writes at a fixed rate that were due meanwhile, compared with writes in an idle ensemble. It
+// runs on three members in this process, or on the servers that ROLLCALL_SERVERS names.
 func BenchmarkClose(b *testing.B) {
 	sizes := []int{1_000, 10_000, 100_000, 1_000_000}
 	if testing.Short() {
@@ -180,8 +179,8 @@ func (w *steady) run(ctx context.Context, path string) {
 	}
 }
 
-// stopAndSplit stops the writes. It returns how long those took that were due before the close, and
-// how long those that were due during it or right after it. There is at least one of the latter.
+// stopAndSplit stops the writes. It returns the durations of the writes that were due before the close, and of the ones
+// that were due during it or right after it. There is at least one of the latter.
 func (w *steady) stopAndSplit(begun, over time.Time) (idle, beside []time.Duration) {
 	w.stop()
 	<-w.over

@@ -32,8 +32,7 @@ func TestOldLeaderComesBackToTheWiped(t *testing.T) {
 	}
 }
 
-// comeback plays this once. It returns how long it took until the old leader led, and until all
-// served.
+// comeback runs this once. It returns the time until the old leader led, and the time until all served.
 func comeback(t *testing.T, rng *rand.Rand) (leads, serve time.Duration) {
 	const tick = 2 * time.Second
 	pause := func(most time.Duration) { time.Sleep(time.Duration(rng.Int64N(int64(most)))) }

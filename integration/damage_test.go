@@ -16,13 +16,11 @@ import (
 	"rollcall/znode"
 )
 
-// damageLimit is the longest time until a member that differs has stopped serving, if a majority is
-// up and clients write. It is the sum of a mark each second, an answer and a verdict each half
-// tick, and a transfer of leadership.
+// damageLimit is the longest time until a member that differs has stopped serving, if a majority is up and clients
+// write. It is the sum of a mark each second, a reply and a verdict each half tick, and a transfer of leadership.
 const damageLimit = 5 * time.Second
 
-// spoil damages /a on a member, changes the node, and goes on writing until that member no longer
-// serves.
+// spoil corrupts /a on a member, changes the node, and continues to write until that member no longer serves.
 func spoil(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limit time.Duration) {
 	t.Helper()
 	e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.CorruptForTest(e.Member(at).State(), "/a") })
@@ -74,9 +72,9 @@ func outOfService(t *testing.T, e *cluster.Ensemble, id uint32) {
 	}
 }
 
-// A follower whose memory is damaged stops serving as soon as the damage shows. Its clients move
-// elsewhere with their sessions, and those of the others notice nothing. It still votes and stores
-// entries, but never leads. A restart does not help it, but an empty directory does.
+// A follower whose memory is corrupt stops serving as soon as the damage shows. Its clients move elsewhere with their
+// sessions, and the others' clients notice nothing. It still votes and stores entries, but never leads. A restart does
+// not help it, but an empty directory does.
 func TestDamagedFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
@@ -179,9 +177,9 @@ func TestDamagedLeader(t *testing.T) {
 	})
 }
 
-// Two members differ while the third is away, so nobody can confirm the leader's verdict. After the time
-// in which the third is waited for, the one that does not lead serves no more, but it is not retired: it
-// may be the one that is right. When the third is back, a majority decides, and it is retired for good.
+// Two members differ while the third is away, so no member can confirm the leader's verdict. After the wait for the
+// third, the one that does not lead serves no more, but it is not retired: it may be the one that is right. When the
+// third is back, a majority decides, and the member is retired for good.
 func TestDamageWithoutAMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})

@@ -15,9 +15,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// The schedules below are those in which a design like this one loses a session or a write unless
-// it takes care. Each is built step by step. integration/README.md says which promise each of them
-// tests.
+// In the schedules below, a design like this one loses a session or a write unless it takes care. Each is built step by
+// step. integration/README.md names the promise that each of them tests.
 
 const tick = time.Second // of cluster's ensembles, unless a test sets another
 
@@ -90,7 +89,7 @@ func owner(e *cluster.Ensemble, member uint32, id jute.SessionID) uint32 {
 	return session.Owner.Member
 }
 
-// alive checks that the connection answers, for its own session.
+// alive checks that the connection replies, for its own session.
 func alive(t *testing.T, c *wire.Conn, xid int32, path string) {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(10 * tick)); err != nil {
@@ -101,8 +100,8 @@ func alive(t *testing.T, c *wire.Conn, xid int32, path string) {
 	}
 }
 
-// A client moves while a write of it is stuck in the member that it leaves. The write must not be
-// applied after those of its new connection.
+// A client moves while a write of it is stuck in the member that it leaves. The write must not be applied after the
+// writes of its new connection.
 func TestMovedSessionWithStuckWrite(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		old, session := e.Open(a, 10*tick)
@@ -239,8 +238,8 @@ func TestCreateOfAClientThatHasGone(t *testing.T) {
 	})
 }
 
-// A member that has lost contact with the others, leader or not, answers pings for a limited time.
-// It stops before the others expire the session. It never vouches for a session that is gone.
+// A member that has lost contact with the others, leader or not, replies to pings for a limited time. It stops before
+// the others expire the session. It never vouches for a session that is gone.
 func TestNobodyVouchesForTheExpired(t *testing.T) {
 	for _, role := range []string{"follower", "leader"} {
 		t.Run(role, func(t *testing.T) {
@@ -443,8 +442,8 @@ func sessionsLive(t *testing.T, e *cluster.Ensemble, clients []*cluster.Client) 
 	e.Equal()
 }
 
-// A member lags, and a client of it asks for a sync. A read after the sync shows what was
-// acknowledged to others before.
+// A member lags, and a client of it sends a sync. A read after the sync shows every write that was acknowledged to
+// others before.
 func TestSyncOnALaggingMember(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, _ uint32) {
 		c, _ := e.Open(a, 10*tick)
@@ -536,10 +535,9 @@ func TestWallClocksJump(t *testing.T) {
 	})
 }
 
-// A follower flushes a touch of a session that is no longer the follower's at the leader. The
-// session is being closed, has been closed, or has moved to another member without this one's
-// knowledge. The answer refuses the session at once: its connection is closed, and the touch renews
-// nothing. The other session of the same batch is renewed.
+// A follower flushes a touch at the leader for a session that is no longer the follower's. The session is being closed,
+// has been closed, or has moved to another member without this one's knowledge. The reply rejects the session at once:
+// its connection is closed, and the touch renews nothing. The other session of the same batch is renewed.
 func TestRefusedTouchInABatch(t *testing.T) {
 	const timeout = 4 * tick
 	for _, tt := range []struct {

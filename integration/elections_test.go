@@ -90,9 +90,8 @@ func TestTwoCandidatesBehindOneBindAddress(t *testing.T) {
 	}
 }
 
-// The old leader is writing an entry, and has others waiting, when the first heartbeat of the next
-// leader arrives. It answers when it has written. Its entries are replaced, and the transactions in
-// them are done once.
+// The old leader is writing an entry, and has others waiting, when the first heartbeat of the next leader arrives. It
+// replies when it has written. Its entries are replaced, and the transactions in them are done once.
 func TestHeartbeatOfANewTermMeetsAnApply(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		old := e.Leader()
@@ -123,10 +122,9 @@ func TestHeartbeatOfANewTermMeetsAnApply(t *testing.T) {
 	})
 }
 
-// A leader that is cut off goes on writing, at indexes that the others give to other entries
-// meanwhile. When it is back, heartbeats, requests and notices report commits far beyond the
-// entries that it shares with the others. No entry of its own tail is applied, all of the tail is
-// replaced, and its transactions are sent again.
+// A leader that is cut off continues to write, at indexes that the others give to other entries meanwhile. When it is
+// back, heartbeats, requests and notices report commits far beyond the entries that it shares with the others. No entry
+// of its own tail is applied, all of the tail is replaced, and its transactions are sent again.
 func TestCommitBeyondAConflictingTail(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		old := e.Leader()
@@ -171,9 +169,9 @@ func termsOf(e *cluster.Ensemble, member uint32) (terms []uint64) {
 	return terms
 }
 
-// A leader that lives seems to be dead, again and again: its connections for the log are reset, its port refuses new
-// ones, or both. Nothing is lost. Only both together cost it its leadership, and each member stands only once in ten
-// election timeouts.
+// A live leader seems to be dead, again and again: its connections for the log are reset, its port rejects new ones, or
+// both. Nothing is lost. Only both together cost it its leadership, and each member stands only once in ten election
+// timeouts.
 func TestForgedEvidence(t *testing.T) {
 	t.Parallel()
 	const (
@@ -216,8 +214,8 @@ func TestForgedEvidence(t *testing.T) {
 	}
 }
 
-// A leader that is silent for 200 ms goes on leading. One that is cut off, or hangs, is replaced within three times the
-// time for which it may be silent, as a rule, and always within five times.
+// A leader that is silent for 200 ms continues to lead. A leader that is cut off, or hangs, is replaced within three
+// times the time for which it may be silent, as a rule, and always within five times.
 func TestSilentLeader(t *testing.T) {
 	const silence = config.DefaultHeartbeatTimeout
 	opts := cluster.Options{Adjust: func(cfg *member.Config) { cfg.HeartbeatTimeout = silence }}

@@ -10,13 +10,12 @@ import (
 	"rollcall/zk/jute"
 )
 
-// The network forgets a connection without telling either end. The connection is given up after a
-// tick without an answer, whatever runs on it: pings and proofs, writes, or the log. No session
-// suffers meanwhile.
+// The network forgets a connection without notifying either end. The connection is given up after a tick without a
+// reply, whether it carries pings and proofs, writes, or the log. No session suffers meanwhile.
 //
-// A write waits as long as its own connection takes; pings are not involved. The log's connection
-// is given up a tick after the last answer. The connection on which writes are forwarded is probed
-// twice a tick, and each probe may take a tick: a tick and a half together.
+// A write waits as long as its own connection takes; pings are not involved. The log's connection is given up a tick
+// after the last reply. The connection on which writes are forwarded is probed twice a tick, and each probe may take a
+// tick: a tick and a half together.
 func TestForgottenFlows(t *testing.T) {
 	const (
 		tick = 2 * time.Second

@@ -53,10 +53,10 @@ func TestHandshakeWaitsForALeader(t *testing.T) {
 	}
 }
 
-// A member that was cut off sends an attach late, after the network has healed. Its client has gone
-// without the member's knowledge, and has resumed its session on another member. The late attach is
-// refused because of its old since, and is not tried again. The session stays with the connection
-// that the client uses, and the half-open connection is closed.
+// A member that was cut off sends an attach late, after the network has healed. Its client has gone without the member's
+// knowledge, and has resumed its session on another member. The late attach is rejected because of its old owner index,
+// and is not tried again. The session stays with the connection that the client uses, and the half-open connection is
+// closed.
 func TestHalfOpenAttachDoesNotTakeTheSessionBack(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		const timeout = 10 * tick

@@ -16,8 +16,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// The tests below play incidents that other servers have had and that no other test here plays. docs/incidents.md
-// lists all incidents.
+// The tests below repeat incidents of other servers that no other test here repeats. docs/incidents.md lists all
+// incidents.
 
 // A thousand clients open sessions through both followers while there is no leader. Each is answered on its own
 // connection soon after there is one, with an id that no other client has and with a session that is its own.
@@ -107,9 +107,9 @@ func sessionCount(e *cluster.Ensemble, member uint32) int {
 }
 
 // One leader after the other is lost, each sooner than a session's timeout, and the last one has led before. A client
-// that pings keeps its session. One that is silent loses it when its timeout is over, because its member knows how long it has
-// been silent. Only the times without a leader do not count, which a member measures by pings, so up to half a tick too long each; and
-// after a change at least a third of the timeout is left.
+// that pings keeps its session. A silent client loses its session when its timeout is over, because its member knows how
+// long the client has been silent. Only the times without a leader do not count. A member measures them by pings, so
+// each may be up to half a tick too long. After a change at least a third of the timeout is left.
 func TestSilentSessionUnderElections(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		const timeout = 20 * tick
@@ -207,9 +207,9 @@ func TestLeadersChangeWhileSessionsExpire(t *testing.T) {
 	})
 }
 
-// A session expires while a follower does not get the log. Its client has been told so by another member, and opens a
-// new session on that follower. It is answered only when the follower has the expiry, so it does not see its former
-// ephemeral node there and take it for its own.
+// A session expires while a follower does not get the log. Its client has heard of the expiry from another member, and
+// opens a new session on that follower. The follower replies only when it has the expiry, so the client does not find
+// its former ephemeral node there and take it for its own.
 func TestNewSessionAfterAnExpiry(t *testing.T) {
 	ensemble(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		e.Joined()
@@ -314,7 +314,7 @@ func (s stuckSink) Write(b []byte) (int, error) {
 }
 
 // The snapshots of all members hang in their disks, for longer than an operation of the log may hang. Writes take as
-// long as before, and the leader goes on leading.
+// long as before, and the leader continues to lead.
 func TestSnapshotsHangInTheDisk(t *testing.T) {
 	const writes, pause, limit = 100, 100 * time.Millisecond, 50 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {

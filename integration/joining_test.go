@@ -27,7 +27,7 @@ const (
 	serveLimit       = 30 * time.Second
 )
 
-// begin is how an ensemble begins.
+// begin is a way in which an ensemble begins.
 type begin int
 
 const (
@@ -56,7 +56,7 @@ func (b begin) size() int {
 	}
 }
 
-// knownJoining are seeds in which a disk was lost that the ensemble had not promised to spare. They are played in each run.
+// knownJoining are seeds in which a disk was lost that the ensemble had not promised to spare. They run each time.
 var knownJoining = []uint64{73100114}
 
 // lengths are numbers of entries in a log, as often as they are here. Raft copies at most 64 at a time.
@@ -70,9 +70,10 @@ type joiningTotals struct {
 	installs atomic.Uint64 // snapshots that members copied
 }
 
-// While members copy a long log or a snapshot, disks are lost, also those of the first member, of members that join, and of
-// two one after the other, with other faults meanwhile. Then the same must hold as in TestChangingSchedules, and the ensemble
-// serves within 30 s of the last fault. A disk is lost only if the ensemble promises to survive that: see cluster.Ensemble.Play.
+// While members copy a long log or a snapshot, disks are lost: of the first member, of members that join, and of two
+// members one after the other. Other faults occur meanwhile. Then the same must hold as in TestChangingSchedules, and
+// the ensemble serves within 30 s of the last fault. A disk is lost only if the ensemble promises to survive that: see
+// cluster.Ensemble.Play.
 //
 // The environment selects schedules as for TestSchedules.
 func TestJoiningSchedules(t *testing.T) {

@@ -91,7 +91,7 @@ func TestKillSession(t *testing.T) {
 	}
 }
 
-// A kill that cannot be carried out says why, and changes nothing.
+// A kill that cannot be carried out returns the reason, and changes nothing.
 func TestKillSessionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})
@@ -190,8 +190,8 @@ func TestKillAndAChangeOfLeader(t *testing.T) {
 	}
 }
 
-// The entry with a kill comes into the log although the leader was told that it did not, and the kill is sent again. The
-// operator is told that the session was killed.
+// The entry with a kill is committed although the leader was told otherwise, and the kill is sent again. The operator's
+// reply is that the session was killed.
 func TestKillThatWasCalledLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{})

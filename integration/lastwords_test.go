@@ -10,7 +10,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// silence returns what a member says about another one that does not answer, or "" if it answers.
+// silence returns the reason that a member gives for another one that does not reply, or "" if it replies.
 func silence(t *testing.T, e *cluster.Ensemble, of, about uint32) string {
 	t.Helper()
 	status, err := e.Member(of).View().MemberStatuses(t.Context())

@@ -174,7 +174,7 @@ func TestLeaderCauseHandOver(t *testing.T) {
 	})
 }
 
-// A leader's process ends, in an ensemble of three, and in one of two, in which nobody leads until it is back.
+// A leader's process ends, in an ensemble of three, and in one of two, which has no leader until it is back.
 func TestLeaderCauseDeath(t *testing.T) {
 	withCauses(t, 3, func(t *testing.T, c *causes) {
 		old := c.Leader()
@@ -199,7 +199,7 @@ func TestLeaderCauseDeath(t *testing.T) {
 	})
 }
 
-// A leader that is out of reach has died for nobody: it was silent.
+// The cause for a leader that is out of reach is silence, not death.
 func TestLeaderCauseSilence(t *testing.T) {
 	for name, fault := range map[string]func(c *causes, id uint32){
 		"paused":  func(c *causes, id uint32) { c.Pause(id) },
@@ -263,7 +263,7 @@ func TestLeaderCauseResumed(t *testing.T) {
 	})
 }
 
-// The only member has nobody before it.
+// The only member of an ensemble has no leader before it.
 func TestLeaderCauseOfOne(t *testing.T) {
 	withCauses(t, 1, func(t *testing.T, c *causes) {
 		c.want(znode.LeaderCause{Kind: znode.LeaderStarted})

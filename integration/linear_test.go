@@ -13,9 +13,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// With linearizable reads, a member that does not get the log answers a read only when it has
-// caught up with the writes that other members have acknowledged. A member that has lost its leader
-// answers no read.
+// With linearizable reads, a member that does not get the log replies to a read only when it has caught up with the
+// writes that other members have acknowledged. A member that has lost its leader replies to no read.
 func TestLinearizableReadOnALaggingMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Linear: true, Logger: logger()})
@@ -46,7 +45,7 @@ func TestLinearizableReadOnALaggingMember(t *testing.T) {
 	})
 }
 
-// grants counts the leases for reads that a leader is asked for.
+// grants counts the requests to a leader for read leases.
 type grants struct {
 	leader.Log
 	asked *atomic.Int64
@@ -89,7 +88,7 @@ func withReadLeases(t *testing.T, test func(t *testing.T, e *leased)) {
 	})
 }
 
-// read reads at a member, and returns how long that took.
+// read reads at a member, and returns the time that it took.
 func (e *leased) read(t *testing.T, id uint32, path string) time.Duration {
 	t.Helper()
 	e.xid++
@@ -101,7 +100,7 @@ func (e *leased) read(t *testing.T, id uint32, path string) time.Duration {
 	return time.Since(began)
 }
 
-// write writes at the leader, and returns how long that took.
+// write writes at the leader, and returns the time that it took.
 func (e *leased) write(t *testing.T, path string) time.Duration {
 	t.Helper()
 	e.xid++
@@ -134,7 +133,8 @@ func TestReadsByLease(t *testing.T) {
 	})
 }
 
-// A member that is cut off reads until its lease ends. Until 5/4 of that have passed, the leader answers no write, and later ones do not wait.
+// A member that is cut off reads until its lease ends. Until 5/4 of the lease have passed, the leader acknowledges no
+// write. Later writes do not wait.
 func TestReadsByLeaseOfMemberThatIsCutOff(t *testing.T) {
 	withReadLeases(t, func(t *testing.T, e *leased) {
 		e.read(t, e.a, "/n")

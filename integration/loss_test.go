@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// losses is how many runs lose packets. ROLLCALL_SCHEDULES sets another number.
+	// losses is the number of runs that lose packets. ROLLCALL_SCHEDULES sets another number.
 	losses = 8
 	// losing is the share of runs in which sessions may expire: three of eight. Elections and clients follow chance, too, and the
 	// sessions of a member expire together: some did in about one of 40 runs, and with one connection to each member in six of ten.
 	losing = 3. / 8
 )
 
-// The connections on which members ping and forward writes lose 30 % of their packets, and those of the log lose none, so there is
-// one leader for all the time that decides which sessions live. Hardly a session expires whose client is alive. Only two
-// connections to each member, and attempts to connect that overlap, make that so: with one connection, which was
-// replaced when it was silent for a tick, sessions expired in six of ten runs.
+// The connections on which members ping and forward writes lose 30 % of their packets. The log's connections lose none,
+// so one leader decides all the time which sessions live. Hardly any session of a live client expires. That needs two
+// connections to each member, and attempts to connect that overlap: with one connection, which was replaced when it was
+// silent for a tick, sessions expired in six of ten runs.
 func TestSessionsWhilePacketsAreLost(t *testing.T) {
 	t.Parallel()
 	lost, seeds := 0, seedsToRun(t, losses)
@@ -40,7 +40,7 @@ func TestSessionsWhilePacketsAreLost(t *testing.T) {
 	}
 }
 
-// loseForAMinute returns how many sessions of 50 clients expire while members lose packets of each other.
+// loseForAMinute returns the number of sessions of 50 clients that expire while members lose packets of each other.
 func loseForAMinute(t *testing.T, loss simulated.Loss) (expired int) {
 	const sessions, tick, timeout = 50, 500 * time.Millisecond, 3 * time.Second
 	e := cluster.Start(t, 3, cluster.Options{Tick: tick, Write: time.Millisecond, Adjust: func(cfg *member.Config) {

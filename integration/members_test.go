@@ -31,7 +31,7 @@ func comes(e *cluster.Ensemble, id uint32) serverlist.Change {
 	return serverlist.Change{Joining: e.ServerLine(id, false)}
 }
 
-// mustChange asks a member for a change of the list, which must be made.
+// mustChange requests a change of the list from a member. The change must be made.
 func mustChange(t *testing.T, e *cluster.Ensemble, via uint32, c serverlist.Change) {
 	t.Helper()
 	if _, err := e.Reconfigure(context.Background(), via, c); err != nil {
@@ -75,8 +75,9 @@ func TestLeaderIsRemoved(t *testing.T) {
 	})
 }
 
-// A member that is cut off is removed, and raft tells it nothing of that. When it is back it neither votes nor makes
-// anybody else do so: no term begins because of it. It serves nobody, asks the others, and says that it was removed.
+// A member is removed while it is cut off, and does not hear of that from raft. When it is back it neither votes nor
+// makes another member vote: no term begins because of it. It serves no client, queries the others, and reports that it
+// was removed.
 func TestRemovedMemberDisturbsNobody(t *testing.T) {
 	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		e.Joined()
@@ -211,8 +212,8 @@ func TestRemovedAndAddedAgain(t *testing.T) {
 	})
 }
 
-// A leader is killed when the list has changed and its configuration has not followed yet. The next one goes on,
-// also with the change after it.
+// A leader is killed when the list has changed and its configuration has not followed yet. The next leader continues
+// with this change, and with the change after it.
 func TestTwoChangesAndALeaderLost(t *testing.T) {
 	for _, kind := range []string{"add", "remove"} {
 		t.Run(kind, func(t *testing.T) {
@@ -291,8 +292,8 @@ func TestJoinerThatKnowsOnlyRemovedMembers(t *testing.T) {
 	})
 }
 
-// A member loses its disk, and all others that its server lines name have left and are gone. It cannot find the ensemble, but the
-// leader finds it, where it does not answer raft any more.
+// A member loses its disk, and all others that its server lines name have left and are gone. It cannot find the
+// ensemble, but the leader finds it at its address, where it no longer replies to raft.
 func TestWipedMemberThatKnowsNobody(t *testing.T) {
 	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		e.Joined()
@@ -345,9 +346,9 @@ func TestWipedMemberAmongRemovedOnes(t *testing.T) {
 	})
 }
 
-// A voter has left the list, and votes on until one of the new members can take its place. Those have empty disks, and
-// must ask it before they join. Nobody has configured where it is: the member that they ask tells them, also after it
-// was started again.
+// A voter has left the list, and votes until one of the new members can take its place. The new members have empty
+// disks, and must query it before they join. Its address is in no configuration: the member that they query has it, also
+// after a restart.
 func TestJoinersAskTheOneThatLeaves(t *testing.T) {
 	changeable(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32) {
 		e.Joined()
@@ -416,7 +417,7 @@ func TestClientOfAVoterThatLeaves(t *testing.T) {
 	})
 }
 
-// removedAlone runs a test in which a leader has removed member b in its own configuration, and not in that of the others,
+// removedAlone runs a test in which a leader has removed member b in its own configuration, and not in the others',
 // which get nothing of its log any more. It tries that at several moments, and at least one must be right.
 func removedAlone(t *testing.T, run func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32, removal *cluster.Errand)) {
 	t.Helper()
@@ -444,9 +445,9 @@ func removedAlone(t *testing.T, run func(t *testing.T, e *cluster.Ensemble, lead
 	}
 }
 
-// A leader that has removed a member in its own configuration, but not in that of the others, is cut off on the
-// ports of the log. The others elect one of them with the vote of that member. The old leader answers no sync from
-// then on, although the only other voter of its configuration still answers it.
+// A leader that has removed a member in its own configuration, but not in the others', is cut off on the ports of the
+// log. The others elect one of them with the vote of that member. The old leader completes no sync from then on,
+// although the only other voter of its configuration still replies to it.
 func TestProofUnderAnUncommittedChange(t *testing.T) {
 	removedAlone(t, func(t *testing.T, e *cluster.Ensemble, leader, a, b uint32, removal *cluster.Errand) {
 		old := e.Connect(sessionTimeout, leader)

@@ -11,7 +11,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// misbehaving is an ensemble of three in which clients of all members read one node, and those of the leader and of a follower write it.
+// misbehaving is an ensemble of three. Clients of all members read one node, and clients of the leader and of a follower
+// write it.
 type misbehaving struct {
 	*cluster.Ensemble
 	bad, leader, third uint32
@@ -68,8 +69,8 @@ func (e *misbehaving) start(t *testing.T) {
 	}
 }
 
-// A follower with a lease for reads is silent or deaf, on all of its links or on one. The writes of the others' clients stop for a lease
-// and its bound at most, and no read is stale.
+// A follower with a lease for reads sends nothing or gets nothing, on all of its links or on one. The writes of the
+// others' clients stop for a lease and its bound at most, and no read is stale.
 func TestWritesWhileOneMisbehaves(t *testing.T) {
 	const lease, limit = 100 * time.Millisecond, 150 * time.Millisecond
 	for _, tt := range []struct {

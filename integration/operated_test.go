@@ -21,7 +21,7 @@ import (
 	"rollcall/znode"
 )
 
-// operatorLimit is how long an operator of a schedule goes on to ask members for one thing.
+// operatorLimit is the time for which an operator of a schedule repeats one request to the members.
 const operatorLimit = time.Minute
 
 // operators are those who do something to a schedule's ensemble besides its writers: operators who kill a session or make a backup, and
@@ -39,7 +39,7 @@ type saved struct {
 	told []int64 // by writer: how many outcomes it knew before the backup began
 }
 
-// maxOperated is how many faults of a plan are for operators, at most.
+// maxOperated is the largest number of faults of a plan that are operators' requests.
 const maxOperated = 100
 
 func newOperators() *operators {
@@ -81,7 +81,7 @@ func (r *run) operate(p cluster.Played) {
 	}
 }
 
-// insist calls ask for the members in turn, beginning with one of them, until ask returns nil.
+// insist calls ask for the members in turn, beginning with first, until ask returns nil.
 func (r *run) insist(what string, first uint32, ids []uint32, ask func(ctx context.Context, at uint32) error) {
 	begun := time.Now()
 	for i := slices.Index(ids, first); ; i++ {
@@ -138,7 +138,7 @@ func (r *run) save(first uint32) {
 	})
 }
 
-// operated waits for the operators, and judges what they did.
+// operated waits for the operators, and checks their results.
 func (r *run) operated() {
 	r.operators.Wait()
 	close(r.operators.backups)
@@ -158,7 +158,8 @@ func (r *run) operated() {
 	}
 }
 
-// restored judges the backups: a new ensemble that begins with one has every write that was acknowledged before the backup began, and none twice.
+// restored checks the backups: a new ensemble that begins with one has every write that was acknowledged before the
+// backup began, and none twice.
 func (r *run) restored() {
 	for s := range r.operators.backups {
 		from, err := member.ReadForRestore(func(v znode.ImageVisitor) error {
@@ -179,7 +180,8 @@ func (r *run) restored() {
 	}
 }
 
-// restored compares a state from a backup with the outcomes that a session was told. It knew so many of them before the backup began.
+// restored compares a state from a backup with the outcomes that a session knows. It knew the first told of them before
+// the backup began.
 func (w *writer) restored(t *testing.T, s *znode.State, told int64) {
 	t.Helper()
 	s.RLock()

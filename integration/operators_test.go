@@ -20,7 +20,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// questions are what an operator may ask of any member about v, as paths below /v1/.
+// questions are the requests about v that an operator may send to any member, as paths below /v1/.
 func (v *viewed) questions() []string {
 	of := func(id jute.SessionID) string { return "sessions/" + id.String() }
 	owner := v.owner.Session()
@@ -33,8 +33,8 @@ func (v *viewed) questions() []string {
 // changing are the keys whose values change with time alone, or say how a silent member was met.
 var changing = []string{"left_ms", "heard_ms", "received", "sent", "last_op", "last_us", "min_us", "avg_us", "max_us", "last_zxid", "reason", "detail"}
 
-// answer returns what a member answers to a question, put together from pages of five, without what
-// changes. It fails the test if a page comes late.
+// answer returns a member's reply to a question, put together from pages of five, without the parts that change. It
+// fails the test if a page comes late.
 func (v *viewed) answer(at uint32, question string) any {
 	v.t.Helper()
 	path, text, _ := strings.Cut(question, "?")
@@ -120,7 +120,7 @@ func startAsked(t *testing.T) *viewed {
 	return v
 }
 
-// Every member answers every question over HTTP in the same way, to the byte.
+// Every member has the same reply to every request over HTTP, to the byte.
 func TestHTTPFromAnyMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := startAsked(t)
@@ -138,8 +138,8 @@ func TestHTTPFromAnyMember(t *testing.T) {
 	})
 }
 
-// followNext waits until the others follow one leader, which is not gone. A member that does not reply is named if it leads, so members
-// that are asked before and after a change of the leader differ.
+// followNext waits until the others follow one leader other than gone. A member that does not reply is named if it
+// leads, so replies before and after a change of the leader differ.
 func (v *viewed) followNext(gone uint32, others []uint32) {
 	v.t.Helper()
 	v.Wait("the others to follow one leader", (syncLimit+3)*viewDeadline, func() bool {
@@ -155,8 +155,8 @@ func (v *viewed) followNext(gone uint32, others []uint32) {
 	})
 }
 
-// While one member is down, stopped or cut off, the others answer every question in the same way, within
-// the deadline, and name it wherever it may know something.
+// While one member is down, stopped or cut off, the others have the same reply to every request, within the deadline.
+// The reply names that member wherever it may have an entry.
 func TestHTTPWithoutOneMember(t *testing.T) {
 	for _, tt := range withoutOne {
 		for _, leads := range []bool{true, false} {
@@ -232,9 +232,9 @@ func (j journal) Write(b []byte) (int, error) {
 	return j.text[j.id].Write(b)
 }
 
-// An operator ends a session over HTTP, through any member. Within a tick it is gone on every member, and
-// its client is told. The audit log of the member that was asked has one line, and every member shows the
-// end, with who asked for it.
+// An operator ends a session over HTTP, through any member. Within a tick it is gone on every member, and its client is
+// notified. The audit log of the member that got the request has one line, and every member shows the end with the
+// operator.
 func TestKillOverHTTP(t *testing.T) {
 	for _, through := range []string{"leader", "own member", "other follower"} {
 		t.Run(through, func(t *testing.T) {
@@ -295,8 +295,7 @@ func shows(t *testing.T, e *cluster.Ensemble, at uint32, end api.End) bool {
 	return len(ends.Items) == 1 && ends.Items[0] == end && ok && refused.Status == 404
 }
 
-// A kill that cannot be carried out in time has the status that says what may have happened, and its line
-// in the audit log.
+// A kill that cannot be carried out in time has a status for the possible outcomes, and its line in the audit log.
 func TestKillOverHTTPFails(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

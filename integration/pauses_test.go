@@ -60,7 +60,7 @@ func TestLongerPausesAreLearned(t *testing.T) {
 	})
 }
 
-// A follower that pauses, for whatever time, hears its leader before it judges it. So do two.
+// A follower that is paused, for whatever time, hears its leader before it declares it dead. So do two.
 func TestPausedFollowerKeepsItsLeader(t *testing.T) {
 	pausing(t, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		start := term(e, e.Leader())

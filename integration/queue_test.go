@@ -8,9 +8,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A leader and a follower crash when the follower's disk has an entry and the leader's does not. The leader
-// comes back first, and leads with the third member, without that entry. So nobody may have seen it: neither a client of
-// the leader nor one of the follower.
+// A leader and a follower crash when the follower's disk has an entry and the leader's does not. The leader comes back
+// first, and leads with the third member, without that entry. So no client may have seen the entry, neither the leader's
+// nor the follower's.
 func TestLeaderLosesItsQueue(t *testing.T) {
 	for _, through := range []string{"leader", "follower"} {
 		t.Run("through the "+through, func(t *testing.T) {

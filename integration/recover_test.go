@@ -14,9 +14,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Two of three members lose their disks for good. The third is recovered, and all start with the
-// same server list. The client that was connected goes on with the same session and the same nodes,
-// and losing a leader does no harm any more.
+// Two of three members lose their disks for good. The third is recovered, and all start with the same server list. The
+// connected client continues with the same session and the same nodes, and losing a leader does no harm any more.
 func TestRecoverLostMajority(t *testing.T) {
 	for _, survivor := range []uint32{1, 3} {
 		t.Run(fmt.Sprintf("member %d survives", survivor), func(t *testing.T) {
@@ -78,8 +77,8 @@ func recoverLostMajority(t *testing.T, survivor uint32) {
 	e.Equal()
 }
 
-// Before a recovery, the running members are asked how far their data go. A member that was down
-// for the last writes is behind.
+// Before a recovery, the running members report the last index of their data. A member that was down for the last writes
+// is behind.
 func TestExamineBeforeRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")
@@ -151,7 +150,7 @@ func insist(c *cluster.Client, path string) (string, error) {
 	}
 }
 
-// The survivor serves as soon as one more member votes. Before that, it serves nobody.
+// The survivor serves as soon as one more member votes, and not before.
 func TestRecoveredServesWithOneMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "data")

@@ -101,7 +101,7 @@ func TestFollowerOnANarrowLink(t *testing.T) {
 		nodes   = 32
 		size    = 1_000_000
 		timeout = 10 * tick
-		// least is how long the link takes, and most is how long the follower may take.
+		// least is the time that the link takes, and most is the time that the follower may take.
 		least = time.Duration(nodes*size) * time.Second / rate
 		most  = least * 3 / 2
 	)

@@ -29,9 +29,10 @@ const (
 	places
 )
 
-// roundTrips says how many round trips between members an operation takes at the leader, at a follower among three voters,
-// which is a majority with the leader, at a follower among five, at an observer of three voters, and at a follower among three
-// voters if all voters have leases for reads. At the leader it takes as many in all of these ensembles.
+// roundTrips has the number of round trips between members for each operation: at the leader, at a follower among three
+// voters, which is a majority with the leader, at a follower among five, at an observer of three voters, and at a
+// follower among three voters if all voters have leases for reads. At the leader the number is the same in all of these
+// ensembles.
 var roundTrips = map[string][places]float64{
 	"open a session":      {1, 1, 1.5, 2, 1.5},
 	"create":              {1, 1, 1.5, 2, 1.5},
@@ -162,7 +163,7 @@ func firstReads(t *testing.T, e *cluster.Ensemble, leader uint32) {
 	}
 }
 
-// timeOperations returns how long each operation takes at a member.
+// timeOperations returns the duration of each operation at a member.
 func timeOperations(t *testing.T, e *cluster.Ensemble, id uint32) map[string]time.Duration {
 	t.Helper()
 	took := map[string]time.Duration{}

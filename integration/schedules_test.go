@@ -37,20 +37,20 @@ const (
 	writersLimit     = 2 * time.Minute
 )
 
-// extent is how much the sessions of a schedule write, and for how long faults begin meanwhile.
+// extent is the number of writes of a schedule's sessions, and the time in which faults begin.
 type extent struct {
 	sessions, writes int           // how many sessions, and how many writes each of them makes
 	pace, span       time.Duration // the longest pause between two writes of a session, and the time in which faults begin
 }
 
-// usual is the extent of most schedules, and long that of one whose history is judged in each run.
+// usual is the extent of most schedules, and long the extent of the one whose history is checked each time.
 var (
 	usual = extent{sessions, writesPerSession, writePace, faultSpan}
 	long  = extent{50, 110, 80 * time.Millisecond, 3 * time.Second}
 )
 
-// longWrites is how many writes of a long history must be acknowledged: 5,500 are made, and faults leave some without an answer. On a busy
-// machine they were 501 once.
+// longWrites is the least number of acknowledged writes of a long history: 5,500 are made, and faults leave some without
+// a reply. On a busy machine 501 had none once.
 const longWrites = 4500
 
 // quiet is a length of time. If all faults, and an election after them, are over within it, clients
@@ -128,7 +128,7 @@ func TestLongSchedules(t *testing.T) {
 	}
 }
 
-// playSeed plays the schedule of a seed and judges it, in a subtest.
+// playSeed runs the schedule of a seed and checks its result, in a subtest.
 func playSeed(t *testing.T, seed uint64, size extent, sum *totals) {
 	name := t.Name()
 	t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -398,7 +398,7 @@ func (r *run) began(p cluster.Played) {
 	}
 }
 
-// judge waits until everything has settled and judges the result.
+// judge waits until everything has settled and checks the result.
 func (r *run) judge(silent *cluster.Client) {
 	if !finished(r.writers) {
 		r.Fatalf("writers have not finished %v after the first fault", writersLimit)
@@ -513,8 +513,8 @@ func (r *run) lives(member uint32, id jute.SessionID) bool {
 	return ok
 }
 
-// living checks that the sessions in a state are those of the writers, and the ephemerals theirs. The
-// members have been found equal.
+// living checks that the sessions in a state are the writers', and that the ephemerals are theirs. The members have been
+// found equal.
 func living(t *testing.T, s *znode.State, writers []*writer) {
 	t.Helper()
 	s.RLock()

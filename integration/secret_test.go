@@ -31,12 +31,12 @@ func secretFile(t *testing.T, secrets ...string) string {
 	return path
 }
 
-// A member with another secret takes no part: the others serve without it, log its address, and answer
-// nothing. A member that takes plain connections besides gets on with a plain one.
+// A member with another secret takes no part: the others serve without it, log its address, and send no reply. A member
+// that also accepts plain connections works with a plain one.
 func TestSecret(t *testing.T) {
 	const tick = time.Second
 	right, wrong := secretFile(t), secretFile(t, "a secret that the others lack")
-	// loginBy gives a member the login of a user whom all such members know.
+	// loginBy gives a member a login that all such members know.
 	loginBy := func(user string) func(cfg *member.Config) {
 		const module = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 		file := filepath.Join(t.TempDir(), "jaas")

@@ -19,9 +19,10 @@ const (
 	lookEvery   = deadTick / 200
 )
 
-// A client falls silent, and the leader is killed three times. Its session ends when its timeout is over, the times without a leader
-// apart, and at most a tick later. If its member is killed, too, nobody knows when the client was heard, and the timeout counts from
-// when the member was lost: also when that member runs again, and when others lead. Clients that ping keep their sessions.
+// A client falls silent, and the leader is killed three times. Its session ends when its timeout is over, the times
+// without a leader apart, and at most a tick later. If its member is killed, too, no member knows when the client was
+// heard, and the timeout counts from the loss of the member: also when that member runs again, and when others lead.
+// Clients that ping keep their sessions.
 func TestSilentSessionOutlivesNoKills(t *testing.T) {
 	for place := range 3 {
 		for down := range 3 {
@@ -96,8 +97,8 @@ func sincePing(phase int) time.Duration { return time.Duration(phase) * deadTick
 // untilPing bounds the rest of a time without a leader: from when a member has its role until its first ping has reached the others.
 const untilPing = deadTick / 16
 
-// watchForLeader looks from now on for another leader than former. The function that it returns waits for one, and returns it and when it
-// was found.
+// watchForLeader polls from now on for another leader than former. The function that it returns waits for one, and
+// returns it and the time when it was found.
 func watchForLeader(e *cluster.Ensemble, former uint32) (elected func() (next uint32, led time.Time)) {
 	others := map[uint32]*member.Member{}
 	for _, id := range e.IDs() {

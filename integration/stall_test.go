@@ -18,9 +18,9 @@ import (
 	"rollcall/znode"
 )
 
-// A leader's disk hangs. Nobody notices, until it has been away for so long that the leader gives its clients and its leadership
-// to the others: its clients move elsewhere, and those of the others notice nothing. When the disk works again, the member is a
-// follower with the same state.
+// A leader's disk hangs. No client notices, until the disk has been away for so long that the leader gives its clients
+// and its leadership to the others: its clients move elsewhere, and the others' clients notice nothing. When the disk
+// works again, the member is a follower with the same state.
 func TestStalledLeader(t *testing.T) {
 	synctest.Test(t, stalledLeader)
 }
@@ -90,8 +90,8 @@ func stalledLeader(t *testing.T) {
 	e.Equal()
 }
 
-// A follower's disk hangs for 20 s, and nobody notices. Then it hangs for so long that its clients move to others, whose clients
-// notice nothing. The follower continues under the same leader.
+// A follower's disk hangs for 20 s, and no client notices. Then it hangs for so long that its clients move to others,
+// whose clients notice nothing. The follower continues under the same leader.
 func TestStalledFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leaders := atomic.Int64{}
@@ -265,9 +265,9 @@ func (*hanging) SessionSwept(jute.SessionID, bool)                 {}
 func (*hanging) NodesRemoved(znode.Removal, []string)              {}
 func (*hanging) SnapshotRestored()                                 {}
 
-// The same happens with a leader that hangs in apply. This test runs in real time, because a
-// goroutine that waits for the tree's lock would stop a bubble's clock. A busy machine looks like a stalled member, so only the nightly
-// form has it.
+// The same happens with a leader that hangs in apply. This test runs in real time, because a goroutine that waits for
+// the tree's lock would stop a bubble's clock. A busy machine looks like a stalled member, so only the nightly form has
+// it.
 func TestLeaderStalledInApply(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	const tick, limit = 400 * time.Millisecond, time.Second
@@ -309,8 +309,8 @@ func TestLeaderStalledInApply(t *testing.T) {
 	e.Equal()
 }
 
-// The same happens with a follower: its clients move elsewhere with their sessions, those of the
-// others notice nothing, and the leader stays.
+// The same happens with a follower: its clients move elsewhere with their sessions, the others' clients notice nothing,
+// and the leader stays.
 func TestFollowerStalledInApply(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	const tick, limit = 400 * time.Millisecond, 2 * time.Second

@@ -13,10 +13,10 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A session with many ephemeral nodes ends at once, and its nodes are deleted in steps. Whatever
-// happens to the members meanwhile, the steps go on and no member differs.
+// A session with many ephemeral nodes ends at once, and its nodes are deleted in steps. Whatever happens to the members
+// meanwhile, the steps continue and no member differs.
 
-// slowly is how long a disk takes to write, so that time passes between two steps.
+// slowly is the duration of a disk's write, so that time passes between two steps.
 const slowly = 2 * time.Millisecond
 
 // own creates n ephemeral nodes below /own.
@@ -41,7 +41,7 @@ type raw []byte
 
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
-// left returns how many ephemeral nodes a member has, and whether an ended session has nodes left.
+// left returns the number of ephemeral nodes of a member, and whether an ended session has nodes left.
 func left(e *cluster.Ensemble, member uint32) (nodes int, unswept bool) {
 	s := e.Member(member).State()
 	s.RLock()
@@ -61,8 +61,8 @@ func sweptTo(t *testing.T, e *cluster.Ensemble, member uint32, n int) {
 	t.Fatal("nothing is swept")
 }
 
-// The leader dies in the middle, and the next one goes on. The client that closed the session is
-// answered when the last node is gone everywhere. The session cannot be resumed meanwhile.
+// The leader dies in the middle, and the next one continues. The client that closed the session gets its reply when the
+// last node is gone everywhere. The session cannot be resumed meanwhile.
 func TestSweepGoesOnUnderTheNextLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = 12_000
@@ -128,8 +128,8 @@ func TestSweepGoesOnUnderTheNextLeader(t *testing.T) {
 	})
 }
 
-// A member that lagged is sent a snapshot in the middle. Then all members are killed and started
-// again, and go on with the nodes that are left.
+// A member that lagged is sent a snapshot in the middle. Then all members are killed and started again, and continue
+// with the nodes that are left.
 func TestSnapshotInMidSweep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

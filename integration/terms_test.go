@@ -59,10 +59,9 @@ func term(e *cluster.Ensemble, member uint32) znode.Term {
 	return s.Term()
 }
 
-// Raft refuses single entries in the middle of a pipeline, again and again, and still leads. Each
-// refusal ends the term's object, because it is unknown whether the entries after the refused one
-// will follow those before it. All writes are sent again. None is lost or done twice, and those of
-// each session are in order.
+// Raft rejects single entries in the middle of a pipeline, again and again, and still leads. Each rejection ends the
+// term's object, because it is unknown whether the entries after the rejected one will follow the ones before it. All
+// writes are sent again. None is lost or done twice, and each session's writes are in order.
 func TestRefusedProposalInMidst(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kept=%t", kept), func(t *testing.T) {
@@ -105,9 +104,8 @@ func TestRefusedProposalInMidst(t *testing.T) {
 	}
 }
 
-// doomed lets the leader seal an entry that expires a silent session of each follower. The leader
-// is held up with that entry, or is told that raft refused it. doomed returns the connections and
-// the sessions.
+// doomed lets the leader seal an entry that expires a silent session of each follower. The leader is held up with that
+// entry, or hears that raft rejected it. doomed returns the connections and the sessions.
 func doomed(t *testing.T, e *cluster.Ensemble, stop func(g *cluster.Gate), stopped func(g *cluster.Gate) bool) (conns map[uint32]*wire.Conn, ids map[uint32]jute.SessionID) {
 	t.Helper()
 	const timeout = 4 * tick
@@ -133,9 +131,8 @@ func lives(t *testing.T, c *wire.Conn) {
 	}
 }
 
-// A term ends and another one opens in the same term of raft. An entry of the first, which raft was
-// said to have refused, comes into the log after the TermStart of the second. All members ignore
-// it, and the session that it expires lives.
+// A term ends and another one opens in the same term of raft. An entry of the first, which raft reported as rejected,
+// comes into the log after the TermStart of the second. All members ignore it, and the session that it expires lives.
 func TestTwoTermsInOneOfRaft(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		leader := e.Leader()

@@ -18,12 +18,12 @@ const (
 	vouchedTenths = 9        // of the timeout: after it, a member closes a connection whose client the leader has not acknowledged
 )
 
-// A client sends its last request while its member is paused, and is silent from then on. The member
-// cannot tell how long the request has waited in its socket. It therefore counts the client as heard
-// when it reads the request, after the pause, and the session ends at most T and two ticks after the
-// pause. There are two exceptions for long pauses. If the session's time was over before the pause
-// ended, the leader has already ended the session, and the request does not save it. If the pause was
-// longer than nine tenths of T, the member may close the connection without reading the request.
+// A client sends its last request while its member is paused, and is silent from then on. The member cannot know how
+// long the request has waited in its socket. It therefore counts the client as heard when it reads the request, after
+// the pause, and the session ends at most T and two ticks after the pause. There are two exceptions for long pauses. If
+// the session's time was over before the pause ended, the leader has already ended the session, and the request does not
+// save it. If the pause was longer than nine tenths of T, the member may close the connection without reading the
+// request.
 func TestUnreadBytesCountWhenTheyAreRead(t *testing.T) {
 	t.Parallel()
 	for _, timeout := range []time.Duration{2 * tick, 8 * tick} {

@@ -52,9 +52,8 @@ func startViewed(t *testing.T) *viewed {
 	return v
 }
 
-// sessions returns all sessions as a member shows them, in pages of five, and the members that were
-// silent, with the reasons of the first page on which they were. The times that the leader tells are left
-// out, because they change.
+// sessions returns all sessions as a member shows them, in pages of five, and the members that were silent, with the
+// reasons of the first page on which they were. The times that come from the leader are left out, because they change.
 func (v *viewed) sessions(at uint32, f view.SessionFilter) (all []api.Session, silent []api.Silence) {
 	v.t.Helper()
 	for p := (view.Page{Limit: 5}); ; {
@@ -125,7 +124,7 @@ func idOf(s api.Session) jute.SessionID {
 	return id
 }
 
-// compare checks rows against what is known of the sessions. Those of a silent member are unknown.
+// compare checks rows against the known sessions. The sessions of a silent member are unknown.
 func (v *viewed) compare(at uint32, rows []api.Session, silent uint32) {
 	v.t.Helper()
 	for i, s := range rows {
@@ -149,7 +148,7 @@ func (v *viewed) compare(at uint32, rows []api.Session, silent uint32) {
 	}
 }
 
-// showsTimes checks what the leader tells of each session: it was heard when it was opened, or since.
+// showsTimes checks the leader's times of each session: it was heard when it was opened, or since.
 func (v *viewed) showsTimes(at uint32) {
 	v.t.Helper()
 	a, err := v.Member(at).View().Sessions(v.t.Context(), view.SessionFilter{}, view.Page{})
@@ -257,7 +256,7 @@ func (v *viewed) showsConnections(at uint32) {
 	}
 }
 
-// showsConnectionsOf checks that the connections of one member, or at one address, are those of the sessions.
+// showsConnectionsOf checks that the connections of one member, or at one address, are the sessions' connections.
 func (v *viewed) showsConnectionsOf(at uint32, all []api.Session) {
 	v.t.Helper()
 	address := ""
