@@ -15,8 +15,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// reasons returns the reason for which a member does not serve, at the three places where operators look for it: that of
-// `rollcall health`, which asks /readyz after srvr, then that of /readyz, and that of `rollcall status`, which asks another member.
+// reasons returns the reason for which a member does not serve, from the three places where operators find it: `rollcall
+// health`, which requests /readyz after srvr, then /readyz itself, and `rollcall status`, which queries another member.
 func reasons(t *testing.T, e *cluster.Ensemble, id, other uint32) (health, readyz, status string) {
 	t.Helper()
 	word, err := e.Dial(id)

@@ -34,7 +34,8 @@ func TestSyncSeesWhatAFollowerCommitted(t *testing.T) {
 	})
 }
 
-// leaderHearsAfter is how long a follower's messages take to the leader in these tests: less than would make it stand.
+// leaderHearsAfter is the time that a follower's messages take to the leader in these tests: less than would make it
+// stand.
 const leaderHearsAfter = 100 * time.Millisecond
 
 func startWord(t *testing.T) (e *cluster.Ensemble, leader, follower, third uint32, writer, reader *cluster.Client) {

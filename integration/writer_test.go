@@ -14,7 +14,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// window is how many writes a session has in flight.
+// window is the number of writes that a session has in flight.
 const window = 5
 
 // writer is one session with the outcomes of its writes. It writes sequential nodes with data that
@@ -39,9 +39,8 @@ type writer struct {
 	told   atomic.Int64
 }
 
-// startWriters opens a session on each member, and more until there are as many as asked for. Each
-// creates its nodes and then writes n times on its own. Their clients also know the members of more, which
-// may come later.
+// startWriters opens a session on each member, and more up to the number sessions. Each creates its nodes and then
+// writes n times on its own. Their clients also know the members of more, which may come later.
 func startWriters(t *testing.T, e *cluster.Ensemble, rng *rand.Rand, sessions, n int, timeout, pace time.Duration, more ...uint32) []*writer {
 	t.Helper()
 	var writers []*writer
@@ -100,14 +99,14 @@ func (w *writer) run() {
 	}
 }
 
-// sharers is how many sessions write, read and watch a node together. Whether the history of one node is linearizable takes the longer to
-// decide, the more of them there are.
+// sharers is the number of sessions that write, read and watch a node together. The more of them there are, the longer
+// it takes to decide whether the history of one node is linearizable.
 const sharers = 4
 
 // sharedBy returns the node that a session shares with others.
 func sharedBy(session int) string { return fmt.Sprintf("/shared%d", session/sharers) }
 
-// share writes or reads the shared node. The history judges the results.
+// share writes or reads the shared node. The history checks the results.
 func (w *writer) share(i int) {
 	if i%8 < 4 {
 		w.client.Go(jute.OpSetData, &jute.SetDataRequest{Path: []byte(w.shared), Data: fmt.Appendf(nil, "%s %d", w.dir, i), Version: -1})
@@ -146,8 +145,8 @@ func finished(writers []*writer) bool {
 	return true
 }
 
-// check compares the outcomes that the session was told with the nodes that exist. Every
-// acknowledged write is there once, in the session's order, and no other write is there twice.
+// check compares the outcomes that the session knows with the nodes that exist. Every acknowledged write is there once,
+// in the session's order, and no other write is duplicate.
 func (w *writer) check(t *testing.T) {
 	t.Helper()
 	for _, err := range w.others {
@@ -191,7 +190,7 @@ func (w *writer) check(t *testing.T) {
 	}
 }
 
-// insistExists asks for a node, however often the connection breaks.
+// insistExists reads a node, however often the connection breaks.
 func insistExists(c *cluster.Client, path string) (jute.Stat, error) {
 	for {
 		stat, err := c.Exists(path, false)
@@ -229,7 +228,7 @@ func (w *writer) children(t *testing.T) []string {
 	}
 }
 
-// read returns which write created the node, and its Stat.
+// read returns the number of the write that created the node, and the node's Stat.
 func (w *writer) read(t *testing.T, child string) (i int, stat jute.Stat) {
 	t.Helper()
 	r, err := w.client.Do(jute.OpGetData, &jute.GetDataRequest{Path: []byte(w.dir + "/" + child)})
