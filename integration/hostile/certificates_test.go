@@ -84,9 +84,9 @@ func (c certified) issue(t *testing.T, by *authority.Authority, member int, from
 	return pem
 }
 
-// Strangers come to the ports for members of an ensemble with certificates: with none, with one of another
-// authority, with one of yesterday, and with the right one of another member. Each is refused on both
-// ports, told nothing, and named in the log.
+// Strangers connect to the ports for members of an ensemble with certificates: without a certificate, with one of
+// another authority, with an expired one, and with the right one of another member. Each is rejected on both ports, gets
+// no information, and is named in the log.
 func TestStrangersWithCertificates(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	now := time.Now()

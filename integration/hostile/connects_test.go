@@ -19,14 +19,14 @@ const (
 	connectTimeout = 10 * time.Second      // of their sessions
 	resumeEvery    = 50 * time.Millisecond
 	connectTokens  = 100 // of the throttle, and so many come back in a second
-	// connectLeast is how many handshakes the throttle must refuse; with less there was no storm. Two
+	// connectLeast is the least number of handshakes that the throttle must reject; with fewer there was no storm. Two
 	// busy cores made 20,000.
 	connectLeast    = 2_000
 	connectThrottle = "maxClientCnxns=0\nconnection_throttle_tokens=100\nconnection_throttle_fill_time=10\n"
 )
 
-// Many clients open sessions ten times as fast as the throttle allows. The throttle refuses most of them, others wait little
-// longer than before, and a client that comes back for its session gets in each time.
+// Many clients open sessions ten times as fast as the throttle allows. The throttle rejects most of them, others wait
+// little longer than before, and a client that comes back for its session gets in each time.
 func TestStormOfConnects(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", connectThrottle)
@@ -62,7 +62,7 @@ func TestStormOfConnects(t *testing.T) {
 	}
 }
 
-// openAndLeave opens a session and ends the connection. It returns whether there was a session.
+// openAndLeave opens a session and ends the connection. It reports whether there was a session.
 func openAndLeave(ctx context.Context, m *process.Member) bool {
 	sock, err := dialFrom(ctx, m, connectFrom)
 	if err != nil {
@@ -74,8 +74,8 @@ func openAndLeave(ctx context.Context, m *process.Member) bool {
 	return err == nil && res.SessionID != 0
 }
 
-// resumeOften resumes a session again and again until ctx ends. It returns how often that succeeded, and
-// the test fails if it does not once.
+// resumeOften resumes a session again and again until ctx ends. It returns the number of resumes, and the test fails if
+// one fails.
 func resumeOften(ctx context.Context, t *testing.T, m *process.Member) (n int64) {
 	var c *wire.Conn
 	defer func() {

@@ -29,10 +29,10 @@ const (
 	// expenseData is the most memory that a member can get. With more it ends, and the test fails, before the machine suffers.
 	expenseData = 2 << 30
 	expenseFrom = "127.66.66.80"
-	// expensePause is how long an attacker rests after what it sends at once. Without a rest the attackers would take a share of the
-	// processors, as any clients do; this is about what a few requests cost.
+	// expensePause is the time that an attacker rests between two batches. Without a rest the attackers would take a
+	// share of the processors, as any clients do. This test is about the cost of a few requests.
 	expensePause = time.Second
-	// expenseTime is how long others are measured during an attack, and expenseCalm before it.
+	// expenseTime is the time in which others are measured during an attack, and expenseCalm the time before it.
 	expenseTime, expenseCalm = 3 * time.Second, 2 * time.Second
 	// mostExpenseRatio and freeExpenseTime limit how long others may wait at p99: so many times as long as before the attack, or
 	// freeExpenseTime if that is longer.
@@ -47,8 +47,8 @@ const (
 	freeMultisTime = 250 * time.Millisecond
 	// freeBytesTime is freeExpenseTime beside requests of 32 MB in each second.
 	freeBytesTime = 250 * time.Millisecond
-	// worstAttempt is how many times as long as that they may wait in an attempt that does not count. Something else may keep the
-	// machine busy for a moment, but a member that hangs does so in any attempt.
+	// worstAttempt bounds their wait in an attempt that does not count, as a multiple of that. Another process may keep
+	// the machine busy for a moment, but a member that hangs does so in any attempt.
 	worstAttempt = 5
 )
 
@@ -70,8 +70,8 @@ type expense struct {
 	again bool                                   // it is played a second time after the restart, because it leaves nothing in the log
 }
 
-// besiege plays an attack. The others go on writing and reading, and no member has more memory than its limit allows. Then all
-// members are killed, and serve again from what the attack has left in their logs.
+// besiege runs an attack. The others continue to write and read, and no member has more memory than its limit allows.
+// Then all members are killed, and serve again from the logs that the attack has left.
 func besiege(t *testing.T, a expense) {
 	lines := fmt.Sprintf("memoryLimit=%dM\nmaxClientCnxns=0\n%s", expenseLimit>>20, process.AnyHTTP)
 	if !a.fills {
@@ -118,7 +118,7 @@ func (b *besieged) confine(t *testing.T) {
 	}
 }
 
-// lives asks a member's probe.
+// lives checks a member's probe.
 func lives(t *testing.T, m *process.Member) {
 	t.Helper()
 	addr, err := m.HTTP()

@@ -22,7 +22,7 @@ const (
 	strangersSending = 1500 // connections without a session
 )
 
-// owned returns a list of so many entries that let nobody in but the client that has proved all identities, as
+// owned returns a list of so many entries. They give no access, except to the client that has proved all identities, as
 // the last entry.
 func owned(entries, of int) (list []jute.ACL) {
 	for i := range entries - 1 {
@@ -79,7 +79,8 @@ func longSets() raw {
 	return jute.AppendMulti(nil, ops)
 }
 
-// The attack of two requests: a node with 20,000 entries, and a multi that checks them 10,000 times. Its parts are refused.
+// The attack has two requests: a node with 20,000 entries, and a multi that checks them 10,000 times. Its parts are
+// rejected.
 func TestListsAreBounded(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	_, o := startMembers(t, expenseCollect, "")
@@ -161,8 +162,8 @@ func watchedMultis(ctx context.Context, b *besieged) {
 	})
 }
 
-// amplify: multis of create and setACL, in which lists of the client's identities stand for as much as is allowed, until the quota
-// of data refuses them, and after that.
+// amplify: multis of create and setACL, in which lists of the client's identities stand for as much as is allowed, until
+// the quota of data rejects them, and after that.
 func amplify(ctx context.Context, b *besieged) {
 	b.attackers(ctx, 1, func(ctx context.Context, i int, c *wire.Conn) error {
 		if err := prove(c, mostIdentities); err != nil {

@@ -50,8 +50,7 @@ func TestFloodOfLargeWrites(t *testing.T) {
 	})
 }
 
-// inFlood lets the others write for floodTime during large writes. It returns how long both kinds
-// took.
+// inFlood lets the others write for floodTime during large writes. It returns the durations of both kinds.
 func (o *others) inFlood(t *testing.T, victim *process.Member) (large, small writes) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,8 +82,8 @@ func (o *others) inFlood(t *testing.T, victim *process.Member) (large, small wri
 
 func floodPath(i int) []byte { return fmt.Appendf(nil, "/flood%d", i) }
 
-// sendLarge opens a session and writes bigSize bytes until ctx ends, floodAhead writes at a time.
-// It calls answered after each answer and when it ends. It returns how long each write waited.
+// sendLarge opens a session and writes bigSize bytes until ctx ends, floodAhead writes at a time. It calls answered
+// after each reply and when it ends. It returns the wait of each write.
 func sendLarge(ctx context.Context, m *process.Member, i int, answered func()) (all writes, err error) {
 	defer answered()
 	sock, err := dialFrom(ctx, m, floodFrom)

@@ -19,7 +19,7 @@ import (
 	"rollcall/proto"
 )
 
-// longList is above the limits of all lists but those of a leader's answers and of syncs, which take a million.
+// longList is above the limits of all lists, except a leader's replies and syncs, which take a million.
 const longList = 1<<17 + 1
 
 // impossible is a message in which one number is extreme or one list is long.
@@ -98,8 +98,8 @@ func numberOf(f protoreflect.FieldDescriptor, n uint64) (none protoreflect.Value
 // member accepts.
 var changesMembers = map[protoreflect.Name]bool{"Drain": true, "Rebalance": true, "HandOver": true}
 
-// sendsImpossibleMessages calls each method of both services with impossible messages. Each call ends, some with their connection. One
-// that the codec rejects says which number or list is wrong: its field is added to named.
+// sendsImpossibleMessages calls each method of both services with impossible messages. Each call ends, some with their
+// connection. An error of the codec names the wrong number or list: its field is added to named.
 func (s stolen) sendsImpossibleMessages(t *testing.T, to uint32, named map[string]bool) {
 	t.Helper()
 	c := s.grpc(t, to)

@@ -16,7 +16,7 @@ import (
 const (
 	manyIdentities = 63   // beside the client's address: as many as a member accepts by default
 	identityWrites = 2000 // of 50 bytes each
-	// mostIdentityBytes is what each write may take in the log, on the average: the identities have 4 KiB.
+	// mostIdentityBytes is the most bytes that a write may take in the log, on the average: the identities have 4 KiB.
 	mostIdentityBytes = 400
 )
 
@@ -45,7 +45,7 @@ func TestManyIdentities(t *testing.T) {
 
 var entrySum = regexp.MustCompile(`(?m)^rollcall_entry_bytes_sum (\S+)$`)
 
-// entryBytes returns how many bytes the entries have that a member has written to its log.
+// entryBytes returns the number of bytes of the entries that a member has written to its log.
 func entryBytes(t *testing.T, m *process.Member) float64 {
 	t.Helper()
 	address, err := m.HTTP()

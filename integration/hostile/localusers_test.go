@@ -26,7 +26,7 @@ const (
 	// to programs that connect somewhere, so that the members find them free again.
 	upFirst, upLast = 10_000, 28_000
 	upSize          = 3
-	// refusedStatus is the exit status of a command that does not believe what answers.
+	// refusedStatus is the exit status of a command that does not trust the process that replies.
 	refusedStatus = 4
 	preciousText  = "precious"
 )
@@ -110,8 +110,8 @@ func (h *upHome) start() *process.Process {
 	return p
 }
 
-// refuses starts the members, or one of them by rollcall serve, which must end with an error that has some words. No file of the
-// user may have changed.
+// refuses starts the members, or one of them by rollcall serve. The start must end with an error that contains words. No
+// file of the user may have changed.
 func (h *upHome) refuses(cmd func(ctx context.Context) *exec.Cmd, words string) {
 	h.t.Helper()
 	ctx, stop := context.WithTimeout(h.t.Context(), process.Patience)
@@ -136,7 +136,7 @@ func (h *upHome) serve(ctx context.Context) *exec.Cmd {
 	return exec.CommandContext(ctx, rollcall, "serve", "--myid", "1", h.file("1/zoo.cfg"))
 }
 
-// command changes the log level of a member at an address, and returns what it prints and its exit status.
+// command changes the log level of a member at an address, and returns the command's output and its exit status.
 func (h *upHome) command(at string) (text string, status int) {
 	h.t.Helper()
 	cmd := exec.CommandContext(h.t.Context(), rollcall, "log-level", "info", "--token-file", h.file("token"), "--admin", at)
@@ -159,8 +159,8 @@ func (h *upHome) reaches() {
 	}
 }
 
-// squatter is a program of another user that listens in the place of a member. It keeps what it reads, and answers each connection
-// as if all were well.
+// squatter is a program of another user that listens in the place of a member. It keeps the bytes that it reads, and
+// replies to each connection as if all were well.
 type squatter struct {
 	net.Listener
 	mu    sync.Mutex

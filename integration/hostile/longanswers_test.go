@@ -22,11 +22,11 @@ const (
 	longPings       = longSessionTime / 4
 )
 
-// longAnswers are what everybody on a member's machine may ask for, and what takes as long as there are sessions.
+// longAnswers are requests that any user on a member's machine may send. Their replies grow with the number of sessions.
 var longAnswers = []string{"/commands/connections", "/commands/dump", "/metrics", "/commands/stats"}
 
-// Long answers about thousands of sessions, to callers without credentials, give way to clients, also after all members have started
-// again.
+// Long replies about thousands of sessions, to callers without credentials, give way to clients, also after all members
+// have started again.
 func TestLongAnswers(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	besiege(t, expense{name: "long answers", begin: manySessions, run: readLong, least: 10, again: true})
@@ -75,7 +75,7 @@ func manySessions(t *testing.T, b *besieged) {
 	})
 }
 
-// readLong: callers ask for long answers again and again, and read them.
+// readLong: callers request long replies again and again, and read them.
 func readLong(ctx context.Context, b *besieged) {
 	addr, err := b.Members[0].HTTP()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // secretMarker is in every secret of the member in TestSecretsAreNotShown.
 const secretMarker = "MARKER5ecret0"
 
-// markedKeys are lines of zoo.cfg whose values nobody may see. The last three are no keys that are served.
+// markedKeys are lines of zoo.cfg whose values must not be shown. The last three are no keys that are served.
 const markedKeys = `DigestAuthenticationProvider.superDigest=super:` + secretMarker + `
 ssl.keyStore.password=` + secretMarker + `
 ssl.trustStore.password=` + secretMarker + `
@@ -29,7 +29,7 @@ authProvider.1=` + secretMarker + `
 metricsProvider.password=` + secretMarker + `
 `
 
-// markedPaths are what operators can ask for over HTTP, all with the credentials of an administrator.
+// markedPaths are the requests that operators can send over HTTP, all with the credentials of an administrator.
 var markedPaths = []string{
 	"/v1/config", "/v1/status", "/v1/log", "/v1/health", "/v1/whoami", "/v1/connections", "/v1/sessions", "/commands", "/commands/configuration", "/commands/environment",
 	"/commands/initial_configuration", "/commands/monitor", "/commands/server_stats", "/commands/system_properties", "/metrics", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2",

@@ -29,17 +29,17 @@ const (
 	silentReads   = 20 // after each write; several writes are in flight at a time
 	silentBlocks  = 40 // how many writes, each with its reads, on one connection
 	silentPause   = 200 * time.Millisecond
-	// silentRounds is how often each of them must at least connect and send all of its blocks; with
-	// less there was no attack. It is half of the 8.7 to 9.1 rounds (427,000 to 444,000 requests)
-	// of five runs on two cores that two other programs kept busy.
+	// silentRounds is the least number of times that each of them must connect and send all of its blocks; with fewer
+	// there was no attack. It is half of the 8.7 to 9.1 rounds (427,000 to 444,000 requests) of five runs on two cores
+	// that two other programs kept busy.
 	silentRounds = 4
 	bigSize      = 1_000_000 // bytes of the nodes that they read
 	listNames    = 5_000     // in the list that they read
 	listName     = 190       // bytes of each name, besides six digits
 )
 
-// Fifty-eight connections from one address read the largest nodes and the longest lists, after
-// writes of their own, and receive no answers. Each may leave 16 MiB unread.
+// Fifty-eight connections from one address read the largest nodes and the longest lists, after writes of their own, and
+// receive no replies. Each may leave 16 MiB unread.
 func TestSilentReaders(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, memoryLimit, "")
@@ -103,9 +103,8 @@ type raw []byte
 
 func (r raw) Append(b []byte) []byte { return append(b, r...) }
 
-// silentBlock returns what the i-th attacker sends again and again: a write and reads after it. A
-// third of the attackers read one large node, a third a list of many names, and a third a large
-// node of their own.
+// silentBlock returns the bytes that the i-th attacker sends again and again: a write and reads after it. A third of the
+// attackers read one large node, a third a list of many names, and a third a large node of their own.
 func silentBlock(i int) []byte {
 	write := jute.SetDataRequest{Path: []byte("/small"), Version: -1}
 	read := wire.Frame(2, jute.OpGetData, jute.GetDataRequest{Path: []byte("/big")})
@@ -122,8 +121,8 @@ func silentBlock(i int) []byte {
 	return block
 }
 
-// readInSilence opens a session and sends the block silentBlocks times. Then it sends only a ping
-// now and then until the member closes the connection. It returns how many requests it sent.
+// readInSilence opens a session and sends the block silentBlocks times. Then it sends only a ping now and then until the
+// member closes the connection. It returns the number of requests.
 func readInSilence(ctx context.Context, m *process.Member, block []byte) (sent int) {
 	sock, err := dialFrom(ctx, m, silentFrom)
 	if err != nil {

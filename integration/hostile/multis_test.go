@@ -23,8 +23,8 @@ const (
 	mostMultiRatio = 15
 )
 
-// Thirty-two connections send the largest multis that a member accepts, as fast as it answers.
-// Before writes were charged by their operations, that stopped all clients for 41 s.
+// Thirty-two connections send the largest multis that a member accepts, as fast as it replies. Before writes were
+// charged by their operations, that stopped all clients for 41 s.
 func TestLargestMultis(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", "")
@@ -62,8 +62,7 @@ func TestLargestMultis(t *testing.T) {
 	}
 }
 
-// besideMultis lets the others write for attackTime during multis. It returns how long each write
-// took.
+// besideMultis lets the others write for attackTime during multis. It returns the duration of each write.
 func (o *others) besideMultis(t *testing.T, victim *process.Member, multi raw) writes {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,8 +82,8 @@ func (o *others) besideMultis(t *testing.T, victim *process.Member, multi raw) w
 	return beside
 }
 
-// sendMultis opens a session and sends the same multi until ctx ends, multiAhead at a time. It
-// returns how many succeeded. It ends at the first multi that fails.
+// sendMultis opens a session and sends the same multi until ctx ends, multiAhead at a time. It returns the number of
+// successful ones. It ends at the first multi that fails.
 func sendMultis(ctx context.Context, m *process.Member, multi raw) (answered int) {
 	sock, err := dialFrom(ctx, m, multiFrom)
 	if err != nil {

@@ -28,11 +28,12 @@ const hangTime = 4 * time.Second
 // extremes are the values of each number in the requests of raft: ends of types, and where sums of them pass 2^64.
 var extremes = []uint64{0, 1, 1 << 48, 1<<48 + 1<<20, math.MaxUint64 - 1, math.MaxUint64}
 
-// ends are those of the extremes that are tried where each takes a connection, of which a member takes some in a second.
+// ends are the extremes that are tried where each takes a connection, because a member accepts only some in a second.
 var ends = []uint64{1<<48 + 1<<20, math.MaxUint64}
 
-// Somebody has stolen one member's identity, and sends numbers that no log has in requests of raft, in frames and over gRPC. The
-// members answer or close the connection, and say which number is wrong. None of them hangs, none ends, and their clients write on.
+// An attacker has stolen one member's identity, and sends numbers that no log has in requests of raft, in frames and
+// over gRPC. The members reply or close the connection, and name the wrong number. None of them hangs, none ends, and
+// their clients continue to write.
 func TestImpossibleNumbers(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	secret := secretFile(t)
@@ -200,7 +201,7 @@ func encodeRequest(t *testing.T, kind byte, request any) []byte {
 	return append(b, body...)
 }
 
-// patienceWithSilence is how long a member that waits for the rest of a request is left with its wait.
+// patienceWithSilence is the time for which a member is left waiting for the rest of a request.
 const patienceWithSilence = 50 * time.Millisecond
 
 // sendBytes sends bytes on a connection of its own, reads what comes for a moment, and closes it. A member may wait for the rest.

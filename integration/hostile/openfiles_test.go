@@ -24,8 +24,9 @@ const (
 	filesTimeout = 20 * time.Second // of the session beside them
 )
 
-// A stranger opens more connections to a member than its process may open files. They leave it those that it needs itself: it refuses
-// the others at once, its operators get in, and it follows a new leader for its clients when the present one is killed.
+// A stranger opens more connections to a member than its process may open files. The member keeps the descriptors that
+// it needs itself: it rejects the other connections at once, its operators get in, and it follows a new leader for its
+// clients when the current one is killed.
 func TestMoreConnectionsThanOpenFiles(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	limited := filepath.Join(t.TempDir(), "rollcall")

@@ -20,14 +20,15 @@ import (
 
 const (
 	operatorConns = 10_000
-	// operatorFiles is how many more descriptors a member may have open than before: its limit of
-	// connections over HTTP, and some that are being closed.
+	// operatorFiles is the number of descriptors that a member may have open in addition: its limit of connections over
+	// HTTP, and some that are being closed.
 	operatorFiles = 1100
-	// fewUnread and unreadConns are how many connections ask and do not read, at first and then, and unreadRequests how much each of
-	// them asks for.
+	// fewUnread and unreadConns are the numbers of connections that send requests and do not read, at first and then.
+	// unreadRequests is the number of requests of each.
 	fewUnread, unreadConns, unreadRequests = 200, 600, 400
 	unreadPause                            = 50 * time.Millisecond
-	// probes is how often a probe is sent beside them, one each probeEvery, and probeTime how long each may take: Kubernetes' default.
+	// probes is the number of probes that are sent beside them, one each probeEvery, and probeTime the time that each
+	// may take: Kubernetes' default.
 	probes, probeTime = 200, time.Second
 	probeEvery        = 20 * time.Millisecond
 )
@@ -77,7 +78,7 @@ func TestConnectionsForOperators(t *testing.T) {
 
 var openLine = regexp.MustCompile(`zk_open_file_descriptor_count\t(\d+)`)
 
-// openFiles returns how many descriptors a member has open.
+// openFiles returns the number of open descriptors of a member.
 func openFiles(t *testing.T, m *process.Member) int {
 	t.Helper()
 	text := ""
@@ -95,8 +96,8 @@ func openFiles(t *testing.T, m *process.Member) int {
 	return n
 }
 
-// Hundreds of connections of this machine that send requests without credentials and do not read the answers, and come back when
-// they are cut off, fail no probe. They also come to a member that starts again.
+// Hundreds of connections of this machine send requests without credentials, do not read the replies, and come back when
+// they are cut off. They fail no probe. They also come to a member that starts again.
 func TestProbesBesideUnreadAnswers(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	at := process.FreePort(t)

@@ -22,13 +22,12 @@ const (
 	othersEvery   = 20 * time.Millisecond // how often each of them writes its node and reads it
 	othersTimeout = 20 * time.Second      // of their sessions, which are silent while an attack is prepared; the longest that members grant
 	othersSize    = 100                   // bytes of their nodes
-	// calmTime is how long others are measured before an attack and again after it. Both are
-	// needed, because the machine may be slower at one time than at another. attackTime is how long
-	// they are measured during it.
+	// calmTime is the time in which others are measured before an attack and again after it. Both are needed, because
+	// the machine may be slower at one time than at another. attackTime is the time in which they are measured during
+	// it.
 	calmTime   = 3 * time.Second
 	attackTime = 5 * time.Second
-	// mostRatio is how many times as long as in a calm ensemble others may wait at p99 during an
-	// attack.
+	// mostRatio bounds the wait of others at p99 during an attack, as a multiple of their wait in a quiet ensemble.
 	mostRatio = 10
 	// leastP99 replaces a smaller p99: a single request that waited for a garbage collection or a
 	// slow write to the disk is no attack.
@@ -132,8 +131,8 @@ func (c *other) try(op jute.Op, rec wire.Record) (wire.Reply, error) {
 	return reply, nil
 }
 
-// work writes the node and reads it every othersEvery until end. It returns how long each request
-// took from the time when it was due. A late request also makes the ones after it late.
+// work writes the node and reads it every othersEvery until end. It returns the duration of each request, from the time
+// when it was due. A late request also makes the ones after it late.
 func (c *other) work(end time.Time) ([]time.Duration, error) {
 	var took []time.Duration
 	for due := time.Now(); due.Before(end); due = due.Add(othersEvery) {
@@ -189,9 +188,9 @@ func (o *others) measure(t *testing.T, d time.Duration) time.Duration {
 	return p99
 }
 
-// during measures the others while attack runs, and in a calm ensemble before and after that.
-// attack must last until its context ends. The test fails if they wait more than mostRatio times as
-// long as in the worse of the two calm times, in each try.
+// during measures the others while attack runs, and in a quiet ensemble before and after that. attack must last until
+// its context ends. The test fails if they wait more than mostRatio times as long as in the worse of the two quiet
+// times, in each try.
 func (o *others) during(t *testing.T, attack func(ctx context.Context)) {
 	t.Helper()
 	before := o.measure(t, calmTime)

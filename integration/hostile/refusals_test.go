@@ -55,8 +55,8 @@ func changing(t *testing.T) (all []string) {
 	return all
 }
 
-// send sends bytes to the member at host, and returns the first answer, with its headers. The answer is
-// empty if the member closes the connection.
+// send sends bytes to the member at host, and returns the first reply, with its headers. The reply is empty if the
+// member closes the connection.
 func (o *operated) send(host, request string) (status int, header http.Header, body string) {
 	o.t.Helper()
 	method, _, _ := strings.Cut(request, " ")
@@ -99,9 +99,9 @@ func (o *operated) logged() []byte {
 	return text
 }
 
-// Nobody makes a member do anything without credentials, from a page of another site, under a foreign
-// name, from another machine or by a request that is written otherwise than it is read. The session that
-// all of them want to end lives, and the log has no more lines of it than it may have.
+// A member carries out no request without credentials, whether it comes from a page of another site, under a foreign
+// name, from another machine, or written otherwise than it is read. The session that all of them try to end lives, and
+// the log has no more lines about them than it may have.
 func TestOperatorsAreRefused(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	e := process.StartEnsemble(t, process.Config{
@@ -172,14 +172,14 @@ func keepAlive(ctx context.Context, c *wire.Conn) {
 	}
 }
 
-// refusedLines is how many lines about refused requests a minute may have, as docs/admin.md says.
+// refusedLines is the number of lines about rejected requests that a minute may have, as docs/admin.md says.
 const refusedLines = 20
 
-// guessedEndpoints is how many endpoints are asked with wrong credentials: after ten of these, a member slows all from this machine
-// down, the right ones too. admin.TestEveryEndpointIsGuarded asks all of them.
+// guessedEndpoints is the number of endpoints that get wrong credentials: after ten of these, a member delays all
+// requests from this machine, the right ones too. admin.TestEveryEndpointIsGuarded checks all endpoints.
 const guessedEndpoints = 4
 
-// refuses sends to every endpoint what it must refuse.
+// refuses sends requests to every endpoint that it must reject.
 func (o *operated) refuses(endpoints []string) {
 	t := o.t
 	type attempt struct {
@@ -243,7 +243,7 @@ func (o *operated) refuses(endpoints []string) {
 	}
 }
 
-// refusesRequests sends requests that a server and what stands before it might read differently.
+// refusesRequests sends requests that a server and a proxy in front of it might read differently.
 func (o *operated) refusesRequests() {
 	t := o.t
 	kill := "/v1/sessions/" + o.id + "/kill"

@@ -12,20 +12,19 @@ import (
 
 const (
 	shortLimit = 96 << 20 // the members' memoryLimit
-	// shortMost is how many of the large nodes may be created before that is reached: twice as many as
-	// the limit holds, because the collector finds what is in use only when it runs.
+	// shortMost is the number of large nodes that may be created before the limit is reached: twice as many as it holds,
+	// because the collector finds the used memory only when it runs.
 	shortMost = 2 * shortLimit / bigSize
-	// shortResident is the most memory that a member may have had. The collector lets the heap grow to twice
-	// what is in use, and that may pass the limit by what clients write between two looks, a second apart:
-	// here by as much again, on a fast machine.
+	// shortResident is the most memory that a member may have had. The collector lets the heap grow to twice the used
+	// memory, and clients may write more than the limit between two checks, a second apart: here as much again, on a
+	// fast machine.
 	shortResident = 4 * shortLimit
-	// shortPatience is how long a member may take to see that nodes were deleted: some runs of the
-	// collector.
+	// shortPatience is the time in which a member must notice that nodes were deleted: some runs of the collector.
 	shortPatience = 30 * time.Second
 )
 
-// A client fills the memory of the members with nodes. Past their limit its creates are refused, and the
-// others go on writing and reading nodes of the same size. When the nodes are deleted, creates are taken again.
+// A client fills the memory of the members with nodes. Past their limit its creates are rejected, and the others
+// continue to write and read nodes of the same size. When the nodes are deleted, creates are accepted again.
 func TestShortOfMemory(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", fmt.Sprintf("memoryLimit=%dM\n", shortLimit>>20))

@@ -57,7 +57,7 @@ func (s stolen) grpc(t *testing.T, to uint32) *grpc.ClientConn {
 	return c
 }
 
-// header is what raft's requests of a member begin with.
+// header returns the header of a member's raft requests.
 func (s stolen) header(as uint32) raft.RPCHeader {
 	p := s.list[as-1]
 	p.DiskID = strangerDisk
@@ -98,10 +98,10 @@ func (s stolen) view(t *testing.T, c *grpc.ClientConn) *proto.MemberStatus {
 	return reply.GetStatus()
 }
 
-// Somebody has stolen one member's identity. It may speak as that member, and only as that one: requests
-// and messages for others are refused, on both ports. It may take the leadership, because raft believes a
-// member that says it leads a later term. But as a leader it retires nobody: its verdicts are refuted by
-// the members themselves. Once it is gone the ensemble works as before.
+// An attacker has stolen one member's identity. It may speak as that member, and only as that one: requests and messages
+// for others are rejected, on both ports. It may take the leadership, because raft believes a member that claims to lead
+// a later term. But as a leader it retires no member: the members themselves refute its verdicts. Once it is gone the
+// ensemble works as before.
 func TestStolenIdentity(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	secret := secretFile(t)
@@ -150,7 +150,7 @@ func TestStolenIdentity(t *testing.T) {
 	}
 }
 
-// namesNoEnsemble checks that a member whose hello names no ensemble, as that of a new member, is shown nothing.
+// namesNoEnsemble checks that a member whose hello names no ensemble, like a new member's, is shown nothing.
 func (s stolen) namesNoEnsemble(t *testing.T, guard *trust.Guard) {
 	t.Helper()
 	book := wire.NewAddressBook(thief, s.list)
@@ -169,7 +169,7 @@ func (s stolen) namesNoEnsemble(t *testing.T, guard *trust.Guard) {
 	}
 }
 
-// speaksForOthers checks that what names another member is refused, and that a term is not changed by it.
+// speaksForOthers checks that messages in the name of another member are rejected, and do not change a term.
 func (s stolen) speaksForOthers(t *testing.T) {
 	t.Helper()
 	const refusal = "a member may speak for itself only"

@@ -39,22 +39,21 @@ import (
 
 const (
 	sharedSecret = "the members of this ensemble alone know this"
-	// strangersAtOnce is how many strangers try at a time, and strangerPause how long each rests after a
+	// strangersAtOnce is the number of strangers that try at a time, and strangerPause the time that each rests after a
 	// try. They and the members share the processors, and a handshake costs both sides a signature.
 	strangersAtOnce = 4
 	strangerPause   = 5 * time.Millisecond
-	// leastTries is how many tries must have been made, or the figures say nothing.
+	// leastTries is the least number of tries, or the figures are worthless.
 	leastTries = 1000
-	// linesPerKind is how many lines about one kind of refusal a member may log on a port in this test: one
+	// linesPerKind is the number of lines about one kind of rejection that a member may log on a port in this test: one
 	// in 10 s, and it lasts less than a minute.
 	linesPerKind = 6
-	// kindsLogged is how many kinds of refusals strangers cause here.
+	// kindsLogged is the number of kinds of rejections that strangers cause here.
 	kindsLogged = 4
-	// crowdSources is how many addresses strangers come from. They come from few of them to the member
-	// that restarts: it does not know yet where members come from, because on one machine that is not the
-	// address in the server list.
+	// crowdSources is the number of addresses of the strangers. They come from few of them to the member that restarts:
+	// it does not know the members' addresses yet, because on one machine these are not the ones in the server list.
 	crowdSources, fewSources = 250, 3
-	// firstHandshakes and handshakesPerSecond are how many handshakes a member does with strangers, as
+	// firstHandshakes and handshakesPerSecond bound the handshakes that a member does with strangers, as
 	// docs/dev/limits.md has it.
 	firstHandshakes, handshakesPerSecond = 64, 20
 )
@@ -62,7 +61,8 @@ const (
 // strangerDisk is the disk that strangers say they have.
 const strangerDisk = 7
 
-// ensemble is what a stranger knows of the members: their addresses and numbers, and the id that a right hello has.
+// ensemble has the facts that a stranger knows of the members: their addresses and numbers, and the id that a right
+// hello has.
 type ensemble struct {
 	id    wire.EnsembleID
 	list  []wire.Peer
@@ -198,8 +198,8 @@ func proofKey(secret string) []byte {
 	return key
 }
 
-// proof returns what a dialer sends that has a secret: see quorum/trust. It is written down here once
-// more, so that a change of it does not go unnoticed.
+// proof returns the bytes that a dialer with a secret sends: see quorum/trust. It is written down here once more, so
+// that a change of it does not go unnoticed.
 func proof(secret string, from, to uint32, dialed [32]byte, keying []byte) []byte {
 	var ours [32]byte
 	_, _ = rand.Read(ours[:])
@@ -231,8 +231,8 @@ func (c *try) refused() error {
 	return nil
 }
 
-// strangers are what tries to speak as member 3, with what it knows. Each returns nil if it is refused.
-// No two of them are refused for the same reason, unless same says so.
+// strangers try to speak as member 3, each with the facts that it knows. Each returns nil if it is rejected. No two of
+// them are rejected for the same reason, unless same says so.
 var strangers = []struct {
 	name string
 	same bool
@@ -427,10 +427,9 @@ func (c *crowd) check(t *testing.T) {
 	}
 }
 
-// Strangers come to the ports for members of an ensemble with a secret. Each is refused on both ports,
-// without a byte that tells it anything. The log names the address of the first of each kind, and few of
-// the thousands that follow. Members do few handshakes with them, their clients notice nothing, and a
-// member that restarts meanwhile comes back.
+// Strangers connect to the ports for members of an ensemble with a secret. Each is rejected on both ports, without a
+// byte that helps it. The log names the address of the first of each kind, and few of the thousands that follow. Members
+// do few handshakes with them, their clients notice nothing, and a member that restarts meanwhile comes back.
 func TestStrangersOnMembersPorts(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", "ensembleSecretFile="+secretFile(t)+"\n")
@@ -494,7 +493,7 @@ func TestStrangersOnMembersPorts(t *testing.T) {
 	}
 }
 
-// output returns what a member has logged.
+// output returns a member's log.
 func output(t *testing.T, m *process.Member) string {
 	t.Helper()
 	text, err := os.ReadFile(m.Log)

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// mostTries is how often an attack is tried if its first try finds something wrong: something else may keep the machine busy for
-	// a moment. mostWrong of them may find something.
+	// mostTries is the number of tries of an attack if its first try finds a fault: another process may keep the machine
+	// busy for a moment. mostWrong of them may find a fault.
 	mostTries, mostWrong = 3, 1
-	// fewAttacks is how many attacks must have been tried before mostFirstFailures, a share of them, counts.
+	// fewAttacks is the number of attacks from which mostFirstFailures, a share of them, counts.
 	fewAttacks, mostFirstFailures = 6, 1.0 / 3
 )
 
-// verdict is what a try of an attack found.
+// verdict is the result of a try of an attack.
 type verdict struct {
 	wrong string // empty: others were served well
 	final bool   // no further try: it is far too wrong for a busy machine
@@ -28,7 +28,7 @@ type tally struct {
 	all, failed int
 }
 
-// firstTries are those of this process.
+// firstTries counts the first tries of this process.
 var firstTries tally
 
 // retry tries an attack once if others are served well, and otherwise mostTries times. The test fails if they are not in more than
@@ -63,8 +63,8 @@ func (f *tally) count(failed bool) {
 	}
 }
 
-// judge prints how many attacks needed another try, and returns status, or 1 if too many did: a test that passes at its third try
-// only would hide that others are served worse than before.
+// judge prints the number of attacks that needed another try. It returns status, or 1 if too many did: a test that
+// passes at its third try only would hide that others are served worse than before.
 func (f *tally) judge(status int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

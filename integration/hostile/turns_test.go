@@ -33,7 +33,8 @@ const (
 	turnTimeout                  = 4 * time.Second // of the honest sessions
 	turnEvery                    = 50 * time.Millisecond
 	turnSilence                  = turnTimeout * 2 / 3 // after so long without a byte, a client gives its connection up
-	// mostTurnWait is how many times as long as in a calm ensemble they may wait at p50, if that is more than freeTurnWait.
+	// mostTurnWait bounds their wait at p50, as a multiple of the wait in a quiet ensemble, if that is more than
+	// freeTurnWait.
 	mostTurnWait = 3
 	freeTurnWait = 50 * time.Millisecond
 )
@@ -102,9 +103,9 @@ func TestRejectedMultiReads(t *testing.T) {
 	}
 }
 
-// Twenty connections ask for all that a member remembers: slow requests, removals of nodes, and the owner of a lock with many
-// contenders. Honest clients of the member read short lists meanwhile. None of them is cut off, and their requests take little longer
-// than before.
+// Twenty connections request all records of a member: slow requests, removals of nodes, and the owner of a lock with
+// many contenders. Honest clients of the member read short lists meanwhile. None of them is cut off, and their requests
+// take little longer than before.
 func TestRecordsForOperators(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", process.AnyHTTP)
@@ -251,7 +252,7 @@ type honest struct {
 	watched jute.SetWatches2
 }
 
-// waits is how long requests took, and the number of connections whose client has heard nothing for turnSilence.
+// waits has the durations of requests, and the number of connections whose client got nothing for turnSilence.
 type waits struct {
 	took []time.Duration
 	cut  int
@@ -259,7 +260,8 @@ type waits struct {
 
 func (w *waits) p50() time.Duration { return w.took[len(w.took)/2] }
 
-// besideTurns measures honest clients of an address, first while calm, then beside an attack on so many connections.
+// besideTurns measures honest clients of an address, first without an attack, then beside an attack on so many
+// connections.
 func (h *honest) besideTurns(t *testing.T, from string, conns int, attack func(ctx context.Context, i int) (answered int64)) verdict {
 	t.Helper()
 	calm := h.measure(t, from, calmTime)

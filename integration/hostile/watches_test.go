@@ -18,7 +18,8 @@ const (
 	againConns = 20     // connections that set watches again, all on one member
 	againPaths = 75_000 // in each request
 	againFrom  = "127.66.66.69"
-	// mostAgain is how many times as long as in a calm ensemble others may wait at p99 meanwhile, if that is more than leastAgain.
+	// mostAgain bounds the wait of others at p99 meanwhile, as a multiple of their wait in a quiet ensemble, if that is
+	// more than leastAgain.
 	mostAgain  = 3
 	leastAgain = 50 * time.Millisecond
 )

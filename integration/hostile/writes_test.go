@@ -10,12 +10,12 @@ import (
 	"rollcall/zk/jute"
 )
 
-// mostWait is how long no write of another client may wait. A client with the shortest session
-// timeout, two ticks, gives its connection up if nothing is answered for two thirds of that. A p99
-// does not show a stall that affects less than one write in a hundred.
+// mostWait bounds the wait of each write of another client. A client with the shortest session timeout, two ticks, gives
+// its connection up if it gets no reply for two thirds of that. A p99 does not show a stall that affects less than one
+// write in a hundred.
 const mostWait = 2 * tick * 2 / 3
 
-// written is when a write was sent, and how long its answer took.
+// written is the time when a write was sent, and the wait for its reply.
 type written struct {
 	at   time.Time
 	took time.Duration
@@ -72,7 +72,7 @@ func (w writes) p99(t *testing.T, when string) time.Duration {
 	return p99
 }
 
-// longest returns how long the slowest took.
+// longest returns the duration of the slowest write.
 func (w writes) longest() time.Duration {
 	var longest time.Duration
 	for _, one := range w {
