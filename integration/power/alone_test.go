@@ -61,8 +61,8 @@ func segmentRemovals(changes []change) (places []int) {
 	return places
 }
 
-// shortenedTooEarly returns how often a segment was shortened while a loss of power could bring its old name back, or -1 if none was shortened
-// at all.
+// shortenedTooEarly returns how often a segment was shortened while a loss of power could bring its old name back, or -1
+// if no segment was shortened at all.
 func shortenedTooEarly(changes []change) (n int) {
 	unsynced, removed, shortened := map[int]int{}, map[int]bool{}, false // unsynced has the directories of segments that have lost their names
 	for _, c := range changes {
@@ -86,8 +86,8 @@ func shortenedTooEarly(changes []change) (n int) {
 	return n
 }
 
-// Nobody has a copy of what a member alone acknowledges. A loss of power at any place, also while it takes snapshots and removes segments of
-// the log, leaves all of it, and the member starts.
+// If a member is alone, no other member has a copy of the writes that it acknowledges. All of them survive a loss of
+// power at any place, also while it takes snapshots and removes segments of the log, and the member starts.
 func TestMemberAloneLosesPower(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	l := startLoner(t, keepsNothing)
@@ -180,10 +180,11 @@ func (c *cutShort) arm() {
 	c.armed = true
 }
 
-// goesOn is how long a member runs after one call has failed that it can do without, such as the removal of a segment.
+// goesOn is the time that a member runs after the failure of a call that it can do without, such as the removal of a
+// segment.
 const goesOn = 3 * time.Second
 
-// awaitEnd waits until the member has ended because of a fault. If only one call fails, it may go on, and is killed.
+// awaitEnd waits until the member has ended because of a fault. If only one call fails, it may continue, and is killed.
 func (l *loner) awaitEnd(t *testing.T, at *cutShort) {
 	t.Helper()
 	p, ctx := l.Members[0].Process, t.Context()

@@ -74,7 +74,7 @@ func startAudited(t *testing.T, lines string) (r *recorder, dir string, e *proce
 	return r, dir, e
 }
 
-// linesOf returns what all files of an audit log have together.
+// linesOf returns the contents of all files of an audit log.
 func linesOf(t *testing.T, dir string) string {
 	t.Helper()
 	var all strings.Builder

@@ -28,12 +28,12 @@ type command struct {
 	// has succeeded, it is complete.
 	target  string
 	partial bool // in the middle, a part of the target may be there
-	// check returns an error unless what a loss of power leaves is complete or, if the command has not succeeded, refused.
-	// If it is nil, the bytes are compared.
+	// check returns an error unless the directory after a loss of power is complete or, if the command has not
+	// succeeded, rejected. If check is nil, the bytes are compared.
 	check func(dir string, done bool) error
 }
 
-// source is what commands read: a member that runs, and a backup of it.
+// source is the input of commands: a member that runs, and a backup of it.
 type source struct {
 	member *process.Member
 	token  string // the path of the member's token
@@ -73,8 +73,8 @@ var commands = []command{
 	},
 }
 
-// A command that has succeeded has done what it says, if the power is lost then. If it is lost before, nothing is left that looks complete and is
-// not.
+// The result of a command that has succeeded survives a loss of power. If the power is lost before, nothing is left that
+// looks complete and is not.
 func TestCommandsLosePower(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	s := saved(t)
@@ -99,7 +99,7 @@ func saved(t *testing.T) source {
 	return s
 }
 
-// loses runs the command, and judges what may be left if the power is lost after it and in the middle of it.
+// loses runs the command, and checks the directories that losses of power after it and in the middle of it may leave.
 func (c command) loses(t *testing.T, s source) {
 	dir := t.TempDir()
 	for name, text := range c.before {
@@ -130,8 +130,8 @@ func (c command) loses(t *testing.T, s source) {
 	}
 }
 
-// restored checks the directories of a member that a backup was restored into. If they look as if no restore had begun, none may have
-// got as far as its mark.
+// restored checks the directories of a member that a backup was restored into. If they look as if no restore had begun,
+// none may have got as far as its mark.
 func restored(dir string, done bool) error {
 	data := filepath.Join(dir, "data")
 	_, err := disk.MemberDirectory(data)
@@ -171,7 +171,7 @@ func run(t *testing.T, binary string, env []string, args ...string) {
 	}
 }
 
-// output runs a command, and returns what it prints.
+// output runs a command, and returns its output.
 func output(t *testing.T, binary string, env []string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)

@@ -44,7 +44,7 @@ var fillings = []filling{
 	},
 }
 
-// fault is what becomes of a command at one of its calls that change files.
+// fault is the fault of a command at one of its calls that change files.
 type fault struct {
 	name  string
 	kills bool // the process is killed; otherwise the call fails, because the disk is full
@@ -53,7 +53,7 @@ type fault struct {
 
 var faults = []fault{{name: "kill -9", kills: true}, {name: "a full disk"}, {name: "a disk that stays full", stays: true}}
 
-// outcome is what a start finds in the directories that a command was to fill.
+// outcome describes the directories that a command was to fill, as a start finds them.
 type outcome string
 
 const (
@@ -122,7 +122,7 @@ func newInterruption(t *testing.T, f filling, s source) *interruption {
 	return i
 }
 
-// dirs returns the directories that are filled, that of the data first.
+// dirs returns the directories that are filled, first the data directory.
 func (i *interruption) dirs() []string {
 	if i.apart {
 		return []string{filepath.Join(i.dir, "data"), filepath.Join(i.dir, "log")}
@@ -179,7 +179,7 @@ func (i *interruption) fill(t *testing.T, at *place) (out string, err error) {
 	return output(t, i.d.Binary, i.d.Env, i.args...)
 }
 
-// judge returns what the command has left, and an error unless that is right.
+// judge returns the outcome of the command, and an error unless that is right.
 func (i *interruption) judge(kind fault, out string, failed error) (outcome, error) {
 	left, state, err := i.left()
 	switch {
@@ -207,7 +207,7 @@ func (i *interruption) advises(out string, left outcome) error {
 	return nil
 }
 
-// left returns what a start finds in the directories, and the digest of a complete state.
+// left returns the outcome that a start finds in the directories, and the digest of a complete state.
 func (i *interruption) left() (outcome, uint64, error) {
 	dirs := i.dirs()
 	own := filepath.Join(dirs[0], "rollcall")
@@ -258,7 +258,7 @@ func holdsNothing(dirs []string) error {
 	return nil
 }
 
-// refusesToServe starts a member in the directories, which must name the command.
+// refusesToServe starts a member in the directories. It must end with an error that names the command.
 func (i *interruption) refusesToServe(t *testing.T) error {
 	t.Helper()
 	out, err := output(t, rollcall, nil, "serve", i.conf)
@@ -282,7 +282,7 @@ func (i *interruption) repeat(t *testing.T) error {
 	return nil
 }
 
-// place is where a fault happens.
+// place is the call at which a fault happens.
 type place struct {
 	*recorded
 	fault

@@ -20,7 +20,7 @@ import (
 	"rollcall/znode"
 )
 
-// kept is what a member's directory holds after a loss of power, as its start reads it.
+// kept is the contents of a member's directory after a loss of power, as its start reads it.
 type kept struct {
 	state     *znode.State // nil: no member has begun there
 	term      uint64       // raft's current one
@@ -118,7 +118,7 @@ func (k kept) has(a acknowledged) bool {
 	return code == jute.OK && string(data) == a.data
 }
 
-// readAll reads the directories of all members after a loss of power. A start refuses none of them.
+// readAll reads the directories of all members after a loss of power. A start rejects none of them.
 func readAll(dirs []string, servers []string) (all []kept, err error) {
 	for i, dir := range dirs {
 		k, err := read(dir, uint32(i+1), servers)
@@ -133,7 +133,7 @@ func readAll(dirs []string, servers []string) (all []kept, err error) {
 	return all, nil
 }
 
-// judge checks that so many of the members have everything that was acknowledged.
+// judge checks that a majority of the members has every acknowledged write and session.
 func judge(all []kept, acked []acknowledged, majority int) error {
 	for _, a := range acked {
 		have := 0

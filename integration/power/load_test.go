@@ -20,13 +20,13 @@ const (
 	tick = time.Second
 	// sessionTimeout is longer than any test, so that no session expires.
 	sessionTimeout = 10 * time.Minute
-	// answers is how long a connection may take for an answer.
+	// answers is the time in which a connection must get a reply.
 	answers = 2 * time.Second
 	// writers is the number of sessions that write at a time, one write after the other.
 	writers = 3
 )
 
-// acknowledged is something that a client was told: a node with data, or a session. It must be there after a loss of power at
+// acknowledged is a node with data, or a session, that was acknowledged to a client. It must survive a loss of power at
 // the place or later.
 type acknowledged struct {
 	place   int
@@ -42,13 +42,13 @@ func (a acknowledged) String() string {
 	return fmt.Sprintf("%s, acknowledged at %d", a.path, a.place)
 }
 
-// before returns what was acknowledged before a place.
+// before returns the writes and sessions that were acknowledged before a place.
 func before(acked []acknowledged, place int) []acknowledged {
 	n, _ := slices.BinarySearchFunc(acked, place+1, func(a acknowledged, place int) int { return a.place - place })
 	return acked[:n]
 }
 
-// load is clients that write, and what they were told.
+// load is a number of writing clients, and the acknowledgements that they got.
 type load struct {
 	recorder *recorder
 	first    int // the number of each client's first node
@@ -82,7 +82,7 @@ func startLoadAt(t *testing.T, r *recorder, members []*process.Member, seed uint
 	return l
 }
 
-// stop ends the clients, and returns what they were told, in its order.
+// stop ends the clients, and returns their acknowledgements in order.
 func (l *load) stop() []acknowledged {
 	l.cancel()
 	l.wg.Wait()
@@ -90,7 +90,7 @@ func (l *load) stop() []acknowledged {
 	return l.acked
 }
 
-// count returns how much was acknowledged so far.
+// count returns the number of acknowledgements so far.
 func (l *load) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +107,7 @@ func (l *load) await(t *testing.T, more int) {
 	}
 }
 
-// acknowledge notes what a client has just been told.
+// acknowledge records an acknowledgement that a client has just got.
 func (l *load) acknowledge(a acknowledged) {
 	a.place = l.recorder.place()
 	l.mu.Lock()

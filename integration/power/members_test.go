@@ -18,10 +18,10 @@ import (
 	"rollcall/zk/jute"
 )
 
-// majority is how many of the three members must have what was acknowledged.
+// majority is the number of the three members that must have each acknowledged write.
 const majority = 2
 
-// story is what three members did, from their first start on, and what their clients were told.
+// story is the run of three members from their first start on, and the acknowledgements of their clients.
 type story struct {
 	ensemble *process.Ensemble
 	servers  []string // the server lines
@@ -31,8 +31,8 @@ type story struct {
 	settled  uint64           // the last term before the leader is killed; those of later leaders had two votes of disks that are still there
 }
 
-// tell runs three members under load, with some more lines of zoo.cfg. They take snapshots, one of them loses its disk and copies the log,
-// and then the leader is killed.
+// tell runs three members under load, with some more lines of zoo.cfg. They take snapshots, one of them loses its disk
+// and copies the log, and then the leader is killed.
 func tell(t *testing.T, seed uint64, lines string) *story {
 	t.Helper()
 	r, disks := &recorder{}, map[*process.Member]*recorded{}
@@ -78,8 +78,9 @@ func tell(t *testing.T, seed uint64, lines string) *story {
 	return s
 }
 
-// haveAll waits until each member has synced everything that was acknowledged. The member that loses its disk then takes one copy of
-// three with it. With a write that another member does not have yet, it would take one of two. So nobody writes until the disk is lost.
+// haveAll waits until each member has synced every acknowledged write. The member that loses its disk then takes one
+// copy of three with it. With a write that another member does not have yet, it would take one of two. So the clients do
+// not write until the disk is lost.
 func (s *story) haveAll(t *testing.T, r *recorder, acked []acknowledged) {
 	t.Helper()
 	var missing error
@@ -161,8 +162,8 @@ func (s *story) survives(t *testing.T, changes []change, place int, seed uint64,
 	return nil
 }
 
-// forgets zeroes the entries in the last segment of each member's log, as a disk does that says that bytes are stored and loses them. The members
-// must refuse to start, unless nothing that was acknowledged was in these segments.
+// forgets zeroes the entries in the last segment of each member's log, like a disk that loses bytes after it has
+// reported them as stored. The members must reject the directory, unless these segments had no acknowledged write.
 func forgets(t *testing.T, dirs []string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -184,8 +185,8 @@ func forgets(t *testing.T, dirs []string) {
 	}
 }
 
-// All members lose their power at the same moment. None refuses to start, and most of them have everything that was
-// acknowledged. The same story without one kind of sync ends badly.
+// All members lose their power at the same moment. None fails to start, and most of them have every acknowledged write.
+// The same story without one kind of sync ends badly.
 func TestAllLosePower(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	first := process.Setting(t, "ROLLCALL_FIRST", 0, 0) // seeds from here on

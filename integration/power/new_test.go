@@ -87,7 +87,7 @@ func keepsNew(data string, acked []acknowledged) error {
 	return judge([]kept{k}, acked, 1)
 }
 
-// portOfUp returns an address for clients of rollcall up, which takes further ports above that of the clients.
+// portOfUp returns an address for clients of rollcall up, which takes further ports above the clients' port.
 func portOfUp(t *testing.T) *net.TCPAddr {
 	t.Helper()
 	for port := 15000 + os.Getpid()%1000; port < 20000; port++ {

@@ -65,8 +65,8 @@ func readPast(dir string, last uint64) (all entries, err error) {
 	return all, nil
 }
 
-// judge reads the past after a loss of power, of which all that was written is e, and again after a start, when it has to go to the end of the
-// log.
+// judge reads the past after a loss of power, and again after a start, when it must reach the end of the log. e has all
+// entries that were written.
 func (e entries) judge(dir string) error {
 	found, err := readPast(dir, 0)
 	if err != nil {
@@ -218,8 +218,8 @@ func pastOfAll(dirs []string) (known int, err error) {
 	return len(all), nil
 }
 
-// All members that keep the past lose their power at the same moment. None refuses to start, most of them have everything that was
-// acknowledged, and their pasts are whole and the same.
+// All members that keep the past lose their power at the same moment. None fails to start, most of them have every
+// acknowledged write, and their pasts are complete and equal.
 func TestAllLosePowerWithPast(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	first := process.Setting(t, "ROLLCALL_FIRST", 0, 0)

@@ -10,7 +10,7 @@ import (
 	"rollcall/lab/process"
 )
 
-// survival judges what an outage leaves of a disk after so many changes.
+// survival checks the disk that an outage leaves after so many changes.
 type survival func(place int, v *volume, o *outage) error
 
 // eachPlace calls do for the disk after each of the changes, until it returns false.
@@ -24,8 +24,8 @@ func eachPlace(changes []change, do func(place int, v *volume) bool) {
 	}
 }
 
-// losesPowerEverywhere takes the power after each of the changes, so many times, and returns how many outages that were. ROLLCALL_OUTAGES is about
-// how many there are in all.
+// losesPowerEverywhere takes the power after each of the changes, so many times, and returns the number of outages.
+// ROLLCALL_OUTAGES is about their total.
 func losesPowerEverywhere(t *testing.T, changes []change, times int, survives survival) (tried int) {
 	t.Helper()
 	first := process.Setting(t, "ROLLCALL_FIRST", 0, 0)
@@ -43,13 +43,14 @@ func losesPowerEverywhere(t *testing.T, changes []change, times int, survives su
 	return tried
 }
 
-// outages returns how many outages a test plays: ROLLCALL_OUTAGES, or usual ones, or twice as many in the nightly form.
+// outages returns the number of outages of a test: ROLLCALL_OUTAGES, or usual ones, or twice as many in the nightly
+// form.
 func outages(t *testing.T, usual int) int {
 	t.Helper()
 	return process.Setting(t, "ROLLCALL_OUTAGES", 1, needs.Amount(usual, usual, 2*usual))
 }
 
-// onDisk writes what an outage leaves to a directory, judges that, and removes it.
+// onDisk writes the files that an outage leaves to a directory, checks them with judge, and removes it.
 func onDisk(t *testing.T, v *volume, o *outage, judge func(dir string) error) error {
 	t.Helper()
 	dir, err := os.MkdirTemp(memory(), "rollcall-power-")
@@ -67,9 +68,9 @@ func onDisk(t *testing.T, v *volume, o *outage, judge func(dir string) error) er
 // them is tried when each other one is tried once.
 const nearby = 12
 
-// without leaves some syncs out of what was done. It returns how often to try each place before the next sync of the same file, or
-// before the end. By the last of these places the most has been done that relies on the sync. What relies on it may be a single
-// change that comes just before, as for the name of a new segment, so that place alone decides.
+// without leaves some syncs out of the changes. It returns the number of tries at each place before the next sync of the
+// same file, or before the end. At the last of these places the most changes rely on the sync. It may also be a single
+// change just before that relies on it, such as the name of a new segment, so that place alone decides.
 func without(changes []change, syncs []int) (left []change, often map[int]int) {
 	left, often = slices.Clone(changes), map[int]int{}
 	for _, at := range syncs {

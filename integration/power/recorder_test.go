@@ -38,7 +38,7 @@ type recorded struct {
 	refuses  func(*process.Call) syscall.Errno // an error for the process in place of a change; nil: none
 }
 
-// inode is the system's name of a file. It may be that of another one once all names of the file are gone.
+// inode is the system's name of a file. It may be reused for another file once all names of the file are gone.
 type inode struct{ device, number uint64 }
 
 // calls are the system calls that change files, as far as Go's library and golang.org/x/sys use them, and those that might.
@@ -51,8 +51,9 @@ var calls = []int{
 	unix.SYS_OPENAT2, unix.SYS_SYMLINKAT, unix.SYS_MKNODAT, unix.SYS_SYNC, unix.SYS_SYNCFS, unix.SYS_IO_URING_SETUP,
 }
 
-// record records the changes of root by processes that run binary. What the directory holds now is on the disk. number is
-// that of the disk. At the end the test fails if something was done that the recorder does not know.
+// record records the changes of root by processes that run binary. The current contents of the directory are on the
+// disk. number is the disk's number. At the end the test fails if a process made a change that the recorder does not
+// know.
 func (r *recorder) record(t *testing.T, binary, root string, number int) *recorded {
 	t.Helper()
 	d := &recorded{recorder: r, number: number, root: root}
@@ -129,7 +130,8 @@ func (d *recorded) learn(path string) (int, error) {
 	return d.recorder.nodes, nil
 }
 
-// refuse sets what decides whether the process gets an error in place of a change. If refuses is nil, nothing does.
+// refuse sets the function that decides whether the process gets an error in place of a change. If refuses is nil, it
+// never does.
 func (d *recorded) refuse(refuses func(*process.Call) syscall.Errno) {
 	d.recorder.mu.Lock()
 	defer d.recorder.mu.Unlock()
@@ -350,7 +352,7 @@ func unlessEnded(thread int, err error) error {
 	return err
 }
 
-// position returns where the next write of an open file goes.
+// position returns the offset of the next write of an open file.
 func position(thread int, fd uint64) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", thread, int32(fd)))
 	if err != nil {

@@ -36,7 +36,7 @@ type survivor struct {
 	servers string // the server lines from now on, as the directory names them
 }
 
-// recovery is what a start finds in a survivor's directory.
+// recovery describes a survivor's directory as a start finds it.
 type recovery struct {
 	digest   uint64 // of the state
 	term     uint64
@@ -148,7 +148,7 @@ func (s *survivor) read(dir string) (r recovery, err error) {
 	return r, err
 }
 
-// configurationOf returns the configuration with which raft would start: that of the newest snapshot, or of an entry after it.
+// configurationOf returns the configuration with which raft would start: the newest snapshot's, or a later entry's.
 func configurationOf(d *disk.Data) (c raft.Configuration, err error) {
 	list, err := d.Snapshots().List()
 	if err != nil {
@@ -174,8 +174,9 @@ func configurationOf(d *disk.Data) (c raft.Configuration, err error) {
 	return c, nil
 }
 
-// judge judges what the command has left in dir. The state is as it was. The disk is alone in raft's configuration only if the data are
-// those of another ensemble in a later term. A command that is done leaves it alone, in a directory for the new list.
+// judge checks the directory that the command has left in dir. The state is unchanged. The disk is alone in raft's
+// configuration only if the data belong to another ensemble in a later term. A command that is done leaves it alone, in
+// a directory for the new list.
 func (s *survivor) judge(dir string, done bool) error {
 	now, err := s.read(dir)
 	switch {
@@ -219,7 +220,8 @@ var recoveryClasses = []string{
 	"data/rollcall/snapshots/#-#-#.tmp/state.bin",
 }
 
-// needed are the syncs of a recovery by their classes. Those of what the log had before are left out: it was on the disk.
+// needed are the syncs of a recovery by their classes. Syncs of older entries of the log are left out: these were on the
+// disk.
 func needed(changes []change) map[string][]int {
 	syncs := syncsOf(changes)
 	delete(syncs, "data/rollcall/log/segment, later")
@@ -228,7 +230,8 @@ func needed(changes []change) map[string][]int {
 	return syncs
 }
 
-// repeatEvery is how many places there are to one at which the recovery is repeated, which takes ten times as long as to read what is left.
+// repeatEvery is the number of places per place at which the recovery is repeated. A repeat takes ten times as long as
+// reading the directory.
 const repeatEvery = 7
 
 // A survivor that loses its power during a recovery has lost nothing, and is alone only in a new ensemble. The recovery can be

@@ -45,7 +45,7 @@ var (
 	listKey      = []byte("RollcallList")
 )
 
-// holding is what a keeper's stores hold.
+// holding is the contents of a keeper's stores.
 type holding struct {
 	term, voteTerm uint64
 	candidate      string
@@ -54,7 +54,7 @@ type holding struct {
 	servers        string
 }
 
-// holdingAfter returns what the stores hold after the first n steps.
+// holdingAfter returns the contents of the stores after the first n steps.
 func holdingAfter(n int) holding {
 	h := holding{servers: "1"}
 	for step := range n {
@@ -190,7 +190,7 @@ func appendTo(dir string, one bool) error {
 	return errors.Join(err, d.Close())
 }
 
-// told is what a keeper has said up to a place.
+// told has the steps that a keeper has reported up to a place.
 type told struct {
 	id          string // of the disk; "": none
 	begun, done int    // steps
@@ -204,8 +204,8 @@ func (k *told) read(journal string) {
 	}
 }
 
-// judge opens what is left in a keeper's directory. It has what the keeper has said to be done, or also the step that it had begun,
-// and nothing else. The disk has kept its id. Once it is open, the next vote is taken.
+// judge opens a keeper's directory. It has the steps that the keeper has reported as done, or also the step that had
+// begun, and nothing else. The disk has kept its id. Once it is open, the next vote is stored.
 func (k told) judge(dir string) error {
 	d, err := openKept(dir)
 	if err != nil {
@@ -245,7 +245,7 @@ func newKeeping(t *testing.T) *keeping {
 	return k
 }
 
-// run runs a keeper in the empty directory, with a fault at a place of its calls, and returns what it has said.
+// run runs a keeper in the empty directory, with a fault at a place of its calls, and returns its reports.
 func (k *keeping) run(t *testing.T, at *place) (said told, out string, err error) {
 	t.Helper()
 	for _, name := range []string{"data", journalName} {
@@ -292,7 +292,7 @@ func TestStoresLosePower(t *testing.T) {
 	t.Run("syncs", func(t *testing.T) { needsSyncs(t, changes, keeperSyncs(changes), keeperClasses, survives) })
 }
 
-// saidAt returns what a keeper has said after each number of changes.
+// saidAt returns the reports of a keeper after each number of changes.
 func saidAt(changes []change) (said []told) {
 	journal, k := 0, told{}
 	said = append(said, k)
@@ -326,8 +326,9 @@ var keeperClasses = []string{
 	"data/rollcall/raft.durable.tmp",
 }
 
-// keeperSyncs returns the places of all syncs, by their classes: the path of what is synced. Those of raft.db have a class for the two
-// syncs of each transaction. The sync that follows a new size alone is left out: the sync of the pages keeps the size, too.
+// keeperSyncs returns the places of all syncs, by their classes: the path of the synced file. raft.db has a class for
+// each of the two syncs of a transaction. The sync that follows a new size alone is left out: the sync of the pages
+// keeps the size, too.
 func keeperSyncs(changes []change) map[string][]int {
 	const metaPages = 2 * 4096
 	syncs, last := map[string][]int{}, map[int]change{}
@@ -385,8 +386,8 @@ func TestStoresAreInterrupted(t *testing.T) {
 	}
 }
 
-// A process is killed before it has synced what it has written, and the next one reads that and goes on. From then on a loss of power
-// keeps it.
+// A process is killed before it has synced its writes, and the next one reads them and continues. From then on they
+// survive a loss of power.
 func TestStartSyncsWhatItFinds(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	k := newKeeping(t)
@@ -439,7 +440,7 @@ func TestStartSyncsWhatItFinds(t *testing.T) {
 	}
 }
 
-// heldIn returns what the stores in a keeper's directory hold.
+// heldIn returns the contents of the stores in a keeper's directory.
 func heldIn(dir string) (h holding, err error) {
 	d, err := openKept(dir)
 	if err != nil {

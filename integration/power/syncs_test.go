@@ -47,8 +47,8 @@ const unwritten = "no batch yet"
 // shortened says that a sync of a directory comes after a segment has lost its name, and before its size changes.
 const shortened = "before a segment is shortened"
 
-// syncsOf returns the places of all syncs, by their classes. A class is the path of what is synced, relative to the data directory,
-// without its numbers. Those of a segment of the log, and of terms and votes, have a class for each time.
+// syncsOf returns the places of all syncs, by their classes. A class is the path of the synced file, relative to the
+// data directory, without its numbers. A segment of the log has a class for each time, and so have terms and votes.
 func syncsOf(changes []change) map[string][]int {
 	syncs, written, runs := map[string][]int{}, map[[2]int]string{}, map[int]bool{}
 	for place, c := range changes {
@@ -111,8 +111,8 @@ func (s *story) needsEverySync(t *testing.T) {
 	}
 }
 
-// harm returns what harm is done by an outage if there are no syncs of a class, or nil if there is none. The power is lost after such a
-// sync would have been, and not after the next one of the same file.
+// harm returns the harm of an outage if there are no syncs of a class, or nil if there is none. The power is lost after
+// such a sync would have been, and not after the next one of the same file.
 func (s *story) harm(t *testing.T, class string, rng *rand.Rand) (try int, err error) {
 	left := slices.Clone(s.changes)
 	places := s.syncs[class]

@@ -59,13 +59,13 @@ type node struct {
 	since     []pending      // the changes since
 }
 
-// pending is a change that may be lost. place is its place among those of all disks.
+// pending is a change that may be lost. place is its place among the changes of all disks.
 type pending struct {
 	change
 	place int
 }
 
-// content is what a file holds. Bytes from len(data) to size are zeros, and those from size on do not count.
+// content is the contents of a file. Bytes from len(data) to size are zeros, and later ones do not count.
 type content struct {
 	data []byte
 	size int64
@@ -119,7 +119,7 @@ func (v *volume) sync(number int) {
 	}
 }
 
-// loss decides what a loss of power leaves.
+// loss decides which changes survive a loss of power.
 type loss interface {
 	keepsName(place int) bool
 	keepsSize(place int, from, to int64) int64 // a size between them
@@ -228,8 +228,8 @@ func (v *volume) collect(directory int, l loss, left *files, seen map[int]bool) 
 	}
 }
 
-// files are the content of a directory: a directory comes before what is in it. An entry that is another name of a file is not
-// told from a copy.
+// files are the content of a directory: a directory comes before its entries. An entry that is another name of a file
+// looks like a copy.
 type files []file
 
 type file struct {
@@ -276,7 +276,8 @@ type outage struct {
 	drawn                 map[int]bool // whether the names of a change are kept: in two directories if it is a move
 }
 
-// kinds is how many seeds in a row have outages of different kinds: five of a kind of their own, and the others random ones.
+// kinds is the number of seeds in a row that have outages of different kinds: five of a kind of their own, and random
+// ones.
 const kinds = 8
 
 // newOutage returns the outage of a seed after n changes.
