@@ -76,7 +76,7 @@ func TestAuditLogSurvivesKills(t *testing.T) {
 	}
 }
 
-// auditWriter creates nodes, numbered from 0, until its connection ends or it is told to stop.
+// auditWriter creates nodes, numbered from 0, until its connection ends or it is stopped.
 type auditWriter struct {
 	*wire.Conn
 	round int

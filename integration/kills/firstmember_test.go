@@ -24,17 +24,17 @@ const (
 	loadSize = 128 << 20
 	// loadNode bytes are in each write of them, to one of loadNodes nodes.
 	loadNode, loadNodes = 64 << 10, 8
-	// electionPause is how long member 1 has for an election that it must not win, ten times as long as one takes.
+	// electionPause is the time that member 1 has for an election that it must not win, ten times as long as one takes.
 	electionPause = 3 * time.Second
 	// nodesKept is the number of nodes that two of three members acknowledge.
 	nodesKept = 500
 )
 
-// A member begins alone, has a long log, and grows to three as docs/members.md says. Two of the three acknowledge nodes. Then
-// the first one loses its disk and is started again, and while it copies the log, the leader is killed. The disks of the
-// leader and of the third one are whole, so all nodes must be there afterwards. In one case the third one was
-// paused while the nodes were written, and in the other one it is killed together with the leader. It copies long logs between
-// processes; integration.TestJoiningSchedules plays the same in virtual time in each run of CI.
+// A member begins alone, has a long log, and grows to three as docs/members.md says. Two of the three acknowledge nodes.
+// Then the first one loses its disk and is started again, and while it copies the log, the leader is killed. The disks
+// of the leader and of the third one are intact, so all nodes must be there afterwards. In one case the third one was
+// paused while the nodes were written, and in the other one it is killed together with the leader. It copies long logs
+// between processes; integration.TestJoiningSchedules does the same in virtual time in each run of CI.
 func TestWipedFirstMember(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	binary, err := process.Build(t.TempDir()) // with the product's own constants

@@ -78,7 +78,7 @@ func openImage(dir string) (i *image, err error) {
 	return i, nil
 }
 
-// state returns what the directory holds up to an index: its snapshot, and the log after it.
+// state returns the state of the directory up to an index: its snapshot, and the log after it.
 func (i *image) state(upTo uint64) (*znode.State, error) {
 	s := znode.New(znode.Config{EnsembleText: []byte{}})
 	next := uint64(1)

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// judge pauses the load and checks the members, by what clients see and by their directories.
+// judge pauses the load and checks the members, through clients and by their directories.
 func (r *run) judge(ctx context.Context) {
 	r.t.Helper()
 	r.paused(ctx, r.judgeDirectories)

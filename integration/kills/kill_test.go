@@ -10,7 +10,7 @@ import (
 	"rollcall/lab/process"
 )
 
-// role says which member to kill, by its role at that moment.
+// role names the member to kill, by its role at that moment.
 type role string
 
 const (
@@ -36,7 +36,7 @@ var rounds = []round{
 	{starting, false},
 }
 
-// kill plays one round: it kills members, leaves them down for a while, and starts them again.
+// kill runs one round: it kills members, leaves them down for a while, and starts them again.
 func (r *run) kill(what round) {
 	r.t.Helper()
 	lead := r.leads()
@@ -194,7 +194,7 @@ func shortening(m *process.Member) bool {
 	return log != "" && !strings.Contains(log, "raft: snapshot complete up to")
 }
 
-// lastSnapshot returns what the last process has logged since it began its last snapshot, or nothing if it has begun none.
+// lastSnapshot returns the last process's log from the begin of its last snapshot on, or nothing if it has begun none.
 func lastSnapshot(m *process.Member) string {
 	log := lastWords(m)
 	if began := strings.LastIndex(log, "raft: starting snapshot up to"); began >= 0 {
@@ -209,13 +209,13 @@ func led(m *process.Member) bool {
 	return strings.LastIndex(log, "raft: entering leader state") > strings.LastIndex(log, "raft: entering follower state")
 }
 
-// lastWords returns what a member's last process has logged.
+// lastWords returns the log of a member's last process.
 func lastWords(m *process.Member) string {
 	log := printed(m)
 	return log[max(0, strings.LastIndex(log, "member starts")):]
 }
 
-// printed returns what all of a member's processes have logged.
+// printed returns the logs of all of a member's processes.
 func printed(m *process.Member) string {
 	text, err := os.ReadFile(m.Log)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// rest lets the load go on for a random time of up to ms milliseconds.
+// rest lets the load continue for a random time of up to ms milliseconds.
 func (r *run) rest(ms int64) { time.Sleep(time.Duration(r.rng.Int64N(ms)) * time.Millisecond) }
 
 // load fills the tree and starts the writers.
@@ -89,8 +89,8 @@ func plant(c *cluster.Client) error {
 	return makeAll(c, nodes)
 }
 
-// makeAll creates nodes, and goes on when connections are lost: a member that lags is sent a
-// snapshot and closes its connections.
+// makeAll creates nodes, and continues when connections are lost: a member that lags is sent a snapshot and closes its
+// connections.
 func makeAll(c *cluster.Client, nodes []jute.CreateRequest) error {
 	for lost := false; len(nodes) > 0; lost = true {
 		var calls []*cluster.Call

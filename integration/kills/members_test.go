@@ -18,7 +18,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// leaderKills is how many of the six kills of TestMembersReplaced must hit a leader: it may have changed a moment before.
+// leaderKills is the number of the six kills of TestMembersReplaced that must hit a leader: it may have changed a moment
+// before.
 const leaderKills = 3
 
 // One member grows to three. Each of them is replaced by a new one, with another id and on other ports. Then the
@@ -99,7 +100,7 @@ func (r *run) comes() *process.Member {
 // line returns a member's server line as reconfig wants it.
 func line(m *process.Member) string { return m.Line + ";" + m.Clients }
 
-// change asks for a change of the server list until a member has made it. meanwhile runs at the same time.
+// change requests a change of the server list until a member has made it. meanwhile runs at the same time.
 func (r *run) change(joining, leaving string, meanwhile func()) {
 	r.t.Helper()
 	done := make(chan error, 1)
@@ -132,7 +133,7 @@ func (r *run) killWhileChanging() {
 	r.restart([]*process.Member{m})
 }
 
-// reconfigure asks one member for a change, as super.
+// reconfigure requests a change from one member, as super.
 func reconfigure(m *process.Member, joining, leaving string) error {
 	raw, err := net.DialTimeout("tcp", m.Clients, time.Second)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"rollcall/operator/api"
 )
 
-// operator asks members over HTTP, and changes the list of servers by rollcall members.
+// operator sends requests to members over HTTP, and changes the list of servers by rollcall members.
 type operator struct {
 	tokenFile string
 	asker     http.Client
 }
 
-// attempt is how long one command may take. A member that is paused does not answer, and one that was started again answers
-// elsewhere.
+// attempt is the time that one command may take. A member that is paused does not reply, and a member that was started
+// again replies at another port.
 const attempt = 5 * time.Second
 
 func newOperator(t *testing.T) *operator {
@@ -36,7 +36,7 @@ func newOperator(t *testing.T) *operator {
 	return o
 }
 
-// lines returns the lines of zoo.cfg with which members answer the operator.
+// lines returns the lines of zoo.cfg with which members serve the operator.
 func (o *operator) lines() string { return process.AnyHTTP + "admin.tokenFile=" + o.tokenFile + "\n" }
 
 // members runs rollcall members at one member, which need not survive that.
@@ -69,7 +69,7 @@ func (o *operator) change(ctx context.Context, binary string, members []*process
 	return errors.Join(ctx.Err(), last)
 }
 
-// ask returns a member's answer to GET /v1/path.
+// ask returns a member's reply to GET /v1/path.
 func ask[T any](ctx context.Context, o *operator, m *process.Member, path string) (answer T, err error) {
 	address, err := m.HTTP()
 	if err != nil {
@@ -82,8 +82,8 @@ func ask[T any](ctx context.Context, o *operator, m *process.Member, path string
 	return answer, nil
 }
 
-// whole returns nil if each of the members says that the list has them and no others, and that all of them serve and vote.
-// Otherwise the error says what is missing.
+// whole returns nil if each of the members reports that the list has them and no others, and that all of them serve and
+// vote. Otherwise the error names the missing fact.
 func (o *operator) whole(ctx context.Context, members []*process.Member) error {
 	for _, m := range members {
 		list, err := ask[api.Members](ctx, o, m, "members")
@@ -104,7 +104,7 @@ func (o *operator) whole(ctx context.Context, members []*process.Member) error {
 	return nil
 }
 
-// errApartStates says that a member's state is not that of the others.
+// errApartStates reports that a member's state differs from the others' state.
 var errApartStates = errors.New("a member's state differs")
 
 // agree returns nil if one of the members says that the digests of all members agree.

@@ -121,7 +121,7 @@ var (
 	serverLine = `(?m)^server\.%d=([^:]+):\d+:(\d+)$`
 )
 
-// raftPort returns where a member's port for the log is.
+// raftPort returns the address of a member's port for the log.
 func (p *protected) raftPort(m *process.Member) (host, port string) {
 	match := regexp.MustCompile(fmt.Sprintf(serverLine, m.ID)).FindStringSubmatch(p.plain[m])
 	if match == nil {
@@ -251,7 +251,7 @@ func (p *protected) wantPlain(taken bool) {
 	}
 }
 
-// certified is how long certificates are valid.
+// certified is the lifetime of certificates.
 const certified = 365 * 24 * time.Hour
 
 func newAuthority(t *testing.T) *authority.Authority {

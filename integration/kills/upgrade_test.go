@@ -33,10 +33,10 @@ func buildNext(t *testing.T) string {
 
 const nextFormat = znode.FormatLevel + 1
 
-// Members of this version are upgraded one by one under load to the next one. While one of them is still of
-// this version, the others are rolled back. Then all are upgraded again. Leaders of both
-// versions catch up members of the other version by snapshots. No acknowledged write is lost, and
-// members are equal throughout. Once all have been upgraded, this version refuses the data.
+// Members of this version are upgraded one by one under load to the next one. While one of them is still of this
+// version, the others are rolled back. Then all are upgraded again. Leaders of both versions catch up members of the
+// other version by snapshots. No acknowledged write is lost, and members are equal throughout. Once all have been
+// upgraded, this version rejects the data.
 func TestUpgrade(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	began := time.Now()
@@ -111,7 +111,7 @@ func (r *run) replaceBehind(m *process.Member, to string) {
 	r.awaitAllServing()
 }
 
-// refused starts a member with this version, which must refuse its data, and then with the next one again.
+// refused starts a member with this version, which must reject its data, and then with the next one again.
 func (r *run) refused(m *process.Member, next string) {
 	r.t.Helper()
 	r.terminate(m)
@@ -153,7 +153,7 @@ func (r *run) awaitWrites() {
 	}
 }
 
-// acked returns how many writes were acknowledged.
+// acked returns the number of acknowledged writes.
 func (r *run) acked() (n int) {
 	for _, w := range r.writers {
 		acked, _ := w.outcomes()

@@ -64,8 +64,8 @@ func (a tree) diff(b tree) string {
 	return ""
 }
 
-// looked is how many nodes are read at a time. Their three requests each are fewer than a server
-// accepts from one connection.
+// looked is the number of nodes that are read at a time. Their three requests each are fewer than a server accepts from
+// one connection.
 const looked = 40
 
 // walk reads the whole tree of one member, in a session of its own, after a sync.
@@ -159,7 +159,7 @@ func descend(path string, children []string) (paths []string) {
 	return paths
 }
 
-// treeOf returns what a client would see of a state.
+// treeOf returns the tree that a client would see of a state.
 func treeOf(s *znode.State) tree {
 	s.RLock()
 	defer s.RUnlock()
@@ -176,8 +176,8 @@ func treeOf(s *znode.State) tree {
 	return found
 }
 
-// rewalks is how often a walk starts again because its connection was closed. A member that is
-// caught up by a snapshot closes the connections of its clients, which connect again.
+// rewalks is the number of times that a walk starts again because its connection was closed. A member that is caught up
+// by a snapshot closes the connections of its clients, which connect again.
 const rewalks = 5
 
 func hungUp(err error) bool {

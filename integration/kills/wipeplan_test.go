@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// wipePlan is what happens to an ensemble that begins with one member. It depends on the seed alone. The outcome does not:
-// it also depends on how fast the processes are.
+// wipePlan lists the faults of an ensemble that begins with one member. It depends on the seed alone. The outcome does
+// not: it also depends on the speed of the processes.
 type wipePlan struct {
 	snapCount int // entries between two snapshots
 	load      int // bytes of log that the first member has before it is joined
@@ -42,7 +42,7 @@ type wipeFault struct {
 	pause  time.Duration // between a wipe and the start afterwards
 }
 
-// faultKind is what happens to a member.
+// faultKind is the kind of a member's fault.
 type faultKind string
 
 const (
@@ -53,7 +53,7 @@ const (
 	returned faultKind = "return" // the member that was killed, stopped or paused first runs again
 )
 
-// target says which member a fault hits.
+// target selects the member that a fault hits.
 type target string
 
 const (

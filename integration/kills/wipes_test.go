@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// wipesTime is how long TestWipes begins new plays, unless ROLLCALL_WIPES says otherwise.
+	// wipesTime is the time in which TestWipes begins new runs, unless ROLLCALL_WIPES says otherwise.
 	wipesTime = 10 * time.Second
 	// servesWithin and completeWithin are the longest times from the last fault until a write is acknowledged, and until
 	// every member of the list serves and votes.
 	servesWithin, completeWithin = 30 * time.Second, 60 * time.Second
-	// settleTime is how long members must say that all vote before that is believed.
+	// settleTime is the time for which members must report that all vote, before the test relies on it.
 	settleTime = time.Second
-	// mostMembers is the number of members that there are in a play, one after the other.
+	// mostMembers is the number of members in a run, one after the other.
 	mostMembers = 5
 )
 
-// Processes are killed, emptied, paused and stopped at random under load, while the ensemble grows from one member to three
-// and to five, and shrinks to three again. The disks of a majority of the voters always stay. After each round the ensemble
-// serves within 30 s of the last fault, and all members of the list vote within 60 s. In the end no acknowledged write is missing,
-// no session was lost, and all members are equal. ROLLCALL_WIPES is how long new plays begin, such as 20m, and ROLLCALL_FIRST
-// the seed of the first one. A seed stands for a plan.
+// Processes are killed, emptied, paused and stopped at random under load, while the ensemble grows from one member to
+// three and to five, and shrinks to three again. The disks of a majority of the voters always stay. After each round the
+// ensemble serves within 30 s of the last fault, and all members of the list vote within 60 s. In the end no
+// acknowledged write is missing, no session was lost, and all members are equal. ROLLCALL_WIPES is the time in which new
+// runs begin, such as 20m, and ROLLCALL_FIRST the seed of the first one. A seed stands for a plan.
 func TestWipes(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	limit, first := wipesTime, process.Setting(t, "ROLLCALL_FIRST", 1, 1)
@@ -57,7 +57,7 @@ func TestWipes(t *testing.T) {
 	}
 }
 
-// wipeTotals counts what happened in all plays.
+// wipeTotals counts the events of all runs.
 type wipeTotals struct {
 	plays, rounds, changes, acked, unknown      int
 	wipes, kills, pauses, stops, whileOneCopies int // whileOneCopies: faults that hit others while a wiped member had not come in
@@ -151,12 +151,12 @@ func playWipes(t *testing.T, seed uint64, sum *wipeTotals) {
 	}
 }
 
-// tell keeps what was done, for a play that fails.
+// tell records a step, for a run that fails.
 func (w *wipes) tell(format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%8.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// play plays one round, and checks the ensemble after it.
+// play runs one round, and checks the ensemble after it.
 func (w *wipes) play(i int, round wipeRound) {
 	w.t.Helper()
 	w.sum.rounds++
@@ -411,7 +411,7 @@ func (w *wipes) settle() error {
 	return nil
 }
 
-// look pauses the load and compares what all members that serve show with what was acknowledged.
+// look pauses the load and compares the state that each serving member shows with the acknowledged writes.
 func (w *wipes) look() error {
 	w.visitors.mu.Lock()
 	defer w.visitors.mu.Unlock()

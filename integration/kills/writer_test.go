@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// window is how many writes a session has in flight.
+	// window is the number of writes that a session has in flight.
 	window = 6
-	// slots is how many nodes each session overwrites all the time.
+	// slots is the number of nodes that each session overwrites all the time.
 	slots = 10
 	// pace is the longest pause between two writes of a session.
 	pace = 4 * time.Millisecond
 )
 
-// kind is what a write does. All writes are below the session's own node.
+// kind is the kind of a write. All writes are below the session's own node.
 type kind int
 
 const (
@@ -111,8 +111,8 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// outcomes returns how many writes were acknowledged, and of how many the outcome is unknown. It waits
-// while the writer is paused.
+// outcomes returns the number of acknowledged writes, and of writes of unknown outcome. It waits while the writer is
+// paused.
 func (w *writer) outcomes() (acked, unknown int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
