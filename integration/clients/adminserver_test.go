@@ -29,7 +29,7 @@ var adminJars = []string{
 	"servlet-api", "jackson-core", "jackson-databind", "jackson-annotations",
 }
 
-// adminReady is how long a server may take to start: a Java machine on a busy computer.
+// adminReady is the time that a server may take to start: a Java machine on a busy computer.
 const adminReady = time.Minute
 
 // adminTarget is an ensemble, with the addresses of its members for clients and for HTTP.
@@ -90,7 +90,7 @@ func startAdminRollcall(t *testing.T, size int) adminTarget {
 	return z
 }
 
-// get returns the answer to a request as text. With POST it sends the super user's credentials.
+// get returns the reply to a request as text. With POST it sends the super user's credentials.
 func (z adminTarget) get(ctx context.Context, i int, method, path string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+z.http[i]+path, nil)
 	if err != nil {
@@ -233,7 +233,7 @@ var later = strings.Fields("restore shed_connections snapshot")
 // aliases are ZooKeeper's other names of the commands.
 var aliases = strings.Fields("conf config crst cons env envi gtmk icfg isro lead mntr orst obsr srvr stmk srst stat sysp wchs wchc wchp")
 
-// Cases 344 to 346. Each command of the AdminServer answers with the fields of ZooKeeper 3.8.0, key by key and type by
+// Cases 344 to 346. Each command of the AdminServer replies with the fields of ZooKeeper 3.8.0, key by key and type by
 // type, on a standalone server, a leader and a follower.
 func TestAdminServer(t *testing.T) {
 	needs.Check(t, needs.Usual)
@@ -262,7 +262,7 @@ func TestAdminServer(t *testing.T) {
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
-// compareCommand compares the answers of member i of ZooKeeper and of member j of Rollcall.
+// compareCommand compares the replies of member i of ZooKeeper and of member j of Rollcall.
 func compareCommand(ctx context.Context, t *testing.T, role, name string, theirs adminTarget, i int, ours adminTarget, j int) {
 	t.Helper()
 	method, path := http.MethodGet, "/commands/"+name

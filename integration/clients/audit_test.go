@@ -47,8 +47,8 @@ func auditLines(t *testing.T, m *process.Member) (lines []auditLine) {
 	return lines
 }
 
-// The audit logs of three members say what clients did: each change and each attempt once, in the order in which they
-// were made, in the log of the member that served the client. What no client asked for is in the leader's.
+// The audit logs of three members list the requests of clients: each change and each attempt once, in the order in which
+// they were made, in the log of the member that served the client. Changes without a client are in the leader's log.
 func TestAuditLogs(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()
@@ -179,8 +179,8 @@ func audited(t *testing.T, c *goClient) {
 	must(c.Sync("/audit"))
 }
 
-// compareAudit compares the audit log of a member with what it should have. The zxids rise, no line has a password or
-// data, and each line of what a client asked for has the client's address.
+// compareAudit compares the audit log of a member with the expected lines. The zxids rise, no line has a password or
+// data, and each line about a client's request has the client's address.
 func compareAudit(t *testing.T, m *process.Member, names map[string]string, want []string) {
 	t.Helper()
 	var got []string

@@ -11,8 +11,8 @@ import (
 	"rollcall/lab/bench"
 )
 
-// rollcall bench measures over TLS, also in the processes that it starts for more sessions than one may hold, and
-// in the question for a member's role. It says why a member does not take it.
+// rollcall bench measures over TLS. It also uses TLS in the processes that it starts for more sessions than one may
+// hold, and to query a member's role. If a member rejects it, it prints the reason.
 func TestBenchTLS(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()

@@ -50,8 +50,8 @@ func TestKazooNoRoom(t *testing.T) {
 	fmt.Println("client scenario: kazoo-no-room ok")
 }
 
-// A client of kazoo that asks for a read-only server reads from the last of three members, and its writes are refused. When the others
-// are back, it writes again.
+// A client of kazoo that accepts a read-only server reads from the last of three members, and its writes are rejected.
+// When the others are back, it writes again.
 func TestKazooReadOnly(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	needs.Check(t, needs.Kazoo)
@@ -94,7 +94,7 @@ func TestGoStates(t *testing.T) {
 	fmt.Println("client scenario: go-states ok")
 }
 
-// 357: the server is replaced by another one: the session and its watches go on.
+// 357: the server is replaced by another one: the session and its watches continue.
 func TestGoServerReplaced(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	e := startEnsemble(t, 3)

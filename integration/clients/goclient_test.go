@@ -102,8 +102,8 @@ func (c *goClient) reaches(ctx context.Context, state zk.State, n int) error {
 	}
 }
 
-// disturb waits for the others and the fault. It returns once this client can go on: at once,
-// unless its own member was the victim.
+// disturb waits for the others and the fault. It returns once this client can continue: at once, unless its own member
+// was the victim.
 func (c *goClient) disturb(ctx context.Context, s *stage) error {
 	if c.at.moves && c.Server() != c.at.hosts[0] {
 		return fmt.Errorf("on %s before the fault, want %s", c.Server(), c.at.hosts[0])

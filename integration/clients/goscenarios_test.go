@@ -22,7 +22,7 @@ import (
 
 var world = zk.WorldACL(zk.PermAll)
 
-// playGo plays a scenario with go-zookeeper. act is what the client of one seat does.
+// playGo runs a scenario with go-zookeeper. act is the part of the client of one seat.
 func playGo(t *testing.T, name string, act func(ctx context.Context, s *stage, c *goClient) error) {
 	play(t, "go-"+name, nil, func(ctx context.Context, s *stage, at seat) error {
 		c, err := dialGo(ctx, at, longTimeout)
@@ -84,9 +84,8 @@ func (s *stage) noneExpired(ctx context.Context) error {
 	})
 }
 
-// A client keeps its session with pings alone. When it falls silent, it loses its session and
-// ephemerals, but not before its timeout. When it comes back, it is told so and gets another
-// session.
+// A client keeps its session with pings alone. When it falls silent, it loses its session and ephemerals, but not before
+// its timeout. When it comes back, it gets that as the reply, and another session.
 func TestGoEphemeral(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	const timeout = 8 * tick // this client gives up after two thirds of it without a reply
@@ -349,7 +348,7 @@ func (w watchSet) check(ctx context.Context, c *goClient) error {
 	return nil
 }
 
-// A multi happens whole or not at all, and says which operation failed.
+// A multi happens completely or not at all, and names the operation that failed.
 func TestGoMulti(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	playGo(t, "multi", func(ctx context.Context, s *stage, c *goClient) error {
@@ -422,7 +421,7 @@ func TestGoSequential(t *testing.T) {
 	})
 }
 
-// sequence is what one client created.
+// sequence has the nodes that one client created.
 type sequence struct {
 	c      *goClient
 	prefix string
@@ -454,7 +453,7 @@ func (w *sequence) createUntil(stop <-chan struct{}) error {
 	}
 }
 
-// check compares the answers with what exists, when all are done.
+// check compares the replies with the existing nodes, when all are done.
 func (w *sequence) check(s *stage) error {
 	if _, err := w.c.Sync(s.root); err != nil {
 		return err
@@ -505,7 +504,7 @@ func srvrIsWell(servers []string) error {
 	return nil
 }
 
-// go-zookeeper's four-letter functions understand every living member's answers.
+// go-zookeeper's four-letter functions parse every living member's replies.
 func TestGoFourLetterWords(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	playGo(t, "four-letter-words", func(ctx context.Context, s *stage, c *goClient) error {
@@ -528,8 +527,7 @@ func TestGoFourLetterWords(t *testing.T) {
 		}); err != nil {
 			return fmt.Errorf("%w: %w", err, wrong)
 		}
-		// The parser cannot read the line of the very connection that asks, neither here nor on
-		// ZooKeeper.
+		// The parser cannot read the line about its own connection, neither here nor on ZooKeeper.
 		found := 0
 		lists, _ := zk.FLWCons(s.alive, process.Patience)
 		for _, list := range lists {

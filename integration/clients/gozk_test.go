@@ -76,7 +76,7 @@ func TestZooKeeperLibrarysTests(t *testing.T) {
 	}
 }
 
-// failed returns what the tests printed that did not pass, or everything if none of them is named.
+// failed returns the output of the tests that did not pass, or everything if none of them is named.
 func failed(out []byte) []byte {
 	var of []byte
 	for _, test := range bytes.SplitAfter(out, []byte("\n=== RUN ")) {

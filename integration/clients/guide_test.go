@@ -73,7 +73,8 @@ func statesFirst(lines []string) []string {
 	return append(states, slices.DeleteFunc(slices.Clone(lines), isState)...)
 }
 
-// checkPage checks that a block of a page shows what a program has printed, apart from the numbers and from the places of states.
+// checkPage checks that a block of a page matches a program's output, apart from the numbers and from the places of
+// states.
 func checkPage(t *testing.T, page string, d *dialogue) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(guide, page))
@@ -89,8 +90,8 @@ func checkPage(t *testing.T, page string, d *dialogue) {
 	t.Errorf("docs/guide/%s has no block with what %s prints:\n%s", page, d.Name, d.out.text())
 }
 
-// The leader's process is stopped for longer than its session's timeout, and then goes on. Meanwhile another process leads
-// and writes. The first one notices before it writes again, and ends.
+// The leader's process is stopped for longer than its session's timeout, and then continues. Meanwhile another process
+// leads and writes. The first one notices before it writes again, and ends.
 func TestGuideLeader(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()
@@ -202,8 +203,8 @@ func TestGuideTour(t *testing.T) {
 	fmt.Println("client scenario: go-guide-tour ok")
 }
 
-// The commands of the guide make a module in an empty directory beside a clone, and run both programs, as a reader types them
-// and without the network. The clients of the members are those of a server of this test.
+// The commands of the guide make a module in an empty directory beside a clone, and run both programs, as a reader types
+// them and without the network. The members' clients connect to a server of this test.
 func TestGuideModule(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	root, server := moduleRoot(t), rollcalltest.Start(t)

@@ -33,7 +33,7 @@ func startLone(t *testing.T) *lone {
 	return &lone{e, startProxy(t, e.Members[0].Clients, 0), t, ctx}
 }
 
-// actions are what client programs may ask for.
+// actions are the requests that client programs may make of the test.
 func (l *lone) actions() map[string]func() error {
 	do := func(f func()) func() error { return func() error { f(); return nil } }
 	return map[string]func() error{
@@ -129,5 +129,5 @@ func TestCuratorHolderExpires(t *testing.T) {
 		ms(caseTimeout), ms(caseTimeout+3*tick/2+slack)))
 }
 
-// slack is how long starting threads and processing events may take on a busy machine.
+// slack is the time that starting threads and processing events may take on a busy machine.
 const slack = 3 * time.Second

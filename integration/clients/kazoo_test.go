@@ -29,7 +29,7 @@ func kazoo(ctx context.Context, s *stage, at seat, scenario string) error {
 	return s.follow(ctx, "kazoo "+at.name, exec.Command(python, append([]string{"-B", "python/kazoo_client.py"}, s.argumentsOf(at, scenario)...)...))
 }
 
-// argumentsOf returns the arguments that tell a client program what to play.
+// argumentsOf returns the arguments with which a client program runs a scenario at a seat.
 func (s *stage) argumentsOf(at seat, scenario string) []string {
 	kind := "stays"
 	if at.moves {
@@ -38,8 +38,8 @@ func (s *stage) argumentsOf(at seat, scenario string) []string {
 	return []string{scenario, s.root, at.name, strings.Join(s.names(), ","), strings.Join(at.hosts, ","), kind}
 }
 
-// follow runs the client program of one seat. The program says where it is, and is told to go on
-// when the others are there, too.
+// follow runs the client program of one seat. The program prints each step that it reaches, and continues when the
+// others have reached it, too.
 func (s *stage) follow(ctx context.Context, name string, cmd *exec.Cmd) error {
 	meet := func() error { return s.meet(ctx) }
 	return obey(ctx, name, cmd, map[string]func() error{
@@ -49,8 +49,8 @@ func (s *stage) follow(ctx context.Context, name string, cmd *exec.Cmd) error {
 	})
 }
 
-// obey runs a client program that prints single lines with what it waits for, and is told to go on
-// when that has been done. After "ok" it must exit with status 0.
+// obey runs a client program that prints each thing that it waits for on a line, and gets a line when that has been
+// done. After "ok" it must exit with status 0.
 func obey(ctx context.Context, name string, cmd *exec.Cmd, do map[string]func() error) error {
 	d, err := talk(name, cmd)
 	if err != nil {

@@ -22,7 +22,7 @@ type kdc struct {
 	process *process.Process
 }
 
-// kdcFiles are the configuration, in which DIR is the directory and ADDRESS that of the KDC.
+// kdcFiles are the configuration. In it, DIR stands for the directory and ADDRESS for the KDC's address.
 var kdcFiles = map[string]string{
 	"krb5.conf": `[libdefaults]
  default_realm = EXAMPLE.COM

@@ -223,8 +223,8 @@ func must(t *testing.T, c *wire.Conn, op jute.Op, rec wire.Record) {
 	wantCode(t, c, op, rec, jute.OK)
 }
 
-// wantClosed sends a request after which the member must close the connection without an answer. It would answer the ping
-// after it if the connection stayed open.
+// wantClosed sends a request after which the member must close the connection without a reply. It would reply to the
+// ping after it if the connection stayed open.
 func wantClosed(t *testing.T, c *wire.Conn, op jute.Op, rec wire.Record) {
 	t.Helper()
 	if err := c.Send(2, op, rec); err != nil {
@@ -236,8 +236,8 @@ func wantClosed(t *testing.T, c *wire.Conn, op jute.Op, rec wire.Record) {
 	}
 }
 
-// wantWord sends a word to a member until the answer contains some text: connections that earlier
-// tests have closed may still count.
+// wantWord sends a four-letter command to a member until the reply contains some text: connections that earlier tests
+// have closed may still count.
 func wantWord(t *testing.T, m *process.Member, word, want string) {
 	t.Helper()
 	var got string

@@ -231,8 +231,8 @@ func (w *memberKerberos) requestMembers(ctx context.Context, method string, body
 	}
 }
 
-// checkRecover checks that rollcall recover of a stopped member gets the replies of the others, for which it needs tickets. It changes
-// nothing, because nobody agrees.
+// checkRecover checks that rollcall recover of a stopped member gets the replies of the others, for which it needs
+// tickets. It changes nothing, because it gets no confirmation.
 func (w *memberKerberos) checkRecover(ctx context.Context, m *process.Member) {
 	w.t.Helper()
 	out, err := exec.CommandContext(ctx, rollcall, "recover", m.Config).CombinedOutput()
@@ -241,8 +241,8 @@ func (w *memberKerberos) checkRecover(ctx context.Context, m *process.Member) {
 	}
 }
 
-// Members with ZooKeeper's keys for Kerberos form an ensemble. It elects leaders and serves while the KDC is dead. A member that starts
-// then cannot join, its log says why, and it joins when the KDC is back.
+// Members with ZooKeeper's keys for Kerberos form an ensemble. It elects leaders and serves while the KDC is dead. A
+// member that starts then cannot join, logs the reason, and joins when the KDC is back.
 func TestMembersByKerberos(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()
@@ -369,8 +369,8 @@ func TestStrangersToMembersByKerberos(t *testing.T) {
 	fmt.Println("client scenario: strangers to members by Kerberos ok")
 }
 
-// An operator replaces most voters at once by members that nobody has a ticket for. The change is made, the new
-// ensemble serves, and the connections of the removed members close, although their processes run on.
+// An operator replaces most voters at once by members for which there are no tickets yet. The change is made, the new
+// ensemble serves, and the connections of the removed members close, although their processes continue.
 func TestMostMembersByKerberosAreReplaced(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()

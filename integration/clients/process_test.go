@@ -13,8 +13,8 @@ import (
 	"rollcall/lab/process"
 )
 
-// dialogue is a process that gets commands as lines on its standard input and answers with lines on
-// its output. One goroutine may use it.
+// dialogue is a process that gets commands as lines on its standard input and replies with lines on its output. One
+// goroutine may use it.
 type dialogue struct {
 	*process.Process
 	stdin io.WriteCloser
@@ -90,7 +90,7 @@ func (d *dialogue) next(ctx context.Context) (string, error) {
 	}
 }
 
-// ask says line and expects every one of wants, in any order.
+// ask sends line and expects every one of wants, in any order.
 func (d *dialogue) ask(ctx context.Context, line string, wants ...string) error {
 	if err := d.say(line); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (d *dialogue) failed(err error) error {
 	return fmt.Errorf("%s: %w; it printed:\n%s", d.Name, err, d.out.text())
 }
 
-// transcript is what a process has printed. Safe for concurrent use.
+// transcript is the output of a process. Safe for concurrent use.
 type transcript struct {
 	mu    sync.Mutex
 	lines []string

@@ -25,16 +25,16 @@ import (
 )
 
 const (
-	// scrapeEvery is how often Prometheus asks the members, and looks whether an alert holds. A member must answer in this
-	// time, also on a busy machine.
+	// scrapeEvery is the interval in which Prometheus scrapes the members and evaluates the alerts. A member must reply
+	// in this time, also on a busy machine.
 	scrapeEvery = 500 * time.Millisecond
-	// shortFor is how long an alert has to hold in the test, in place of what the rules say.
+	// shortFor is the time for which an alert has to hold in the test, in place of the rules' own time.
 	shortFor = "1s"
 	// lately is the time in which an alert must not have fired. It is as long as moreRounds.
 	lately = "3s"
 	// loadTime is for how long each case of the load runs.
 	loadTime = "700ms"
-	// moreRounds is how often Prometheus asks all members until an alert that holds fires at the latest.
+	// moreRounds is the most scrapes of all members until an alert that holds fires.
 	moreRounds = 6
 )
 
@@ -89,8 +89,8 @@ func load(t *testing.T, e *process.Ensemble) {
 	}
 }
 
-// promtool runs promtool with an input, and returns what it prints. It must find no fault, unless the
-// arguments are "check metrics".
+// promtool runs promtool with an input, and returns its output. It must find no fault, unless the arguments are "check
+// metrics".
 func promtool(t *testing.T, input []byte, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "promtool", args...)
@@ -128,7 +128,7 @@ func checkMetrics(t *testing.T, target string) {
 
 var heldFor = regexp.MustCompile(`(?m)^( +for:).*`)
 
-// startPrometheus starts Prometheus with the alerts, and waits until it has asked all targets.
+// startPrometheus starts Prometheus with the alerts, and waits until it has scraped all targets.
 func startPrometheus(ctx context.Context, t *testing.T, targets []string) *prometheus {
 	t.Helper()
 	dir := t.TempDir()
@@ -188,7 +188,7 @@ type series struct {
 	value  int // rounded down
 }
 
-// query returns what a query returns now.
+// query returns the current result of a query.
 func (p *prometheus) query(query string) (all []series) {
 	p.t.Helper()
 	answer, err := http.Get(p.url + "/api/v1/query?query=" + url.QueryEscape(query))
@@ -218,8 +218,7 @@ func (p *prometheus) query(query string) (all []series) {
 	return all
 }
 
-// rounds waits until Prometheus has asked every member so many more times, and looked at the alerts as
-// often.
+// rounds waits until Prometheus has scraped every member so many more times, and evaluated the alerts as often.
 func (p *prometheus) rounds(ctx context.Context, n int) {
 	p.t.Helper()
 	asked := func() (times int) {
@@ -238,7 +237,7 @@ func (p *prometheus) rounds(ctx context.Context, n int) {
 // ofABusyMachine are alerts that may rightly fire on a machine that runs other tests beside this one.
 const ofABusyMachine = "RollcallSlow.*|RollcallPauses|RollcallLeaderChanges|RollcallWriteGap|RollcallVouchingCuts|RollcallExpiriesLate|RollcallSessionsExpire|RollcallDisk.*"
 
-// fired returns the alerts that have fired lately, each with its member, except those that tell of this machine.
+// fired returns the alerts that have fired lately, each with its member, without the alerts about this machine.
 func (p *prometheus) fired() (alerts []string) {
 	p.t.Helper()
 	for _, s := range p.query(`count by (alertname, instance) (last_over_time(ALERTS{alertstate="firing", alertname!~"` + ofABusyMachine + `"}[` + lately + `]))`) {

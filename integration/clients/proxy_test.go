@@ -22,7 +22,7 @@ type proxy struct {
 	running sync.WaitGroup
 }
 
-// pieces is how many bytes are passed on at a time.
+// pieces is the number of bytes that are passed on at a time.
 const pieces = 4 << 10
 
 // startProxy listens until the test ends, on the host of the target.
@@ -100,7 +100,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// block breaks all connections and refuses new ones until unblock.
+// block breaks all connections and rejects new ones until unblock.
 func (p *proxy) block() {
 	p.mu.Lock()
 	p.blocked = true

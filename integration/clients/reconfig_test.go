@@ -51,9 +51,9 @@ func TestKazooReconfig(t *testing.T) {
 	asks(ctx, t, "kazoo-reconfig", exec.Command(python, "-B", "python/kazoo_cases.py", "reconfig", e.Members[0].Clients))
 }
 
-// go-zookeeper adds and removes an observer that nobody runs. It removes a follower, which then serves nobody, and adds
-// it to the list again. That one serves again, in the same process, and has a node and an ephemeral that were made while it was out. It watches
-// the list meanwhile.
+// go-zookeeper adds and removes an observer that does not run. It removes a follower, which then serves no client, and
+// adds it to the list again. That follower serves again, in the same process, and has a node and an ephemeral that were
+// made while it was out. The client watches the list meanwhile.
 func TestGoReconfig(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	ctx, e := changeable(t)
@@ -241,8 +241,8 @@ func clientsOf(members []*process.Member) (addrs []string) {
 	return addrs
 }
 
-// follows runs a client that follows the list. When it asks for it, each member is replaced, the first one first: the
-// client is connected to that one.
+// follows runs a client that follows the list. On its request, each member is replaced, first the one that the client is
+// connected to.
 func follows(ctx context.Context, t *testing.T, e *process.Ensemble, scenario string, cmd *exec.Cmd, coming []*process.Member) {
 	t.Helper()
 	leaving := slices.Clone(e.Members)
@@ -270,7 +270,7 @@ func follows(ctx context.Context, t *testing.T, e *process.Ensemble, scenario st
 	fmt.Printf("client scenario: %s ok\n", scenario)
 }
 
-// replace puts a member that waits in the place of another one, and stops that one when it serves nobody any more.
+// replace puts a member that waits in the place of another one, and stops that one when it serves no client any more.
 func replace(ctx context.Context, e *process.Ensemble, old, next *process.Member) error {
 	stays := e.Members[1] // the members leave in their order
 	if err := process.Until(ctx, "the list changes", func() bool {

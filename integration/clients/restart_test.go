@@ -63,9 +63,9 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Two of three members have lost their data for good. rollcall recover runs on the third, and all
-// start again with the same zoo.cfg. The client keeps its session. Before that, recover refuses a
-// member that was stopped while the others went on.
+// Two of three members have lost their data for good. rollcall recover runs on the third, and all start again with the
+// same zoo.cfg. The client keeps its session. Before that, recover rejects a member that was stopped while the others
+// continued.
 func TestRecover(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	e := startEnsemble(t, 3)

@@ -18,7 +18,8 @@ import (
 	"rollcall/znode"
 )
 
-// askMember asks a member for something of the class changes. It returns the body of the answer, and an error unless the status is want.
+// askMember sends a request of the class changes to a member. It returns the body of the reply, and an error unless the
+// status is want.
 func askMember(ctx context.Context, m *process.Member, method, path string, body []byte, want int) ([]byte, error) {
 	addr, err := m.HTTP()
 	if err != nil {
@@ -42,7 +43,7 @@ func askMember(ctx context.Context, m *process.Member, method, path string, body
 	return text, err
 }
 
-// restorable returns what a restore brings back of each node of a backup.
+// restorable returns the part of each node of a backup that a restore brings back.
 func restorable(file []byte) (map[string]string, error) {
 	nodes := map[string]string{}
 	_, _, err := backup.Read(bytes.NewReader(file), znode.ImageVisitor{Node: func(n znode.ImageNode) error {

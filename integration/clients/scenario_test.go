@@ -15,7 +15,7 @@ import (
 	"rollcall/lab/process"
 )
 
-// settings are the ensembles on which every scenario is played.
+// settings are the ensembles on which every scenario runs.
 var settings = []struct {
 	name       string
 	members    int
@@ -28,8 +28,8 @@ var settings = []struct {
 const (
 	// scenarioLimit is the limit for one scenario on one ensemble.
 	scenarioLimit = 3 * time.Minute
-	// stagings is how often a scenario may be set up again because another member was elected
-	// before the kill, so that the killed member would not have been the leader.
+	// stagings is the number of times that a scenario may be set up again because another member was elected before the
+	// kill, so that the killed member would not have been the leader.
 	stagings = 3
 )
 
@@ -73,10 +73,10 @@ func (s *stage) meet(ctx context.Context) error { return s.bar.wait(ctx, nil) }
 // the clients then find an ensemble without one.
 func (s *stage) disturb(ctx context.Context) error { return s.bar.wait(ctx, s.fault) }
 
-// act is what the client of one seat does; it calls disturb once.
+// act is the part of the client of one seat; it calls disturb once.
 type act func(ctx context.Context, s *stage, at seat) error
 
-// play plays a scenario on every setting. filter selects seats; nil keeps all.
+// play runs a scenario on every setting. filter selects seats; nil keeps all.
 func play(t *testing.T, name string, filter func(seat) bool, act act) {
 	for _, setting := range settings {
 		if testing.Short() && !setting.killLeader {
@@ -161,7 +161,7 @@ func seats(e *process.Ensemble, leader *process.Member, killLeader bool) []seat 
 	return all
 }
 
-// barrier lets size goroutines go on together, again and again.
+// barrier lets size goroutines continue together, again and again.
 type barrier struct {
 	size int
 

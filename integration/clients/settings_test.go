@@ -89,8 +89,8 @@ func children(t *testing.T, c *wire.Conn, path string) [][]byte {
 	return resp.Children
 }
 
-// A member that cannot reach the leader's port for writes, while it still gets the log, closes its
-// clients' connections after syncLimit. Until then it answers no read if reads are linearizable, once its lease for reads has ended.
+// A member that cannot reach the leader's port for writes, while it still gets the log, closes its clients' connections
+// after syncLimit. Until then it replies to no read if reads are linearizable, once its lease for reads has ended.
 func TestSettingsOfLinks(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()
@@ -187,8 +187,8 @@ func linkThroughProxies(t *testing.T, e *process.Ensemble, m *process.Member) (l
 	return links
 }
 
-// A member whose disk hangs closes its clients' connections after storeStallLimit, here longer than by default, and serves
-// again when the disk goes on.
+// A member whose disk hangs closes its clients' connections after storeStallLimit, here longer than by default, and
+// serves again when the disk continues.
 func TestStoreStallLimit(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()

@@ -43,8 +43,7 @@ func shellCommands(t *testing.T) (commands []string) {
 	return commands
 }
 
-// sessionOutput is what a client printed for each command, the events of nodes in order, and those of
-// sessions, sorted.
+// sessionOutput is a client's output for each command, the events of nodes in order, and the events of sessions, sorted.
 type sessionOutput struct {
 	out, err      []string
 	nodes, states []string
@@ -115,9 +114,8 @@ func normal(text string) string {
 	return text
 }
 
-// What rollcall shell prints for a transcript of zkCli.sh is what zkCli.sh prints, to stdout and to
-// stderr, line by line. zkCli.sh prints events at any time, and from a thread for each session, so these
-// are compared as a whole.
+// For a transcript of zkCli.sh, rollcall shell prints the same lines as zkCli.sh, to stdout and to stderr. zkCli.sh
+// prints events at any time, and from a thread for each session, so these are compared as a whole.
 func TestShell(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	needs.Check(t, needs.ZooKeeper)

@@ -206,7 +206,7 @@ func hasAll(ctx context.Context, m *process.Member, writers []*stopWriter) error
 	return errors.Join(err, lerr, nerr)
 }
 
-// otherLeader waits until a member other than the old leader leads. It does not ask the old leader.
+// otherLeader waits until a member other than the old leader leads. It does not query the old leader.
 func otherLeader(ctx context.Context, t *testing.T, e *process.Ensemble, old *process.Member) (leader *process.Member) {
 	t.Helper()
 	if err := process.Until(ctx, "another member leads", func() bool {

@@ -232,10 +232,9 @@ func limited(t *testing.T) context.Context {
 	return ctx
 }
 
-// Java's client connects over TLS with stores of each format, and its certificate is its identity. It is refused
-// without a certificate, and with one that is expired or of another authority. It refuses a member that it does
-// not believe, or whose certificate is not for the member's name. Its session outlives a change of the
-// member's certificate.
+// Java's client connects over TLS with stores of each format, and its certificate is its identity. It is rejected
+// without a certificate, and with one that is expired or of another authority. It rejects a member that it does not
+// trust, or whose certificate is not for the member's name. Its session outlives a change of the member's certificate.
 func TestJavaTLS(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()
@@ -307,7 +306,7 @@ zookeeper.ssl.trustStore.location=%[1]s/ca.pem
 	}
 }
 
-// kazoo connects over TLS and is refused, as python/kazoo_tls.py says.
+// kazoo connects over TLS and is rejected, as python/kazoo_tls.py says.
 func TestKazooTLS(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	t.Parallel()
@@ -378,7 +377,7 @@ func (s *secured) goClient(t *testing.T) {
 	}
 }
 
-// The same clients connect over TLS to Debian's ZooKeeper, and are refused by it in the same cases.
+// The same clients connect over TLS to Debian's ZooKeeper, which rejects them in the same cases.
 func TestTLSBesideZooKeeper(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	t.Parallel()

@@ -88,7 +88,7 @@ func TestUp(t *testing.T) {
 	}
 }
 
-// startUp runs rollcall up until it is ready and returns where clients can connect.
+// startUp runs rollcall up until it is ready and returns the addresses for clients.
 func startUp(ctx context.Context, t *testing.T, dir, ports string) (up *dialogue, hosts []string) {
 	t.Helper()
 	began := time.Now()

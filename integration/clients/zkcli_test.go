@@ -33,8 +33,8 @@ func stays(at seat) bool { return !at.moves }
 
 const watched = "WatchedEvent state:"
 
-// events returns what zkCli.sh printed about its session, and how often it printed something about
-// nodes. It does not always print that it has closed its session before it ends.
+// events returns zkCli.sh's output about its session, and how often it printed an event of a node. It does not always
+// print that it has closed its session before it ends.
 func events(d *dialogue) (session []string, nodes int) {
 	for _, line := range d.out.with(watched) {
 		state, ok := strings.CutSuffix(strings.TrimPrefix(line, watched), " type:None path:null")
