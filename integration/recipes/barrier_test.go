@@ -14,7 +14,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// All who wait at a barrier go on when it is removed, and not before, whatever request the connection breaks at.
+// All clients that wait at a barrier continue when it is removed, and not before, whatever request the connection breaks
+// at.
 func TestBarrier(t *testing.T) {
 	atEachRequest(t, func(s *scene, c *client.Client) {
 		ctx := s.ctx
@@ -40,7 +41,7 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-// settle lets broken connections be replaced, and everything else go on that can.
+// settle waits until broken connections are replaced and all other goroutines are blocked.
 func (s *scene) settle() {
 	time.Sleep(sessionTimeout / 2) // in the bubble's time
 	synctest.Wait()
@@ -63,8 +64,8 @@ func TestBarrierWaitEnds(t *testing.T) {
 // attendance counts who is inside a double barrier.
 type attendance struct{ entered, left atomic.Int32 }
 
-// attend enters a double barrier and leaves it, some times. Nobody may leave before all of a round have entered, and
-// nobody may enter before all of the round before have left.
+// attend enters a double barrier and leaves it, some times. No client may leave before all of a round have entered, and
+// none may enter before all of the round before have left.
 func (s *scene) attend(d *barrier.DoubleBarrier, count, rounds int, seen *attendance) {
 	ctx := s.ctx
 	for round := range int32(rounds) {
@@ -331,7 +332,7 @@ func TestDoubleBarrierNodeDeleted(t *testing.T) {
 	})
 }
 
-// The servers may delete the folder between two requests of a member whose node an operator has deleted.
+// The servers may delete the parent between two requests of a member whose node an operator has deleted.
 func TestDoubleBarrierFolderDeleted(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c, operator := s.client(), s.client()
@@ -387,7 +388,7 @@ func TestDoubleBarrierLeaverGivesUp(t *testing.T) {
 	})
 }
 
-// A barrier for nobody is an error.
+// A double barrier with a count of zero is an error.
 func TestDoubleBarrierWithoutCount(t *testing.T) {
 	for _, count := range []int{0, -1} {
 		m, err := barrier.NewDouble(nil, "/double", barrier.DoubleConfig{Count: count}).Enter(t.Context())

@@ -10,7 +10,7 @@ import (
 	"rollcall/rollcalltest"
 )
 
-// BenchmarkCacheLoad opens a cache of 100,000 nodes of 100 bytes, in folders of 1,000, over TCP.
+// BenchmarkCacheLoad opens a cache of 100,000 nodes of 100 bytes, 1,000 per parent, over TCP.
 func BenchmarkCacheLoad(b *testing.B) {
 	e := rollcalltest.StartEnsembleWith(b, 1, rollcalltest.Config{})
 	c := dialForWatch(b, e)

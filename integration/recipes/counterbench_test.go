@@ -13,8 +13,9 @@ import (
 	"rollcall/rollcalltest"
 )
 
-// BenchmarkCounter adds to one counter from 64 goroutines, on one session and on 64. The servers are those of the environment variable
-// SERVERS, or else three members in this process, over TCP. It reports the adds in a second of all goroutines, and the slowest add.
+// BenchmarkCounter adds to one counter from 64 goroutines, on one session and on 64. The servers are the ones in the
+// environment variable SERVERS, or else three members in this process, over TCP. It reports the adds in a second of all
+// goroutines, and the slowest add.
 func BenchmarkCounter(b *testing.B) {
 	const adders = 64
 	servers := os.Getenv("SERVERS")

@@ -8,7 +8,7 @@ import (
 	"rollcall/client"
 )
 
-// CreateAll makes nodes that stay when their children have gone, unless it is told to make containers.
+// CreateAll makes nodes that stay when their children have gone, unless its options make containers.
 func TestCreateAllModes(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()

@@ -25,8 +25,8 @@ import (
 // done, or waits.
 const maxBeforeCut = 40
 
-// endWithContext cuts the connection of each call after some requests, for longer than the call may take. The call's error
-// is that of its context. Nothing of it is left when there is a connection again.
+// endWithContext cuts the connection of each call after some requests, for longer than the call may take. The call
+// returns its context's error. Nothing of it is left when there is a connection again.
 func endWithContext(t *testing.T, calls []recipeCall) {
 	for _, r := range calls {
 		t.Run(r.name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func endWithContext(t *testing.T, calls []recipeCall) {
 	}
 }
 
-// cutOff plays a call whose connection is cut after n requests. It reports whether the call needs no more requests.
+// cutOff runs a call whose connection is cut after n requests. It reports whether the call needs no more requests.
 func (s *scene) cutOff(r recipeCall, n int) (done bool) {
 	c, other := s.clientWith(client.Config{WhileSuspended: client.Fail}), s.client()
 	s.check(other.CreateAll(s.ctx, "/base", client.Persistent))

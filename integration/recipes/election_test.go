@@ -62,8 +62,8 @@ func TestElectionOneLeads(t *testing.T) {
 	})
 }
 
-// Run's function is told when the leadership ends, Run reports it, and a function that hangs is stopped hard before
-// another client can lead.
+// The context of Run's function ends with the leadership, Run reports it, and a function that hangs is stopped hard
+// before another client can lead.
 func TestElectionRunLosesLeadership(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprintf("hangs %t", hangs), func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestElectionHandOverToOneThatLeaves(t *testing.T) {
 	})
 }
 
-// Each release wakes one of many candidates: it lists the folder once.
+// Each release wakes one of many candidates: it lists the parent once.
 func TestElectionOneWakePerRelease(t *testing.T) {
 	inScene(t, func(s *scene) {
 		const candidates = 1000
@@ -552,7 +552,7 @@ func TestElectionObserveFails(t *testing.T) {
 	})
 }
 
-// The names of the candidates are those of the other libraries.
+// The names of the candidates match the other libraries.
 func TestElectionLayouts(t *testing.T) {
 	inScene(t, func(s *scene) {
 		for layout, infix := range map[election.Layout]string{
@@ -632,7 +632,8 @@ func TestElectionHandOverPastOneThatLeaves(t *testing.T) {
 	})
 }
 
-// A leader whose node an operator deletes while it looks for the successor does not hand over, and says so.
+// If an operator deletes a leader's node while the leader searches for its successor, the leader does not hand over, and
+// its error reports that.
 func TestElectionHandOverTooLate(t *testing.T) {
 	for n := range 3 {
 		handOverWhile(t, n+1, "a", "b", func(s *scene, _ *campaign, l *election.Leadership, err error) {

@@ -53,7 +53,7 @@ func TestIteratorsEndWithContext(t *testing.T) {
 	})
 }
 
-// A member whose work returns early leaves, and SharePartitions returns what work has returned.
+// A member whose work returns early leaves, and SharePartitions returns the result of work.
 func TestPartitionsWorkReturns(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()
@@ -99,7 +99,7 @@ func TestElectionKeep(t *testing.T) {
 	})
 }
 
-// The error of a guard names its right, and says what is wrong with a read.
+// The error of a guard names its right, and the fault of a read.
 func TestGuardErrors(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()

@@ -186,7 +186,7 @@ func TestFenceSQL(t *testing.T) {
 	}
 }
 
-// While the transaction of one holder has not ended, that of another one does not get past the check.
+// While the transaction of one holder has not ended, another holder's transaction does not get past the check.
 func TestFenceSQLExcludes(t *testing.T) {
 	db := sql.OpenDB(sqlite{filepath.Join(t.TempDir(), "db")})
 	defer func() { _ = db.Close() }()

@@ -31,7 +31,7 @@ func memberText(members []group.Member) string {
 	return strings.Join(parts, " ")
 }
 
-// A watch shows each change of the members and their data, from before the folder exists until after it is gone. Nodes
+// A watch shows each change of the members and their data, from before the parent exists until after it is gone. Nodes
 // that are not ephemeral are no members.
 func TestGroupWatch(t *testing.T) {
 	withServers(t, 3, func(g *groupServers) {
@@ -86,7 +86,7 @@ func TestGroupWatch(t *testing.T) {
 }
 
 // A watch ends with the session, and with its context, and after a break it leaves nothing. An id that is no name is
-// rejected, and a folder that does not exist has no members.
+// rejected, and a parent that does not exist has no members.
 func TestGroupWatchEnds(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		c := g.client()
@@ -181,7 +181,7 @@ func (w *crew) join(ctx context.Context, c *client.Client, id string) {
 	}()
 }
 
-// own is the work on a partition: it checks that nobody else does it, and takes some time to end.
+// own is the work on a partition: it checks that no other member does it, and takes some time to end.
 func (w *crew) own(ctx context.Context, id string, p group.Partition) error {
 	w.lock <- struct{}{}
 	if w.owners[p.Number] != "" || p.Token() <= w.tokens[p.Number] || !p.Held() {
@@ -443,7 +443,7 @@ func TestMembersLeave(t *testing.T) {
 	})
 }
 
-// A folder with too many nodes is refused.
+// A parent with too many nodes is rejected.
 func TestGroupTooLarge(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		c := g.client()
@@ -607,7 +607,7 @@ func TestPartitionsFaults(t *testing.T) {
 	})
 }
 
-// A folder that is created between the two requests of a watcher, for its children and for itself, is seen.
+// A parent that is created between the two requests of a watcher, for its children and for itself, is seen.
 func TestGroupWatchOfNewFolder(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		watcher, member := g.client(), g.client()

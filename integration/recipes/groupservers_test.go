@@ -82,7 +82,7 @@ func (g *groupServers) expire(c *client.Client) {
 	g.must(g.ExpireSession(int64(id)))
 }
 
-// await waits until condition holds. It looks at it again each time that all goroutines wait and time has passed.
+// await waits until condition holds. It checks it each time that all goroutines wait and time has passed.
 func (g *groupServers) await(what string, condition func() bool) {
 	g.Helper()
 	for !condition() {

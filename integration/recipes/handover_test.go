@@ -121,7 +121,7 @@ func TestHandOverFileIsTakenOnce(t *testing.T) {
 	})
 }
 
-// claimed is what a process has got that resumed a session with a copy of a Handover.
+// claimed is the result of a process that resumed a session with a copy of a Handover.
 type claimed struct {
 	rights []*client.Right
 	err    error
@@ -249,7 +249,7 @@ func handOverWithFault(g *groupServers, file bool, op string, verdict rollcallte
 }
 
 // A right whose node was deleted meanwhile has ended, and the others are held. A right that has ended before cannot be
-// handed over, and then the Client goes on.
+// handed over, and then the Client continues.
 func TestHandOverDeletedNode(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		first, operator := g.client(), g.client()
@@ -281,7 +281,7 @@ func TestHandOverDeletedNode(t *testing.T) {
 	})
 }
 
-// When nobody comes in time, the session ends, and the nodes with it.
+// If no successor comes in time, the session ends, and the nodes with it.
 func TestHandOverTooLate(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		first, other := g.client(), g.client()
@@ -340,7 +340,7 @@ func TestHandOverBySocket(t *testing.T) {
 	})
 }
 
-// If the successor ends before it has resumed the session, the predecessor goes on with it.
+// If the successor ends before it has resumed the session, the predecessor continues with it.
 func TestHandOverSocketEnds(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		first := g.client()
@@ -373,8 +373,8 @@ func (g *groupServers) goOn(h client.Handover, token client.Token) {
 	}
 }
 
-// If the predecessor gives up waiting, it goes on with the session, and the successor does not, although it has resumed
-// it.
+// If the predecessor gives up waiting, it continues with the session, and the successor does not, although it has
+// resumed it.
 func TestHandOverSocketWithdrawn(t *testing.T) {
 	withServers(t, 3, func(g *groupServers) {
 		first := g.client()

@@ -129,8 +129,8 @@ func waiterOutlivesFaults(t *testing.T, servers int, cfg client.Config) {
 	})
 }
 
-// A client whose create has no reply finds its node again: there is one node. It syncs before it looks, because a
-// server of ZooKeeper that it has reconnected to may not know the node yet.
+// A client whose create has no reply finds its node again: there is one node. It syncs before it lists the children,
+// because a server of ZooKeeper that it has reconnected to may not know the node yet.
 func TestMutexLostCreateFindsItsNode(t *testing.T) {
 	withLockServers(t, 3, func(s *lockServers) {
 		c := s.client()
@@ -214,7 +214,7 @@ func TestMutexCallerGivesUp(t *testing.T) {
 	}
 }
 
-// A release wakes one client, which lists the folder once.
+// A release wakes one client, which lists the parent once.
 func TestMutexWakesOne(t *testing.T) {
 	withLockServers(t, 1, func(s *lockServers) {
 		first := s.client()
@@ -333,7 +333,7 @@ func TestMutexLeaderDies(t *testing.T) {
 	})
 }
 
-// The folder is created again if the servers delete it before the node is created.
+// The parent is created again if the servers delete it before the node is created.
 func TestMutexFolderVanishes(t *testing.T) {
 	withLockServers(t, 1, func(s *lockServers) {
 		c, other := s.client(), s.client()
@@ -366,7 +366,7 @@ func TestMutexTryLock(t *testing.T) {
 
 const foreignHex = "f972756c9d444a3b9a0d443355425fe3"
 
-// Nodes that are no contenders of the layout are refused by name, and the numbers that servers give after 2^31-1 too.
+// Nodes that are no contenders of the layout are rejected by name, and the numbers that servers give after 2^31-1 too.
 func TestMutexForeignNodes(t *testing.T) {
 	for _, c := range []struct {
 		layout lock.Layout
@@ -524,7 +524,7 @@ func TestGuardAfterEnd(t *testing.T) {
 	})
 }
 
-// A release without a connection ends with its context, and says that it goes on. It does.
+// A release without a connection ends with its context. Its error reports that the release continues, and it does.
 func TestReleaseGoesOn(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()

@@ -92,7 +92,7 @@ func (s *lockServers) wantError(err, want error) {
 	}
 }
 
-// children returns the names in a folder, as of now.
+// children returns the current names of a parent's children.
 func (s *lockServers) children(c *lockClient, folder string) []string {
 	s.Helper()
 	s.must(c.AwaitConnected(s.ctx))
@@ -105,7 +105,7 @@ func (s *lockServers) children(c *lockClient, folder string) []string {
 	return names
 }
 
-// wantEmpty fails the test unless a folder is empty or gone, once nothing moves any more.
+// wantEmpty fails the test unless a parent has no children or is gone, once all goroutines are blocked.
 func (s *lockServers) wantEmpty(c *lockClient, folder string) {
 	s.Helper()
 	time.Sleep(lockTimeout / 2) // a lost connection is back, and what runs in the background has ended

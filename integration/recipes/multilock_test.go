@@ -101,7 +101,7 @@ func TestMultiLosesOneWhileWaiting(t *testing.T) {
 	})
 }
 
-// A Multi must have folders.
+// A Multi must have parents.
 func TestMultiWithoutFolders(t *testing.T) {
 	if _, err := lock.NewMulti(nil, nil, lock.Config{}).Lock(t.Context()); err == nil {
 		t.Error("a Multi without folders was locked")
@@ -162,7 +162,8 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// A request to revoke that comes when its holder has just released the lock does nothing. It does not ask the next holder.
+// A request to revoke that comes when its holder has just released the lock does nothing. The next holder does not get
+// it.
 func TestRevokeComesTooLate(t *testing.T) {
 	inScene(t, func(s *scene) {
 		right, err := lock.NewRevocable(s.client(), folder, lock.Config{}).Lock(s.ctx)
@@ -209,7 +210,7 @@ func TestMultiGuardNotAllowed(t *testing.T) {
 	}
 }
 
-// A holder that was asked has no watch when its right has ended, although its node is still there.
+// A holder that got a request to revoke has no watch when its right has ended, although its node is still there.
 func TestRevokedLeavesNoWatch(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()

@@ -21,7 +21,7 @@ import (
 	"rollcall/client/shared"
 )
 
-// recipeCall is a call of a recipe that uses a folder.
+// recipeCall is a call of a recipe that uses a parent.
 type recipeCall struct {
 	name string
 	call func(ctx context.Context, c *client.Client, folder string) error
@@ -200,8 +200,8 @@ func callsOfValues() []recipeCall {
 	}
 }
 
-// A call of a recipe that may not do what it has to fails with client.ErrNoAuth, and leaves no node in its folder. It
-// does not try again for ever.
+// A call of a recipe without the necessary permissions fails with client.ErrNoAuth, and leaves no node below its parent.
+// It does not try again for ever.
 func TestPermissions(t *testing.T) {
 	all := slices.Concat(callsOfLocks(), callsOfGroups(), callsOfValues())
 	for _, tt := range []struct {
@@ -230,7 +230,7 @@ func TestPermissions(t *testing.T) {
 // errorText matches the text of an error: the package, what was done, the path and the reason.
 var errorText = regexp.MustCompile(`^([a-z]+: ){1,2}([a-z0-9 ]+ )?(/base/folder[^ ]*: .*|[a-z0-9 ]+: [a-zA-Z0-9]+ /base/folder[^ ]*: |[a-zA-Z0-9]+ /base/folder[^ ]*: )not authorized$`)
 
-// fails plays a call that its permissions of the folder are not enough for.
+// fails runs a call whose permissions of the parent are insufficient.
 func fails(t *testing.T, r recipeCall, perm client.Permission) {
 	inScene(t, func(s *scene) {
 		owner, folder := s.folderWith(perm)
@@ -249,7 +249,7 @@ func fails(t *testing.T, r recipeCall, perm client.Permission) {
 	})
 }
 
-// folderWith creates a folder, in which all but its owner have these permissions.
+// folderWith creates a parent on which all but its owner have these permissions.
 func (s *scene) folderWith(perm client.Permission) (owner *client.Client, folder string) {
 	s.t.Helper()
 	owner, folder = s.client(), "/base/folder"

@@ -27,7 +27,7 @@ func (g *groupServers) hasData(c *client.Client, path, want string) bool {
 	return err == nil && string(data) == want
 }
 
-// children returns the number of children of a folder.
+// children returns the number of children of a parent.
 func (g *groupServers) children(c *client.Client, folder string) int {
 	g.Helper()
 	g.must(c.Sync(g.ctx))
@@ -39,7 +39,7 @@ func (g *groupServers) children(c *client.Client, folder string) int {
 	return len(names)
 }
 
-// A Presence comes back with its last data after an operator has deleted it and its folder, and goes with Leave.
+// A Presence comes back with its last data after an operator has deleted it and its parent, and goes with Leave.
 func TestPresenceComesBack(t *testing.T) {
 	withServers(t, 3, func(g *groupServers) {
 		c, operator := g.client(), g.client()
@@ -385,7 +385,7 @@ func TestPresenceLeavesOthers(t *testing.T) {
 	})
 }
 
-// A create whose reply is lost leaves one node, however the Presence goes on.
+// A create whose reply is lost leaves one node, whatever the Presence does next.
 func TestPresenceFindsLostCreate(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()

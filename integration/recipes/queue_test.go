@@ -628,7 +628,7 @@ func TestQueueReleaseReadsAgain(t *testing.T) {
 	})
 }
 
-// A release whose context ends first says so, and the Client goes on.
+// A release whose context ends first returns that as its error, and the Client continues.
 func TestQueueReleaseGoesOn(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()
@@ -693,7 +693,7 @@ type heldWrites struct {
 	holds *hold
 }
 
-// hold says which write of a Client waits.
+// hold selects the write of a Client that waits.
 type hold struct {
 	mu      sync.Mutex
 	left    int // writes until the one that waits; 0: none will
@@ -825,8 +825,8 @@ func TestQueueReleaseWhileSessionEnds(t *testing.T) {
 	}
 }
 
-// A take that is given up looks for its lock in the background. It leaves the lock that another taker has made since at the same
-// path, at whatever request of the take and of the look it is late.
+// A take that is given up searches for its lock in the background. It leaves the lock that another taker has made since
+// at the same path, whichever request of the take or of the search is late.
 func TestQueueTakeGivenUpLeavesOtherLock(t *testing.T) {
 	met := 0 // looks that were late with a request
 	for take := 1; take <= 6; take++ {

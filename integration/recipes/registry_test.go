@@ -63,7 +63,7 @@ func TestRegistry(t *testing.T) {
 	})
 }
 
-// Servers of a serverset come back with another number, and other nodes of its folder are not shown.
+// Servers of a serverset come back with another number, and other nodes of its parent are not shown.
 func TestServerset(t *testing.T) {
 	withServers(t, 1, func(g *groupServers) {
 		a, b := g.client(), g.client()
@@ -101,7 +101,7 @@ func TestServerset(t *testing.T) {
 	})
 }
 
-// A name or an id that cannot be the name of a node is rejected, and the error says which.
+// A name or an id that cannot be the name of a node is rejected, and the error names it.
 func TestRegisterBadNames(t *testing.T) {
 	for _, bad := range []string{".", "..", "a/b"} {
 		_, _, err := registry.Register(t.Context(), nil, "/services", registry.Instance{Name: bad, Address: "h"})

@@ -25,7 +25,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// secretPath is the path of a node that nobody may read.
+// secretPath is the path of a node that no client may read.
 const secretPath = "/secret"
 
 // rejecter replaces one request of a client by a read of secretPath: the request is not carried out, and the reply to it
@@ -167,8 +167,9 @@ func headerOf(frame []byte) (h jute.RequestHeader) {
 // ownNode matches the name of a node that a call creates for itself.
 var ownNode = regexp.MustCompile(`^(_c_.*|[0-9a-f-]{36}|queue-.*|a|a[0-9]{30})$`)
 
-// isBackground reports whether a recipe may go on although a request is rejected: it deletes something, ends a watch, or
-// sets the watch of a right's node. The right ends then. Or it looks for a history of changes: without one, a cache reads all Stats.
+// isBackground reports whether a recipe may continue although a request is rejected: it deletes something, ends a watch,
+// or sets the watch of a right's node. The right ends then. It may also read a history of changes: without one, a cache
+// reads all Stats.
 func (q *rejectedRequest) isBackground() bool {
 	switch q.op {
 	case jute.OpDelete, jute.OpCheckWatches, jute.OpRemoveWatches:
@@ -195,7 +196,7 @@ func (q *rejectedRequest) findsOutInBackground() bool {
 // maxRejected limits the requests of a call that are rejected, one in each run. No call of the tables sends more.
 const maxRejected = 60
 
-// rejection plays a call of which the servers reject a request.
+// rejection runs a call of which the servers reject a request.
 type rejection struct {
 	recipeCall
 	blocked bool                                                // another client has what the call waits for, and ends its session after a second
@@ -203,7 +204,7 @@ type rejection struct {
 	fill    func(s *scene, other *client.Client, folder string) // prepares the folder; nil: it is missing
 }
 
-// playEach plays the call once for each of its requests, which is rejected.
+// playEach runs the call once for each of its requests, which is rejected.
 func (r rejection) playEach(t *testing.T) {
 	t.Run(r.name, func(t *testing.T) {
 		for n, more := 1, true; more && !t.Failed(); n++ {
@@ -221,7 +222,7 @@ func (r rejection) playEach(t *testing.T) {
 // finds out what became of its write.
 const maxAfterLoss = 4
 
-// playEachLoss plays the call once for each of the first requests after each write whose reply is lost.
+// playEachLoss runs the call once for each of the first requests after each write whose reply is lost.
 func (r rejection) playEachLoss(t *testing.T) {
 	t.Run(r.name, func(t *testing.T) {
 		for lose, lost := 1, true; lost && !t.Failed(); lose++ {
@@ -242,12 +243,12 @@ func (r rejection) playEachLoss(t *testing.T) {
 	})
 }
 
-// waitsForNode reports whether a request is how the call waits for a node of another session at its path.
+// waitsForNode reports whether the call waits for a node of another session at its path with this request.
 func (r rejection) waitsForNode(q *rejectedRequest) bool {
 	return r.blocked && r.name == "join" && q.op == jute.OpExists
 }
 
-// play plays the call and has a request rejected. It reports whether there were so many.
+// play runs the call and has a request rejected. It reports whether there were so many.
 func (r rejection) play(s *scene, j *rejecter) (happened bool) {
 	const folder = "/base/folder"
 	other := s.client()
@@ -358,11 +359,11 @@ func TestRejectedAfterLostReply(t *testing.T) {
 	}
 }
 
-// creates is the number of times that a recipe tries to create a node whose folder the servers delete each time before:
-// it creates the folder 10 times.
+// creates is the number of times that a recipe tries to create a node whose parent the servers delete each time before:
+// it creates the parent 10 times.
 const creates = 11
 
-// A call whose folder always vanishes before its node is created gives up.
+// A call whose parent always vanishes before its node is created gives up.
 func TestFolderAlwaysVanishes(t *testing.T) {
 	names := []string{
 		"mutex", "reader", "try semaphore", "campaign", "enter barrier", "set value without receipts", "set barrier",

@@ -205,7 +205,7 @@ func TestRWMutexHandOverDowngraded(t *testing.T) {
 	})
 }
 
-// The names of readers and writers are those of the layout's library.
+// The names of readers and writers match the layout's library.
 func TestRWMutexLayouts(t *testing.T) {
 	withLockServers(t, 1, func(s *lockServers) {
 		c := s.client()

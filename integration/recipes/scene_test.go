@@ -16,7 +16,7 @@ import (
 // sceneTimeout is the time after which a scene fails, in the bubble's time: something hangs.
 const sceneTimeout = 10 * time.Minute
 
-// sessionTimeout is that of all clients of these tests.
+// sessionTimeout is the timeout of all clients of these tests.
 const sessionTimeout = 10 * time.Second
 
 // scene is one server in a bubble, and its clients.
@@ -104,7 +104,7 @@ func (s *scene) want(err, reason error) {
 	}
 }
 
-// children returns the names below a folder, as another client sees them now.
+// children returns the current names below a parent, as another client reads them.
 func (s *scene) children(folder string) []string {
 	s.t.Helper()
 	c := s.client()
@@ -233,7 +233,7 @@ func (do atCall) Begin(ctx context.Context, op, path string) (context.Context, f
 }
 
 // clientEndingAt opens a session that ends at the beginning of the client's first call of the operation *op. The call
-// goes on when the client knows.
+// continues when the client knows.
 func (s *scene) clientEndingAt(op *string) (c *client.Client) {
 	s.t.Helper()
 	c = s.clientWith(client.Config{Observer: atCall(func(called, _ string) {

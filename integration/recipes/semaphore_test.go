@@ -169,7 +169,7 @@ func TestSemaphoreMalformedPermits(t *testing.T) {
 	})
 }
 
-// A change that makes no more permits wakes nobody up for good.
+// A change that makes no more permits wakes no waiter up for good.
 func TestSemaphorePermitsSetAgain(t *testing.T) {
 	withLockServers(t, 1, func(s *lockServers) {
 		c, operator := s.client(), s.client()

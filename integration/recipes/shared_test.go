@@ -75,8 +75,8 @@ func (s *scene) wantCount(path string, want int64) {
 	}
 }
 
-// If another client adds before the one with a lost reply can look, only a receipt tells what became of its Add.
-// Without one, the error says that it is unknown.
+// If another client adds before the one with a lost reply can read the counter, only a receipt shows the outcome of its
+// Add. Without one, the error reports an unknown outcome.
 func TestCounterAddOutcome(t *testing.T) {
 	for _, tt := range []struct {
 		fault      fault
@@ -546,7 +546,7 @@ func TestValueContended(t *testing.T) {
 	})
 }
 
-// Receipts are where the Config says, and a reader of a counter can stop at any time.
+// Receipts are at the path in the Config, and a reader of a counter can stop at any time.
 func TestCounterReceipts(t *testing.T) {
 	inScene(t, func(s *scene) {
 		k := shared.NewCounter(s.client(), "/counter", shared.CounterConfig{Receipts: "/receipts", Initial: 3})
@@ -584,7 +584,7 @@ func TestCounterInvalid(t *testing.T) {
 	})
 }
 
-// A write whose reply is lost returns the error of its context if that ends while it looks for its receipt.
+// A write whose reply is lost returns the error of its context if that ends while it searches for its receipt.
 func TestReceiptContextEndsDuringLook(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()
@@ -631,7 +631,7 @@ func TestRevisionAfterLostReply(t *testing.T) {
 	})
 }
 
-// When the outcome of a write is known, the next write with the same receipt does not look for it.
+// When the outcome of a write is known, the next write with the same receipt does not search for it.
 func TestReceiptIsSureAgain(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := s.client()
@@ -679,8 +679,8 @@ func TestValueDeleted(t *testing.T) {
 	}
 }
 
-// Counters that are made anew for each Add share their receipt, and a client keeps at most 64 of them in all folders: those
-// that were used last.
+// Counters that are made anew for each Add share their receipt, and a client keeps at most 64 receipts under all
+// parents: the ones that were used last.
 func TestReceiptsStayFew(t *testing.T) {
 	const most = 64
 	inScene(t, func(s *scene) {

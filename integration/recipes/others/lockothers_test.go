@@ -23,8 +23,8 @@ import (
 // curatorJars is the class path of Curator, as Debian's packages install it.
 const curatorJars = "/usr/share/java/curator-recipes.jar:/usr/share/java/slf4j-simple.jar"
 
-// lockTry is how long the programs and we try to get a lock that should be held, in seconds of real time. A try that
-// ends too early shows no fault that there is not.
+// lockTry is the time for which the programs and this test try to get a lock that should be held, in seconds of real
+// time. A try that ends too early reports no false fault.
 const lockTry = 2
 
 // foreignLock is a process of another library that contends for a lock. See testdata.
@@ -147,7 +147,7 @@ func permit(ctx context.Context, c *client.Client, folder string) (*client.Right
 	return semaphore.Acquire(ctx)
 }
 
-// awaitContenders waits until a folder has so many children.
+// awaitContenders waits until a parent has so many children.
 func awaitContenders(t *testing.T, c *client.Client, folder string, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -169,7 +169,7 @@ func awaitContenders(t *testing.T, c *client.Client, folder string, n int) {
 	}
 }
 
-// Our locks and those of other libraries exclude each other, whichever comes first.
+// Locks of package lock and of other libraries exclude each other, whichever comes first.
 func TestLocksOfOthers(t *testing.T) {
 	needs.Check(t, needs.Usual, needs.Curator, needs.Kazoo)
 	srv := rollcalltest.Start(t)
@@ -241,8 +241,8 @@ func TestLocksOfOthers(t *testing.T) {
 	}
 }
 
-// A lock in a folder with nodes of another layout is refused. Curator's holder learns that we want its lock, and
-// go-zookeeper's Lock and our mutex exclude each other.
+// A lock whose parent has nodes of another layout is rejected. Curator's holder gets the request to revoke its lock, and
+// go-zookeeper's Lock and a Mutex exclude each other.
 func TestLocksOfOthersInOneFolder(t *testing.T) {
 	needs.Check(t, needs.Usual, needs.Curator, needs.Kazoo)
 	srv := rollcalltest.Start(t)

@@ -30,8 +30,8 @@ func doubleRecipe() recipe {
 	}
 }
 
-// meetAll meets others until each of the first clients has met others. One of them can meet what a client has left that gave
-// up before, so all of them go on.
+// meetAll meets others until each of the first clients has met others. One of them can meet the nodes of a client that
+// gave up before, so all of them continue.
 func (a *actor) meetAll(path string) {
 	for began := time.Now(); !a.met.isFull(); {
 		if a.meet(path, meetingTime) {

@@ -8,7 +8,7 @@ import (
 	"rollcall/client/lock"
 )
 
-// folder returns the path of the n-th folder of a recipe.
+// folder returns the path of the n-th parent of a recipe.
 func folder(name string, n int) string { return fmt.Sprintf("%s/%s%d", root, name, n) }
 
 // rightRecipe returns a recipe that gives rights. choose draws how a client acquires one.

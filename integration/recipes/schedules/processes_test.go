@@ -169,7 +169,7 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// playReal plays a schedule on processes and judges it.
+// playReal runs a schedule on processes and checks it.
 func playReal(t *testing.T, s *processes, r recipe, seed uint64, clients int, p plan) {
 	t.Helper()
 	t.Cleanup(func() {

@@ -55,7 +55,7 @@ func (a *actor) playRight(choose func() acquire, final bool) {
 
 var errNoRight = errors.New("the client did not get the right, or lost it, although there were no faults")
 
-// impatience is the number of rounds of which one is that of an impatient client.
+// impatience is the number of rounds per round of an impatient client.
 const impatience = 5
 
 // tryRight does that once. It reports whether the client had the right until its release.

@@ -131,7 +131,7 @@ const shortStep = 7
 // These are the seed, which decides on what the clients do, and the number of clients of a schedule with a single fault.
 const singleSeed, singleClients = 3, 2
 
-// undisturbed plays a recipe without faults, and returns the number of requests of each client.
+// undisturbed runs a recipe without faults, and returns the number of requests of each client.
 func undisturbed(t *testing.T, r recipe) (requests []int) {
 	t.Helper()
 	w := playVirtual(t, r, singleSeed, singleClients, 1, nil)
@@ -172,7 +172,7 @@ func seedsToRun(t *testing.T) []uint64 {
 	return seeds
 }
 
-// playVirtual plays a schedule in virtual time and judges it.
+// playVirtual runs a schedule in virtual time and checks it.
 func playVirtual(t *testing.T, r recipe, seed uint64, clients, members int, p plan) (w *world) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -191,7 +191,7 @@ func playVirtual(t *testing.T, r recipe, seed uint64, clients, members int, p pl
 // mostViolations limits the violations that a failed schedule prints. The samples repeat them.
 const mostViolations = 5
 
-// report fails the test if the schedule could not be played, or broke a rule.
+// report fails the test if the schedule could not run, or broke a rule.
 func report(t *testing.T, w *world, err error) {
 	t.Helper()
 	if err != nil {

@@ -173,8 +173,8 @@ func (w *world) currentGrants() []grant {
 	return grants
 }
 
-// sampleHolders records which clients hold rights at this moment. A client that holds its right before and after others are
-// asked holds it in between, because a right that has ended does not begin again.
+// sampleHolders records which clients hold rights at this moment. A client that holds its right before and after others
+// are queried holds it in between, because a right that has ended does not begin again.
 func (w *world) sampleHolders() {
 	holders := map[string][]grant{}
 	for _, g := range w.currentGrants() {
@@ -194,7 +194,7 @@ func (w *world) sampleHolders() {
 	}
 }
 
-// runSchedule plays the schedule: each client plays, faults happen, and then all clients finish without them.
+// runSchedule runs the schedule: each client runs, faults happen, and then all clients finish without them.
 func (w *world) runSchedule(r recipe) error {
 	ctx, cancel := context.WithTimeout(w.ctx, scheduleEnd)
 	defer cancel()
@@ -272,8 +272,8 @@ func (w *world) startSampler() (stop func()) {
 	}
 }
 
-// becomeCalm waits until all clients have played their rounds, or faultSpan is over. Then it forgets the faults that have not
-// happened, and waits for the end of the others.
+// becomeCalm waits until all clients have done their rounds, or faultSpan is over. Then it drops the faults that have
+// not happened, and waits for the end of the others.
 func (w *world) becomeCalm(rounds *sync.WaitGroup) error {
 	played := make(chan struct{})
 	go func() {
