@@ -40,15 +40,15 @@ var alive = []row{
 
 const short = 4 * time.Second // the session timeout of most cases in this file
 
-// silentPhases is how many sessions fall silent at different moments of a tick.
+// silentPhases is the number of sessions that fall silent at different moments of a tick.
 const silentPhases = 8
 
 // silence lets sessions fall silent at s.at, at all phases of a tick.
 func silence(s *stage) { s.silence(short, s.at) }
 
-// silence lets sessions fall silent at the members. Each session must end no earlier than its
-// timeout and no later than allowed, at one zxid on all members. Each watcher gets one NodeDeleted,
-// and the session's connection is closed without an answer.
+// silence lets sessions fall silent at the members. Each session must end no earlier than its timeout and no later than
+// allowed, at one zxid on all members. Each watcher gets one NodeDeleted, and the session's connection is closed without
+// a reply.
 func (s *stage) silence(timeout time.Duration, members ...uint32) {
 	var watchers []*session
 	for _, id := range s.IDs() {
@@ -374,8 +374,8 @@ func noTrace(s *stage) {
 	}
 }
 
-// A new leader counts the silence that a session's member knows, but not the time without a leader. If the member is lost together with the
-// leader, nobody knows the silence, and the session has a full timeout.
+// A new leader counts the silence that a session's member knows, but not the time without a leader. If the member is
+// lost together with the leader, no member knows the silence, and the session has a full timeout.
 func leaderKilledSilent(s *stage) {
 	const timeout = 6 * time.Second
 	k := s.open(s.at, timeout)
@@ -477,7 +477,7 @@ func TestLostPingReplyLosesNoTouch(t *testing.T) {
 	})
 }
 
-// A member whose disk is new answers for a voter only once it votes, and one that dies does not answer the rounds in
+// A member whose disk is new replies for a voter only once it votes, and one that dies does not reply in the rounds in
 // flight. Sessions live through both.
 func TestSessionsOutliveJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// local is what cases wait for.
+// local is the feature that some cases wait for.
 const local = "local sessions"
 
 // ensembles is group Q: members that come and go, and the content of the configuration node.
@@ -52,8 +52,8 @@ func leaderKilled(s *stage) {
 	s.present("/e")
 }
 
-// A leader that is cut off from both followers expires no session, answers no write, and closes its
-// clients' connections. Their sessions live on elsewhere.
+// A leader that is cut off from both followers expires no session, acknowledges no write, and closes its clients'
+// connections. Their sessions live on elsewhere.
 func leaderCutOff(s *stage) {
 	k := s.open(s.at, usual).keep()
 	k.create("/e", jute.Ephemeral)

@@ -74,7 +74,7 @@ const (
 	connectNewOld = "0000002c 00000000 0000000000000000 00002710 0000000000000000 00000010 00000000000000000000000000000000"
 )
 
-// connectBytes sends a request byte for byte and returns the answer, including its length.
+// connectBytes sends a request byte for byte and returns the reply, including its length.
 func connectBytes(s *stage, c net.Conn, request string, answer int) []byte {
 	s.Helper()
 	if _, err := c.Write(hexBytes(s, request)); err != nil {
@@ -438,8 +438,8 @@ func perAddress(s *stage, n int) {
 	conns[0].mustLive()
 }
 
-// Unlike ZooKeeper's, a member without a leader lets a handshake wait, because an election is soon
-// over. If none succeeds, it closes the connection without an answer.
+// Unlike ZooKeeper's, a member without a leader lets a handshake wait, because an election is soon over. If none
+// succeeds, it closes the connection without a reply.
 func noQuorum(s *stage) {
 	known := s.open(s.other(), 20*time.Second)
 	s.Kill(s.other())

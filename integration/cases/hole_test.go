@@ -9,7 +9,7 @@ import (
 	"rollcall/member"
 )
 
-// blackHole swallows the answers of members to the pings of their leader.
+// blackHole swallows the replies of members to the pings of their leader.
 type blackHole struct {
 	mu    sync.Mutex
 	open  map[uint32]bool // the members whose answers it swallows
@@ -30,8 +30,8 @@ func (h *blackHole) install(cfg *member.Config) {
 	}
 }
 
-// swallow opens or closes the hole of a member. When it is closed, the connections that lost bytes
-// break. It returns how many writes were lost.
+// swallow opens or closes the hole of a member. When it is closed, the connections that lost bytes break. It returns the
+// number of lost writes.
 func (h *blackHole) swallow(id uint32, open bool) int {
 	h.mu.Lock()
 	if h.open == nil {

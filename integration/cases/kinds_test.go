@@ -37,8 +37,8 @@ func adjusted(adjust func(cfg *member.Config)) cluster.Options {
 	return cluster.Options{Adjust: adjust}
 }
 
-// period is how often the reaper runs in the cases that wait for it. reaped is how long, at most, a
-// node still exists after the reaper may remove it.
+// period is the reaper's interval in the cases that wait for it. reaped is the longest time for which a node still
+// exists after the reaper may remove it.
 const (
 	period = 5 * time.Second
 	reaped = period + commitTime
@@ -52,7 +52,7 @@ func enforced() cluster.Options {
 	return adjusted(func(cfg *member.Config) { cfg.Rules.EnforceQuota = true })
 }
 
-// container creates a container and checks the answer.
+// container creates a container and checks the reply.
 func (k *session) container(path string) {
 	k.s.Helper()
 	var resp jute.Create2Response
@@ -73,7 +73,7 @@ func (s *stage) stays(path string) {
 	s.present(path)
 }
 
-// goes waits until the reaper has removed a node, and returns how long that took.
+// goes waits until the reaper has removed a node, and returns the time that it waited.
 func (s *stage) goes(path string, limit time.Duration) time.Duration {
 	s.Helper()
 	begun := time.Now()

@@ -76,8 +76,7 @@ func (k *session) results(r wire.Reply) []string {
 	return nil
 }
 
-// oneResult returns one result. It also checks that a Stat is of this multi, and equals that of the
-// node.
+// oneResult returns one result. It also checks that a Stat is of this multi, and equals the node's Stat.
 func (k *session) oneResult(h jute.MultiHeader, d *jute.Decoder, zxid int64) string {
 	k.s.Helper()
 	switch h.Type {

@@ -75,7 +75,7 @@ type watcher struct {
 	read   [2]seen // of /data and /flag
 }
 
-// seen is what a connection knows about a node.
+// seen is the knowledge of a connection about a node.
 type seen struct {
 	set    bool  // a watch is set: a reply has said so, and no event has come since
 	mzxid  int64 // of the reply that set it first; 0: the node did not exist

@@ -33,8 +33,8 @@ func syncEchoes(s *stage) {
 	}
 }
 
-// The writer is on another follower or on the leader. The lagging member has not even received the
-// write when it is asked to sync.
+// The writer is on another follower or on the leader. The lagging member has not even received the write when it gets
+// the sync.
 func syncLagging(s *stage) {
 	boss := s.Leader()
 	k, writer := s.open(s.at, usual), s.open(s.third(), usual)
@@ -52,7 +52,7 @@ func syncLagging(s *stage) {
 	}
 }
 
-// oddOp sends a request that a server must answer like an unknown opcode.
+// oddOp sends a request to which a server must reply as to an unknown opcode.
 func oddOp(op jute.Op, rec interface{ Append([]byte) []byte }) func(*stage) {
 	return func(s *stage) {
 		k := s.open(s.at, usual)

@@ -27,7 +27,7 @@ func reconfig(joining, leaving string) jute.ReconfigRequest {
 	return jute.ReconfigRequest{JoiningServers: []byte(joining), LeavingServers: []byte(leaving), CurConfigID: -1}
 }
 
-// newList checks the answer to a reconfig that succeeded, and returns the list's text.
+// newList checks the reply to a reconfig that succeeded, and returns the list's text.
 func (k *session) newList(r wire.Reply) string {
 	k.s.Helper()
 	var res jute.GetDataResponse
@@ -118,7 +118,7 @@ func reconfigOfOddLine(s *stage) {
 	}
 }
 
-// Three of six participants answer, which is no majority.
+// Three of six participants reply, which is no majority.
 func reconfigWithoutMajority(s *stage) {
 	k := s.open(s.at, usual).auth("super:secret")
 	var joining []string

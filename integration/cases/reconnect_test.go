@@ -272,7 +272,7 @@ func cutBeforeReply(s *stage) {
 	}
 }
 
-// The handshake waits for another leader. It is never refused because there is none.
+// The handshake waits for another leader. It is never rejected because there is none.
 func leaderDiesDuringResume(s *stage) {
 	k := s.open(s.at, 20*tick)
 	k.create("/e", jute.Ephemeral)
@@ -294,8 +294,8 @@ func leaderDiesDuringResume(s *stage) {
 	s.present("/e")
 }
 
-// Resumes are sent at the very moment of the expiry. Each saves its session or is refused. Unlike
-// with ZooKeeper, that includes one that arrives when the session is marked as closing.
+// Resumes are sent at the very moment of the expiry. Each saves its session or is rejected. Unlike with ZooKeeper, that
+// includes one that arrives when the session is marked as closing.
 func resumeIntoExpiry(s *stage) {
 	type outcome struct {
 		resp jute.ConnectResponse
@@ -387,7 +387,7 @@ func TestResumeElsewhere(t *testing.T) {
 	})
 }
 
-// A client that comes back too late is told so by every member, and never gets the session.
+// A client that comes back too late hears of the expiry from every member, and never gets the session.
 func TestResumeAfterExpiryRefused(t *testing.T) {
 	on(t, everywhere, cluster.Options{}, func(s *stage) {
 		k := s.open(s.at, short)

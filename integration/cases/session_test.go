@@ -11,8 +11,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// session is a client that sends only what the test tells it to send. It receives everything that
-// is sent to it, as a client would.
+// session is a client that sends nothing on its own, only on the test's calls. It receives everything that is sent to
+// it, as a client would.
 type session struct {
 	*wire.Conn
 	s       *stage
@@ -30,7 +30,7 @@ type session struct {
 	ended  time.Time // zero while the connection is open
 }
 
-// frame is what a session received, with the time.
+// frame is a frame that a session received, with the time.
 type frame struct {
 	wire.Reply
 	at time.Time
@@ -170,8 +170,8 @@ func (k *session) next() (f frame, ok bool) {
 	return f, true
 }
 
-// answer waits for the reply to xid. ok is false if the connection ends first. It keeps events for
-// later and drops replies to pings of keep.
+// answer waits for the reply to xid. ok is false if the connection ends first. It keeps events for later and drops
+// replies to pings of keep.
 func (k *session) answer(xid int32) (r wire.Reply, ok bool) {
 	k.s.Helper()
 	for {
@@ -412,9 +412,9 @@ func (k *session) watchChildren(path string) jute.Code {
 	return k.code(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte(path), Watch: true})
 }
 
-// expires checks that the session ends on time after its last request at k.touched, and returns
-// when it ended. path is the session's ephemeral node. The session's connection must be closed at
-// the same time without an answer, unless the client has dropped it.
+// expires checks that the session ends on time after its last request at k.touched, and returns the time of its end.
+// path is the session's ephemeral node. The session's connection must be closed at the same time without a reply, unless
+// the client has dropped it.
 func (k *session) expires(path string) time.Time {
 	k.s.Helper()
 	timeout := time.Duration(k.granted.TimeOut) * time.Millisecond

@@ -28,7 +28,7 @@ const (
 	allGone = ownGone + tick/2
 )
 
-// place says where a case is tried: at which member of which ensemble.
+// place is the member and the ensemble at which a case is tried.
 type place int
 
 const (
@@ -176,7 +176,7 @@ func (s *stage) shake(member uint32, req jute.ConnectRequest) (*wire.Conn, jute.
 	return c, resp
 }
 
-// granted returns the timeout that a member grants to a client that asks for ms.
+// granted returns the timeout that a member grants to a client that requests ms.
 func (s *stage) granted(member uint32, ms int32) int32 {
 	s.Helper()
 	c, resp := s.shake(member, jute.ConnectRequest{TimeOut: ms, Passwd: make([]byte, 16)})
@@ -192,7 +192,7 @@ func claim(g jute.ConnectResponse) jute.ConnectRequest {
 	return jute.ConnectRequest{TimeOut: g.TimeOut, SessionID: g.SessionID, Passwd: g.Passwd, HasReadOnly: true}
 }
 
-// refused checks that a member answers req with zeroes and closes.
+// refused checks that a member replies to req with zeroes and closes.
 func (s *stage) refused(member uint32, req jute.ConnectRequest) {
 	s.Helper()
 	c, resp := s.shake(member, req)
@@ -250,7 +250,7 @@ func (s *stage) present(path string) {
 	}
 }
 
-// word sends a four-letter word to a member and returns its answer.
+// word sends a four-letter command to a member and returns its reply.
 func (s *stage) word(member uint32, word string) string {
 	s.Helper()
 	c := s.dial(member)

@@ -49,7 +49,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// Every case has one row. It says where the case is tested, or what Rollcall has to serve first.
+// Every case has one row. It names the test of the case, or the feature that Rollcall has to serve first.
 func TestEveryCaseHasARow(t *testing.T) {
 	have := map[int]int{}
 	var here, elsewhere, later, differ int
@@ -84,8 +84,8 @@ func TestEveryCaseHasARow(t *testing.T) {
 		lastCase, here, elsewhere, later, differ)
 }
 
-// mayWait reports whether a case need not be played. Such a case concerns local sessions, which Rollcall does
-// not serve. docs/deviations.md says what a client gets instead.
+// mayWait reports whether a case need not run. Such a case concerns local sessions, which Rollcall does not serve.
+// docs/deviations.md describes their replacement.
 func mayWait(n int) bool {
 	return n >= 306 && n <= 309
 }

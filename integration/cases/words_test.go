@@ -12,9 +12,9 @@ import (
 	"rollcall/zk/jute"
 )
 
-// operating is the part of group S that needs connections: four-letter words. Package admin tests
-// the exact text of their answers. Package server tests case 343, which needs a connection that can
-// be closed on one side. Package config tests case 347.
+// operating is the part of group S that needs connections: four-letter commands. Package admin tests the exact text of
+// their replies. Package server tests case 343, which needs a connection that can be closed on one side. Package config
+// tests case 347.
 var operating = []row{
 	{number: 328, name: "ruok", where: everywhere, run: wordRuok},
 	{number: 329, name: "white list", where: everywhere, run: wordDefault, options: cluster.Options{
@@ -35,7 +35,7 @@ var operating = []row{
 	{number: 342, name: "envi", where: everywhere, run: wordEnvi},
 }
 
-// says checks the whole answer to a word.
+// says checks the whole reply to a four-letter command.
 func (s *stage) says(word, want string) {
 	s.Helper()
 	if got := s.word(s.at, word); got != want {

@@ -15,7 +15,7 @@ import (
 
 const sessionTimeout = 10 * time.Second
 
-// TestConsole looks at one ensemble. The cases that end members come last.
+// TestConsole drives one ensemble. The cases that end members come last.
 func TestConsole(t *testing.T) {
 	e := startEnsemble(t)
 	for _, one := range []struct {
@@ -222,7 +222,7 @@ func testKill(t *testing.T, e *ensemble) {
 	}
 }
 
-// The tab of ends says what removed a node, and how a session of an address ended.
+// The tab of ends shows the removal of a node, and the end of a session of an address.
 func testRemovals(t *testing.T, e *ensemble) {
 	before, c := e.session(t, e.Members[0], sessionTimeout), e.session(t, e.Members[0], sessionTimeout)
 	create(t, c, "/gone", "", client.Ephemeral)

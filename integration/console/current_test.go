@@ -19,8 +19,8 @@ func fact(name string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('dialog .facts > div, #node .facts > div')].find((e) => e.firstChild.innerText === %q)?.lastChild.innerText`, name)
 }
 
-// The window of a session shows what is, and says as of when it is while the member does not answer. It has an address,
-// and closes when the page changes. When the session ends, the window says how.
+// The window of a session shows the current state. While the member does not reply, it shows the time of that state. It
+// has an address, and closes when the page changes. When the session ends, the window shows the reason.
 func TestSessionWindow(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 10)
@@ -83,7 +83,7 @@ func TestWindowsOfEnds(t *testing.T) {
 	p.wait(fact("Silent") + ` === 'down'`)
 }
 
-// The window of a member shows what is left of its disks and limits, and marks what is nearly used up.
+// The window of a member shows the free space of its disks and its limits, and marks the ones that are nearly used up.
 func TestMemberWindowShowsLimits(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 10)
@@ -106,8 +106,8 @@ func TestMemberWindowShowsLimits(t *testing.T) {
 	}
 }
 
-// A node and the tree show what is, also if others change them, and say as of when they are while the member does not answer. The
-// stream may be live meanwhile.
+// A node and the tree show the current state, also if others change them. While the member does not reply, they show the
+// time of that state. The stream may be live meanwhile.
 func TestNodesStayCurrent(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 10)
@@ -131,13 +131,13 @@ func TestNodesStayCurrent(t *testing.T) {
 	p.wait(`document.querySelector('#node pre')?.textContent.endsWith('again') && !document.querySelector('#node .note').checkVisibility()`)
 }
 
-// The page asks a member that is slow for one thing at a time, and for a tenth of the time at most. When the user leaves the page, it
-// gives up what it has asked for.
+// The page sends a slow member one request at a time, and for a tenth of the time at most. When the user leaves the
+// page, it cancels its requests.
 func TestNodesOfSlowMember(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 10)
 	p := newTab(t, f.URL, "#/overview")
-	// The waits of the page pass 30 times as fast, and it waits for answers for ever.
+	// The waits of the page pass 30 times as fast, and it waits for replies for ever.
 	eval[bool](p, `(() => {
 		const real = window.setTimeout;
 		window.waits = [];
@@ -186,8 +186,8 @@ func TestNodesOfSlowMember(t *testing.T) {
 	}
 }
 
-// A page whose stream has no news is not live, and says as of when it is. Lists that cannot be read again do the same. What is looked
-// up once always does.
+// A page whose stream has no news is not live, and shows the time of its data. Lists that cannot be read again do the
+// same. The result of a single query always shows its time.
 func TestOldPages(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 10)
@@ -210,7 +210,7 @@ func TestOldPages(t *testing.T) {
 	p.shows("#alarm", "Member 3 only on its machine: ssh -L 8080:127.0.0.1:8080 zoo3")
 }
 
-// The list says how many sessions there are, and begins with those of the order that the user chooses.
+// The list shows the number of sessions, and begins with the first ones in the order that the user chooses.
 func TestSessionOrders(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 500)

@@ -45,7 +45,7 @@ const figures = `(async () => {
 	return dots < 100 ? ['only ' + dots + ' dots'] : last.map((d) => JSON.stringify(d));
 })()`
 
-// No dot is drawn over a figure, and a legend says what the dots are. Without movement there is no legend of it.
+// No dot is drawn over a figure, and a legend explains the dots. Without movement there is no legend of it.
 func TestDots(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 10)

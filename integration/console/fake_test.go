@@ -18,8 +18,8 @@ import (
 	"rollcall/operator/console"
 )
 
-// fake answers as a member whose ensemble has as many sessions as a test wants. Real members with 100,000
-// sessions would take longer to set up than the test may last.
+// fake replies as a member whose ensemble has as many sessions as a test wants. Real members with 100,000 sessions would
+// take longer to set up than the test may last.
 type fake struct {
 	*httptest.Server
 	begun    time.Time
@@ -105,7 +105,7 @@ func newFake(t *testing.T, n int) *fake {
 	return f
 }
 
-// guard asks for credentials, as a member asks a browser on another machine.
+// guard requests credentials, as a member does from a browser on another machine.
 func (f *fake) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
@@ -196,7 +196,7 @@ func (f *fake) status() api.List[api.Member] {
 	return a
 }
 
-// left returns how much of its timeout a session has left, and how long ago it was heard.
+// left returns the rest of a session's timeout, and the time since it was heard.
 func (s *fakeSession) left(now time.Time, f *fake) (left, heard time.Duration) {
 	heard = (now.Sub(f.begun) + s.phase) % (s.timeout / 3)
 	return s.timeout - heard, heard
@@ -251,7 +251,7 @@ func (f *fake) list(w http.ResponseWriter, r *http.Request) {
 	reply(w, a)
 }
 
-// pastZxid is that of the state at every moment of the past. Every second session lived then.
+// pastZxid is the zxid of the state at every moment of the past. Every second session lived then.
 const pastZxid = "0x70000012f"
 
 // startPast sets the headers of a reply about a moment, or rejects the request.

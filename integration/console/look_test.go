@@ -148,7 +148,7 @@ func testColours(t *testing.T, e *ensemble) {
 	dark(false) // as the system
 }
 
-// leastContrast is what WCAG 2 asks of text.
+// leastContrast is the contrast that WCAG 2 demands of text.
 const leastContrast = 4.5
 
 // readable fails the test if a text of a tab has too little contrast.
@@ -230,8 +230,8 @@ func testMemberStops(t *testing.T, e *ensemble) {
 	p.wait(row("#sessions", idOf(c)))
 }
 
-// A member that is alone, without a leader, shows what it knows: itself, the silent members with the reason,
-// and the sessions; and the axis says why it is empty.
+// A member that is alone, without a leader, shows itself, the silent members with the reason, and the sessions. The axis
+// shows the reason for which it is empty.
 func testNoLeader(t *testing.T, e *ensemble) {
 	c := e.session(t, e.Members[2], 30*time.Second)
 	create(t, c, "/lonely", "", client.Ephemeral)

@@ -10,12 +10,12 @@ import (
 	"rollcall/lab/process"
 )
 
-// mostElements is how many elements the page may have at any time, however many sessions there are. A page
-// of a table has 100 rows.
+// mostElements is the largest number of elements of the page at any time, however many sessions there are. A page of a
+// table has 100 rows.
 const mostElements = 4000
 
-// With 100,000 sessions the page shows one page of them, and goes on and back by the member's cursors. The
-// axis has all of them in a few bars.
+// With 100,000 sessions the page shows one page of them, and moves on and back by the member's cursors. The axis has all
+// of them in a few bars.
 func TestManySessions(t *testing.T) {
 	f := newFake(t, 100_000)
 	f.exposed = "members are not authenticated"
@@ -49,7 +49,7 @@ func TestManySessions(t *testing.T) {
 	}
 }
 
-// From another machine the page loads without data, and asks for credentials: once, unless the user asks.
+// From another machine the page loads without data, and requests credentials: once, unless the user repeats that.
 func TestCredentialsFromElsewhere(t *testing.T) {
 	f := newFake(t, 10)
 	f.secret = "Bearer pässword"
@@ -85,7 +85,7 @@ func TestCredentialsFromElsewhere(t *testing.T) {
 	p.shows("#sign", "Sign in")
 }
 
-// asks returns how often the events were asked for.
+// asks returns the number of requests for the events.
 func (f *fake) asks() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

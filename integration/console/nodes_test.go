@@ -15,8 +15,8 @@ func item(path string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('#tree [role=treeitem]')].find((e) => e.dataset.path === %q && e.checkVisibility())`, path)
 }
 
-// The tree is read with the keys of every tree, and shows stat and access. Only who has signed in sees data, and may
-// create, set and delete. A node that somebody else has changed meanwhile is not overwritten.
+// The tree is read with the keys of every tree, and shows stat and access. Only a user who has signed in sees data, and
+// may create, set and delete. A node that another user has changed meanwhile is not overwritten.
 func testNodes(t *testing.T, e *ensemble) {
 	c := e.session(t, e.Members[0], sessionTimeout)
 	create(t, c, "/tree", "root of it", client.Persistent)
@@ -131,7 +131,7 @@ var hostile = []string{
 	`../../v1/sessions?x=#y`,
 }
 
-// unseen writes out the characters of hostile that nobody sees, as the console does.
+// unseen writes out the invisible characters of hostile, as the console does.
 var unseen = strings.NewReplacer("\u202e", `\u202e`, "\u200b", `\u200b`, "\u00ad", `\u00ad`, "\u061c", `\u061c`)
 
 // Whatever clients choose is shown as the text that it is.

@@ -88,7 +88,7 @@ func TestSlider(t *testing.T) {
 	p.wait(`!document.querySelector('#filter [name=state]').disabled && !document.querySelector('#sessions').hasAttribute('data-past')`)
 }
 
-// Without a past the slider is disabled and says why. An error about a moment is shown, and names the command.
+// Without a past the slider is disabled and shows the reason. An error about a moment is shown, and names the command.
 func TestSliderWithoutPast(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 10)

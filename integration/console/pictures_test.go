@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// mostBytes is how large a picture may be that docs/pictures keeps.
+// mostBytes is the largest size of a picture in docs/pictures.
 const mostBytes = 150_000
 
 const manySessions = 10_000

@@ -145,8 +145,8 @@ func TestSlowRequests(t *testing.T) {
 	p.shows("#slow .empty", "No request of the last hour took longer than its threshold, and no member was paused for as long.")
 }
 
-// The window of a slow request shows what `rollcall slow ID` prints. It becomes complete while it is open, and its path goes when the
-// user may not see it any more.
+// The window of a slow request shows the output of `rollcall slow ID`. It becomes complete while it is open, and its
+// path goes when the user may not see it any more.
 func TestSlowRequestWindow(t *testing.T) {
 	t.Parallel()
 	f := newSlowFake(t)

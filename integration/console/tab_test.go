@@ -17,9 +17,8 @@ import (
 	"rollcall/lab/process"
 )
 
-// tab is a tab of the browser with a storage of its own. At the end of its test it has asked nothing but
-// the member, and the browser had nothing to complain about: no error of the script, and no violation of the
-// policy.
+// tab is a tab of the browser with a storage of its own. By the end of its test it has sent requests to the member
+// alone, and the browser has reported neither an error of the script nor a violation of the policy.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
@@ -54,7 +53,7 @@ func newTab(t *testing.T, base, path string) *tab {
 	return p
 }
 
-// hear notes what the browser tells of a page.
+// hear records an event of the browser about a page.
 func (p *tab) hear(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,15 +78,14 @@ func describe(o *runtime.RemoteObject) string {
 	return o.Description
 }
 
-// The test has caused these troubles itself: requests that a member refuses, with a status, and connections
-// that break.
+// The test has caused these troubles itself: requests that a member rejects, with a status, and connections that break.
 func refused(status int) string {
 	return fmt.Sprintf("log: network: Failed to load resource: the server responded with a status of %d", status)
 }
 
 const broken = "log: network: Failed to load resource: net::ERR_"
 
-// check fails the test if the page asked elsewhere, or if there was trouble.
+// check fails the test if the page sent requests elsewhere, or if there was trouble.
 func (p *tab) check() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

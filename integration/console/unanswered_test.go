@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A list that the member does not answer for is not known. The page never says that there is nothing, and it does not say that it is live.
+// A list without a reply of the member is unknown. The page never shows it as empty, and does not show that it is live.
 func TestUnansweredLists(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ hash, path, list, none string }{
@@ -45,7 +45,7 @@ func TestLeadersBeforeTheStream(t *testing.T) {
 	}
 }
 
-// A disk with little space left is the member's badge, and its window says how much is left.
+// A disk with little space left is the member's badge, and its window shows the free space.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, 10)
