@@ -93,8 +93,8 @@ func restart(t *testing.T, e *process.Ensemble, m *process.Member) {
 	e.Settle()
 }
 
-// judge waits until each replica has every acknowledged insert and sees both replicas active. After
-// an insert with an unknown outcome a replica may show that row twice, so each row counts once.
+// judge waits until each replica has every acknowledged insert and sees both replicas active. After an insert with an
+// unknown outcome a replica may show that row twice, so each row counts once.
 func judge(t *testing.T, replicas []replica, inserters []*inserter) {
 	t.Helper()
 	var want strings.Builder
@@ -197,7 +197,7 @@ const usersConfig = `<yandex>
 </yandex>
 `
 
-// query returns what a statement prints.
+// query returns the output of a statement.
 func (r replica) query(ctx context.Context, statement string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
@@ -217,5 +217,5 @@ func (r replica) query(ctx context.Context, statement string) (string, error) {
 	return string(text), err
 }
 
-// queryLimit is how long a statement may take: longer than what ClickHouse waits for ZooKeeper.
+// queryLimit is the time that a statement may take: longer than ClickHouse waits for ZooKeeper.
 const queryLimit = 30 * time.Second

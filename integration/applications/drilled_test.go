@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write docs/applications.drills.json, fr
 // 30 s of ClickHouse's and Patroni's sessions.
 const drillTimeout = 16 * time.Second
 
-// drilled is what a drill did to the applications. The root's tests compare a table with it.
+// drilled is the effect of a drill on the applications. The root's tests compare a table with it.
 type drilled struct {
 	Software     string  `json:"software"`
 	Drill        string  `json:"drill"`
@@ -116,7 +116,7 @@ func drillApplications(t *testing.T, software string) (all []drilled) {
 	return all
 }
 
-// drillOnce runs a drill, and returns what it did to the applications.
+// drillOnce runs a drill, and returns its effect on the applications.
 func drillOnce(t *testing.T, runner *drill.Runner, d *drill.Drill, inserters []*inserter, pair []*cluster) drilled {
 	t.Helper()
 	one := drilled{Drill: d.Name}
@@ -184,9 +184,9 @@ func watchPair(t *testing.T, pair []*cluster) (stop func() (demoted bool, primar
 	}
 }
 
-// mostPrimaries returns the most servers that said at the same time that they were a primary that runs. A server may
-// have become another one between its answer and the next one, so only a server that is a primary in two answers in a
-// row counts from the first to the second of them.
+// mostPrimaries returns the most servers that reported at the same time that they were a running primary. A server may
+// change between two replies, so only a server that is a primary in two replies in a row counts from the first to the
+// second of them.
 func mostPrimaries(histories [][]sighting) (most int) {
 	var edges []edge
 	for _, h := range histories {
@@ -221,7 +221,7 @@ func (s patroniStatus) leads() bool {
 	return s.Role == "master" && s.State == "running" && s.Timeline > 0
 }
 
-// Two servers that lead in turn are one primary at a time, also if they are asked at the same moments.
+// Two servers that lead in turn are one primary at a time, also if they are queried at the same moments.
 func TestMostPrimaries(t *testing.T) {
 	history := func(roles string) (all []sighting) {
 		for i, role := range roles {

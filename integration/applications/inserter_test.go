@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// pause is how long an inserter waits after an insert or an error, before it goes on.
+// pause is the time that an inserter waits after an insert or an error, before it continues.
 const pause = 100 * time.Millisecond
 
 // inserter inserts rows into one replica, one at a time. It repeats each until the replica
@@ -25,8 +25,7 @@ type inserter struct {
 	last error       // of the last attempt
 }
 
-// startInserters begins to insert into each replica, and goes on until stop is called or the test
-// ends.
+// startInserters begins to insert into each replica, and continues until stop is called or the test ends.
 func startInserters(t *testing.T, replicas []replica) (inserters []*inserter) {
 	t.Helper()
 	for n, r := range replicas {
@@ -53,14 +52,14 @@ func (i *inserter) run(ctx context.Context) {
 	}
 }
 
-// stop ends the inserts and returns how many were acknowledged.
+// stop ends the inserts and returns the number of acknowledged ones.
 func (i *inserter) stop() int {
 	i.end()
 	<-i.done
 	return i.acknowledged()
 }
 
-// acknowledged returns how many inserts were acknowledged so far.
+// acknowledged returns the number of acknowledged inserts so far.
 func (i *inserter) acknowledged() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -84,8 +83,8 @@ func goOn(t *testing.T, inserters []*inserter) {
 	}
 }
 
-// longest returns the longest time between two successive acknowledgements of any one inserter. It
-// looks at the time from the beginning of fault until a while after all inserters have gone on.
+// longest returns the longest time between two successive acknowledgements of any one inserter. It covers the time from
+// the beginning of fault until a while after all inserters have continued.
 func longest(t *testing.T, inserters []*inserter, fault func()) (gap time.Duration) {
 	t.Helper()
 	began := time.Now()

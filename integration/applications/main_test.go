@@ -19,14 +19,14 @@ func TestMain(m *testing.M) { os.Exit(process.Main(m, &rollcall, build)) }
 
 func build(dir string) (string, error) { return process.Build(dir) }
 
-// The settings of both ensembles are those of ZooKeeper's sample configuration.
+// Both ensembles have the settings of ZooKeeper's sample configuration.
 const (
 	members = 3
 	tick    = 2 * time.Second
 )
 
-// patience is how long the members may take until they serve. Three JVMs that start at once, beside
-// other programs that keep the processors busy, may take longer than process.Patience.
+// patience is the time that the members may take until they serve. Three JVMs that start at once, beside other programs
+// that keep the processors busy, may take longer than process.Patience.
 const patience = 3 * time.Minute
 
 // heap is the heap of each ZooKeeper server.
@@ -49,7 +49,7 @@ func (s system) start(t *testing.T) *process.Ensemble {
 	return process.StartEnsemble(t, process.Config{Binary: s.binary, Size: members, Tick: tick, Patience: patience})
 }
 
-// addresses returns those of the members, for clients.
+// addresses returns the members' addresses for clients.
 func addresses(e *process.Ensemble) (all []string) {
 	for _, m := range e.Members {
 		all = append(all, m.Clients)
@@ -73,8 +73,8 @@ func bothSystems(t *testing.T) []system {
 	return []system{{"ZooKeeper", script}, {"Rollcall", rollcall}}
 }
 
-// byTurns calls play with each system as often as ROLLCALL_ROUNDS says, or once. The system that
-// comes first changes from round to round.
+// byTurns calls play with each system ROLLCALL_ROUNDS times, or once. The system that comes first changes from round to
+// round.
 func byTurns(t *testing.T, play func(t *testing.T, s system)) {
 	t.Helper()
 	both := bothSystems(t)

@@ -108,10 +108,10 @@ func startServer(t *testing.T, servers []string, scope string, number int) *clus
 	return &cluster{name: name, api: fmt.Sprintf("http://%v/patroni", api)}
 }
 
-// isolated returns the arguments of unshare that give Patroni its own namespaces for processes,
-// mounts and shared memory. PostgreSQL leaves Patroni's process group, but ends with the
-// namespaces. PostgreSQL refuses to run as root. If the test runs as root, it therefore starts
-// PostgreSQL as the user of Debian's package, and makes that user the owner of dir.
+// isolated returns the arguments of unshare that give Patroni its own namespaces for processes, mounts and shared
+// memory. PostgreSQL leaves Patroni's process group, but ends with the namespaces. PostgreSQL does not run as root. If
+// the test runs as root, it therefore starts PostgreSQL as the user of Debian's package, and makes that user the owner
+// of dir.
 func isolated(t *testing.T, dir string) []string {
 	t.Helper()
 	args := []string{"--pid", "--ipc", "--mount-proc", "--fork", "--kill-child"}
@@ -156,20 +156,20 @@ postgresql:
   parameters: {shared_buffers: 16MB, max_connections: 20, dynamic_shared_memory_type: mmap, unix_socket_directories: ""}
 `
 
-// patroniStatus is a part of the answer of Patroni's REST API about its server.
+// patroniStatus is a part of the reply of Patroni's REST API about its server.
 type patroniStatus struct {
 	State    string `json:"state"`
 	Role     string `json:"role"`
 	Timeline int    `json:"timeline"`
 }
 
-// sighting is an answer of Patroni, and when it was asked for.
+// sighting is a reply of Patroni, and the time of its request.
 type sighting struct {
 	patroniStatus
 	asked time.Time
 }
 
-// statuses returns the answers of a history.
+// statuses returns the replies of a history.
 func statuses(history []sighting) (all []patroniStatus) {
 	for _, s := range history {
 		all = append(all, s.patroniStatus)
@@ -177,7 +177,7 @@ func statuses(history []sighting) (all []patroniStatus) {
 	return all
 }
 
-// status asks Patroni. The result is zero if there is no answer.
+// status queries Patroni. The result is zero if there is no reply.
 func (c *cluster) status(ctx context.Context) (s patroniStatus) {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
@@ -205,8 +205,8 @@ func (c *cluster) awaitPrimary(t *testing.T) {
 	})
 }
 
-// watch asks for the server's status every glance until the function that it returns is called, or the
-// test ends. That function asks once more, and returns all answers in order.
+// watch polls the server's status every glance until the function that it returns is called, or the test ends. That
+// function polls once more, and returns all replies in order.
 func (c *cluster) watch(t *testing.T) (stop func() []sighting) {
 	t.Helper()
 	var history []sighting
@@ -230,10 +230,9 @@ func (c *cluster) watch(t *testing.T) (stop func() []sighting) {
 	}
 }
 
-// wasDemoted reports whether the primary of a cluster was demoted, by what its servers said in turn. A
-// server that gives no answer, or no timeline, may still be a primary. Each promotion begins a new
-// timeline, so a promotion between two answers is seen by that, even if the former primary still says
-// that it is one.
+// wasDemoted reports whether the primary of a cluster was demoted, by the successive replies of its servers. A server
+// that gives no reply, or no timeline, may still be a primary. Each promotion begins a new timeline, so a promotion
+// between two replies shows in that, even if the former primary still reports that it is one.
 func wasDemoted(history []patroniStatus) bool {
 	first := 0
 	for _, s := range history {
@@ -251,7 +250,7 @@ func wasDemoted(history []patroniStatus) bool {
 	return false
 }
 
-// A history shows a demotion by an answer of a server that is no primary, or by a promotion.
+// A history shows a demotion by a reply of a server that is no primary, or by a promotion.
 func TestWasDemoted(t *testing.T) {
 	var (
 		silent   = patroniStatus{}

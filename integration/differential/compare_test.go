@@ -16,7 +16,7 @@ type verdict struct {
 	masked map[*deviation]map[int]bool
 }
 
-// comparison compares the answers to one sequence, step by step.
+// comparison compares the replies to one sequence, step by step.
 type comparison struct {
 	steps   []step
 	zk, rc  *transcript
@@ -72,7 +72,7 @@ func compare(zk, rc *transcript) verdict {
 	return v
 }
 
-// byStep returns the lines of each step, and of the two looks at the end.
+// byStep returns the lines of each step, and of the two walks at the end.
 func byStep(t *transcript) [][]line {
 	out := make([][]line, len(t.steps)+2)
 	for _, l := range t.lines {

@@ -7,7 +7,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// deviation is one operation that Rollcall, under one condition, answers differently from 3.8.0.
+// deviation is one operation to which Rollcall, under one condition, replies differently from 3.8.0.
 type deviation struct {
 	row string // the first cell of its row in docs/deviations.md
 	// exact says that nothing is masked: both sides are checked, each by a rule of its own.
@@ -68,8 +68,7 @@ func (p *pair) last() (zk, rc *line, ok bool) {
 	return zk, rc, zk != nil && rc != nil
 }
 
-// lose handles a write that ZooKeeper refused with zkCode and a zxid, and Rollcall with rcCode and
-// no zxid.
+// lose handles a write that ZooKeeper rejected with zkCode and a zxid, and Rollcall with rcCode and no zxid.
 func (p *pair) lose(zkCode, rcCode jute.Code) bool {
 	zk, rc, ok := p.last()
 	if !ok || zk.code != zkCode || rc.code != rcCode {
@@ -134,8 +133,8 @@ func (p *pair) failedInside() bool {
 	return true
 }
 
-// spoilt handles a multi that is malformed for both. ZooKeeper answers it with an end mark, and
-// does not show its zxid.
+// spoilt handles a multi that is malformed for both. ZooKeeper replies to it with an end mark, and does not show its
+// zxid.
 func (p *pair) spoilt() bool {
 	zk, rc, ok := p.last()
 	if !ok || zk.code != jute.MarshallingError || rc.code != jute.MarshallingError || len(rc.body) > 0 {
@@ -147,8 +146,8 @@ func (p *pair) spoilt() bool {
 	return true
 }
 
-// eventZxid handles the zxid of events. ZooKeeper's is always -1. Rollcall's is that of a write
-// that succeeded, or -1 for an event that setWatches delivers late.
+// eventZxid handles the zxid of events. In ZooKeeper it is always -1. In Rollcall it is the zxid of a write that
+// succeeded, or -1 for an event that setWatches delivers late.
 func eventZxid(p *pair) bool {
 	seen := false
 	for i := range p.zk {
@@ -213,8 +212,8 @@ func existsUnread(p *pair) bool {
 	return masked
 }
 
-// shorter handles creates in a multi that ZooKeeper answers with the path only. It removes the Stat
-// from Rollcall's answer; the Stat is compared when the sequence is over.
+// shorter handles creates in a multi to which ZooKeeper replies with the path only. It removes the Stat from Rollcall's
+// reply; the Stat is compared when the sequence is over.
 func (p *pair) shorter(such func(s step) bool) bool {
 	if !p.multi(jute.OpMulti, such) {
 		return false

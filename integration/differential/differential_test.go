@@ -24,9 +24,8 @@ const (
 // duel is a ZooKeeper server and an ensemble of Rollcall that get the same requests.
 type duel struct{ zk, rc *target }
 
-// Rollcall answers as ZooKeeper does, apart from the table of deviations. ROLLCALL_SEED=17 plays
-// one seed only. ROLLCALL_FIRST is the first of many seeds. ROLLCALL_STEPS names a file with a
-// sequence as printed here.
+// Rollcall replies as ZooKeeper does, apart from the table of deviations. ROLLCALL_SEED=17 runs one seed only.
+// ROLLCALL_FIRST is the first of many seeds. ROLLCALL_STEPS names a file with a sequence as printed here.
 func TestDifferential(t *testing.T) {
 	dir := scratch(t)
 	duels := make([]*duel, 2)
@@ -75,8 +74,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// judge plays a sequence on both sides and compares. If they differ, it shrinks the sequence and
-// prints it.
+// judge runs a sequence on both sides and compares. If they differ, it shrinks the sequence and prints it.
 func (d *duel) judge(t *testing.T, sum *tally, name string, steps []step) {
 	v, err := d.play(steps)
 	if err != nil {
@@ -105,7 +103,7 @@ func (d *duel) judge(t *testing.T, sum *tally, name string, steps []step) {
 	t.Errorf("%s, %s, differs from ZooKeeper:\n%s\nshortest sequence, for ROLLCALL_STEPS:\n%s\nwhere it differs:\n%s", name, d.rc.name, v.text, printSteps(short), sv.text)
 }
 
-// play plays steps on both sides at the same time.
+// play runs steps on both sides at the same time.
 func (d *duel) play(steps []step) (verdict, error) {
 	var zk, rc *transcript
 	var zkErr, rcErr error
@@ -232,10 +230,9 @@ func (s *tally) report(t *testing.T) {
 	}
 }
 
-// floors checks that the sequences have brought about enough of each thing. For a hundred
-// sequences, enough is two thirds of what there was when this was written. For other numbers it is
-// a share of that, without ten sequences, because single ones vary. More than a hundred sequences
-// need not answer more kinds of operations and codes.
+// floors checks that the sequences have brought about enough of each thing. For a hundred sequences, enough is two
+// thirds of the count when this was written. For other numbers it is a share of that, without ten sequences, because
+// single ones vary. More than a hundred sequences need not show more kinds of operations and codes.
 func (s *tally) floors(t *testing.T, sequences int) {
 	t.Helper()
 	counts := max(0, sequences-10)
@@ -274,7 +271,7 @@ func TestDeviationsHaveRows(t *testing.T) {
 	}
 }
 
-// What a failure prints can be played again.
+// The steps that a failure prints can be run again.
 func TestStepsReplay(t *testing.T) {
 	for seed := range uint64(200) {
 		steps := generate(seed)

@@ -101,7 +101,7 @@ func openFiles(t *testing.T, addr string, resume *goclient.Handover) *goclient.C
 	return c
 }
 
-// The load: enough for some snapshots, which are written while it goes on.
+// The load is enough for some snapshots, which are written while it continues.
 const (
 	filesClients = 4
 	filesOps     = 1200

@@ -8,8 +8,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// finish collects the events that are left, closes all sessions, and looks at the nodes before and
-// after that.
+// finish collects the events that are left, closes all sessions, and reads the nodes before and after that.
 func (p *player) finish() error {
 	end := len(p.steps)
 	for k := range p.slots {

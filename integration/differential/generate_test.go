@@ -54,7 +54,7 @@ type genSlot struct {
 	watches       map[text]genWatches // by path: set on this connection, and perhaps gone
 }
 
-// genWatches is how a connection watches a path: in one way only, because 3.8.0 forgets the others.
+// genWatches is the way in which a connection watches a path: in one way only, because 3.8.0 forgets the others.
 type genWatches int
 
 const (
@@ -221,8 +221,8 @@ func (g *generator) path() *text {
 	return g.harmless()
 }
 
-// harmless returns an odd path, but neither that of a node that all sequences share, nor one that
-// ZooKeeper writes differently from how it has read it.
+// harmless returns an odd path, but neither the path of a node that all sequences share, nor one that ZooKeeper writes
+// differently from how it has read it.
 func (g *generator) harmless() *text {
 	for {
 		p := g.odd()

@@ -55,8 +55,8 @@ var permissionBits = []struct {
 // unrelated lets in a client that does not exist.
 var unrelated = jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("unrelated:hash")}}
 
-// permissionSchemes are the entries that 3.8.0 takes without TLS and SASL, with the credentials of a client. in says whether the
-// entry lets that client in. The client's address is 127.0.0.1.
+// permissionSchemes are the entries that 3.8.0 takes without TLS and SASL, with the credentials of a client. in reports
+// whether the entry lets that client in. The client's address is 127.0.0.1.
 var permissionSchemes = []struct {
 	name, scheme, id string
 	auth             string
@@ -223,7 +223,8 @@ func (c *permissionClient) notified(change jute.Op, isCreated bool, above string
 	return len(events) > 0, err
 }
 
-// succeeded reports whether the reply to a row's request permits it. It returns an error for another refusal than NoAuth.
+// succeeded reports whether the reply to a row's request permits it. It returns an error for another rejection than
+// NoAuth.
 func succeeded(op string, r wire.Reply, events []jute.WatcherEvent) (bool, error) {
 	code := r.Err
 	switch group, _, _ := strings.Cut(op, "/"); {

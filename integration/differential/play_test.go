@@ -30,7 +30,7 @@ type transcript struct {
 	rank  func(int64) string
 }
 
-// player plays one sequence on one target.
+// player runs one sequence on one target.
 type player struct {
 	*book
 	target *target
@@ -60,8 +60,8 @@ type client struct {
 	early   []line
 }
 
-// play plays steps below a fresh node and returns the transcript. An error means that the test
-// itself failed: whatever a server does is in the transcript.
+// play runs steps below a fresh node and returns the transcript. An error means that the test itself failed: whatever a
+// server does is in the transcript.
 func play(t *target, steps []step) (*transcript, error) {
 	t.tops++
 	p := &player{target: t, steps: steps, book: &book{
@@ -95,7 +95,7 @@ func play(t *target, steps []step) (*transcript, error) {
 	return &transcript{steps: steps, lines: p.lines, rank: ranker(p.lines)}, nil
 }
 
-// group plays the steps from i to n, which are sent together.
+// group runs the steps from i to n, which are sent together.
 func (p *player) group(i, n int) error {
 	s := p.steps[i]
 	c := &p.slots[s.Slot]
@@ -331,8 +331,8 @@ func (p *player) markBehind(c *client) {
 	}
 }
 
-// catchUp makes sure that c's member has applied everything that any client has been told. What
-// else arrives meanwhile belongs to the next step.
+// catchUp makes sure that c's member has applied every write that was acknowledged to any client. Other data that
+// arrives meanwhile belongs to the next step.
 func (p *player) catchUp(i int, c *client) error {
 	if c.conn == nil || !c.behind {
 		return nil
@@ -359,7 +359,7 @@ func (p *player) syncMember(i int, c *client) error {
 	}
 }
 
-// claim returns what has arrived for c since its last step, as part of step i.
+// claim returns the lines that have arrived for c since its last step, as part of step i.
 func (p *player) claim(c *client, i int) []line {
 	early := c.early
 	c.early = nil

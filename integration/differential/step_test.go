@@ -75,7 +75,7 @@ type ace struct {
 	ID     *text `json:"id,omitempty"`
 }
 
-// watches reports whether the step asks for a watch on path.
+// watches reports whether the step sets a watch on path.
 func (s step) watches(path *text) bool {
 	same := func(p *text) bool { return p != nil && path != nil && *p == *path }
 	return (s.Watch || s.Do == "addWatch") && same(s.Path) ||
@@ -152,7 +152,7 @@ func raw(t *text) []byte {
 	return []byte(*t)
 }
 
-// record returns what the step sends after the request's header. zxid is what Since stands for.
+// record returns the bytes that the step sends after the request's header. zxid is the value for Since.
 func (s step) record(at string, zxid int64) []byte {
 	var b []byte
 	switch path := place(s.Path, at); s.op() {

@@ -87,7 +87,7 @@ func ranker(lines []line) func(int64) string {
 	}
 }
 
-// book is what decoding needs to know about the sequence so far.
+// book has the facts about the sequence so far that decoding needs.
 type book struct {
 	top      string
 	began    int64 // ms since 1970

@@ -43,7 +43,7 @@ func setWatchesUnread(p *pair) bool {
 	return len(p.zk) < before
 }
 
-// oneShotLists is the number of lists of a setWatches that come before those of persistent watches.
+// oneShotLists is the number of lists of a setWatches that come before the lists of persistent watches.
 const oneShotLists = 3
 
 // hasUnreadList reports whether a step creates the node, or sets its list, without the right to read for everybody.

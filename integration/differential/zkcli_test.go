@@ -221,7 +221,7 @@ func TestZkCLI(t *testing.T) {
 	}
 }
 
-// cliMark is a node that does not exist: the answer to it comes before that to a command.
+// cliMark is a node that does not exist: the reply to it comes before the reply to a command.
 const cliMark = "/mark-"
 
 // cliSession lets zkCli.sh run all commands in one session, and returns its output.

@@ -64,7 +64,7 @@ func (s stolen) header(as uint32) raft.RPCHeader {
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(p.ServerID()), Addr: []byte(p.Addr)}
 }
 
-// ask sends a request of raft's on a connection and reads the answer.
+// ask sends a request of raft's on a connection and reads the reply.
 func ask(c net.Conn, kind byte, request, answer any) error {
 	_ = c.SetDeadline(time.Now().Add(process.Patience)) // if it fails, so will the rest
 	if _, err := c.Write([]byte{kind}); err != nil {
@@ -86,7 +86,7 @@ func ask(c net.Conn, kind byte, request, answer any) error {
 	return nil
 }
 
-// view returns what a member says of itself.
+// view returns a member's report about itself.
 func (s stolen) view(t *testing.T, c *grpc.ClientConn) *proto.MemberStatus {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)

@@ -57,9 +57,9 @@ func suffix(s string) func(string) bool {
 	return func(path string) bool { return strings.HasSuffix(path, s) }
 }
 
-// harms are the kinds of damage. Each returns what is left of a file, and false if the file is
-// gone. other is the same file of another member, or the most similar one. The trials of each kind
-// come to both ends: some hit bytes, or a file, that the member does not need.
+// harms are the kinds of damage. Each returns the rest of a file, and false if the file is gone. other is the same file
+// of another member, or the most similar one. The trials of each kind come to both ends: some hit bytes, or a file, that
+// the member does not need.
 var harms = []struct {
 	name string
 	do   func(rng *rand.Rand, f, other file) (file, bool)

@@ -17,7 +17,7 @@ import (
 func logsOf(m *process.Member) string { return m.Data + "-log" }
 
 // putBackCast is three members, all stopped. Only the first and the last have the writes of the second day. images has
-// the data and the log of each at the end, and old those of the first day.
+// the data and the log of each at the end, and old the same at the end of the first day.
 type putBackCast struct {
 	members     []*process.Member
 	images, old [][2]image
@@ -95,8 +95,9 @@ func (i image) withLog(other image) image {
 	return both
 }
 
-// A member whose log is that of another day does not start, and says why. Without the former leader nobody serves: one member
-// has lost its log, and the other one lacks the last writes. With it everything is there that was acknowledged.
+// A member whose log is from another day does not start, and prints the reason. Without the former leader no member
+// serves: one member has lost its log, and the other one lacks the last writes. With it every acknowledged write is
+// there.
 func TestLogIsPutBack(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	for _, snapshot := range []bool{false, true} {

@@ -73,7 +73,7 @@ func config(size int) process.Config {
 	}
 }
 
-// castOfOne makes a single member with snapshots, a log that goes on after them, and full segments.
+// castOfOne makes a single member with snapshots, a log that continues after them, and full segments.
 func castOfOne(t *testing.T, rng *rand.Rand) cast {
 	t.Helper()
 	other := process.StartEnsemble(t, config(1))
@@ -129,8 +129,8 @@ type node struct {
 	sent       bool // on a connection that has ended, so the node may be there
 }
 
-// create makes nodes, all of which are acknowledged, and notes them in want. If its connection is
-// closed, it goes on with the next one. Nothing limits how long that takes, as long as some are acknowledged.
+// create makes nodes, all of which are acknowledged, and records them in want. If its connection is closed, it continues
+// with the next one. Nothing limits the time for that, as long as some are acknowledged.
 func create(t *testing.T, m *process.Member, rng *rand.Rand, want map[string]string, nodes int) {
 	t.Helper()
 	left := make([]node, nodes)
@@ -181,7 +181,7 @@ func createOnce(m *process.Member, nodes []node) ([]node, error) {
 	return nil, nil
 }
 
-// sent notes which nodes were asked for, and returns those that were not answered.
+// sent records the nodes whose creates were sent, and returns the ones without a reply.
 func sent(nodes []node, answered, asked int) []node {
 	for i := range nodes[answered:asked] {
 		nodes[answered+i].sent = true
@@ -189,8 +189,8 @@ func sent(nodes []node, answered, asked int) []node {
 	return nodes[answered:]
 }
 
-// interrupted reports whether an error only ended a connection. A member closes its clients'
-// connections while its disk hangs, as a disk under many trials may, and while nobody leads.
+// interrupted reports whether an error only ended a connection. A member closes its clients' connections while its disk
+// hangs, as a disk under many trials may, and while there is no leader.
 func interrupted(err error) bool {
 	var network net.Error
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network)
@@ -209,8 +209,8 @@ func dial(m *process.Member) (*wire.Conn, error) {
 	return conn, nil
 }
 
-// waiting is a connection on which each read and each write may take as long as answers. How long all of them may
-// take together depends on the disk, and so is not limited.
+// waiting is a connection on which each read and each write may take as long as answers. Their total time depends on the
+// disk, and so is not limited.
 type waiting struct{ net.Conn }
 
 func (w waiting) Read(b []byte) (int, error) {
@@ -339,7 +339,7 @@ func (r *run) printed() string {
 	return string(text[max(0, len(text)-most):])
 }
 
-// elections returns how many elections the member, which was started with -v, has lost.
+// elections returns the number of elections that the member, which was started with -v, has lost.
 func (r *run) elections(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(r.log)

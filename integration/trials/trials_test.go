@@ -86,10 +86,9 @@ func (c *counts) print() {
 	}
 }
 
-// floors checks that each kind of damage and each kind of file came to each of its ends at least
-// once, and so did each pair of the two whose ends are certain. If only a part of the table was
-// played, it checks only the pairs that were played both alone and with others. The kind of file
-// whose content does not matter is not counted for the kinds of damage.
+// floors checks that each kind of damage and each kind of file came to each of its ends at least once, and so did each
+// pair of the two whose ends are certain. If only a part of the table ran, it checks only the pairs that ran both alone
+// and with others. The kind of file whose content does not matter is not counted for the kinds of damage.
 func (c *counts) floors(t *testing.T, played []trial) {
 	t.Helper()
 	alone, others := map[harm]bool{}, map[harm]bool{}
@@ -128,8 +127,7 @@ func (c *counts) floors(t *testing.T, played []trial) {
 	}
 }
 
-// However a file is damaged, a member has everything that was acknowledged, or refuses to start and
-// says why.
+// However a file is damaged, a member has every acknowledged write, or does not start and prints the reason.
 func TestTrials(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	n, first := process.Setting(t, "ROLLCALL_TRIALS", 1, needs.Amount(1, defaultTrials/3+1, defaultTrials)), process.Setting(t, "ROLLCALL_FIRST", 0, 0)
@@ -200,7 +198,7 @@ func (tr trial) play(t *testing.T, s *slot, sum *counts) {
 	}
 }
 
-// standalone judges a single member, and judges it again after another kill.
+// standalone checks a single member, and checks it again after another kill.
 func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
 	want := maps.Clone(c.want)
 	for again := range 2 {
@@ -222,8 +220,8 @@ func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
 	sum.add(right, h)
 }
 
-// ensemble judges a member when the third member is down, and a second member needs its data.
-// Without these data no member may serve.
+// ensemble checks a member when the third member is down, and a second member needs its data. Without these data no
+// member may serve.
 func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 	damaged, behind := start(t, c.members[0]), start(t, c.members[1], "-v")
 	if damaged.settles(t) {
@@ -255,12 +253,12 @@ func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 	}
 }
 
-// vainElections is how many elections a member must have lost before it counts as not serving
-// alone. The first may have begun while the damaged member was still running.
+// vainElections is the number of elections that a member must have lost before it counts as not serving alone. The first
+// may have begun while the damaged member was still running.
 const vainElections = 2
 
-// waits judges a member that lacks the last writes, when the only other member has ended. It loses
-// elections and never serves.
+// waits checks a member that lacks the last writes, when the only other member has ended. It loses elections and never
+// serves.
 func waits(t *testing.T, m *run) {
 	t.Helper()
 	serves, before := false, m.elections(t)
@@ -293,8 +291,8 @@ const (
 		"and start it with empty ones: it gets everything from them. If not, put a copy of the directories in their place"
 )
 
-// refusal judges the output of a member that has ended. way is the instruction that it must print
-// if its data are damaged.
+// refusal checks the output of a member that has ended. way is the instruction that it must print if its data are
+// damaged.
 func refusal(t *testing.T, m *run, h harm, way string) {
 	t.Helper()
 	<-m.proc.Done()
