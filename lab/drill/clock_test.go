@@ -23,8 +23,8 @@ func TestChrootNames(t *testing.T) {
 // wallClock matches what takes a time apart from the monotonic clock, or makes one without it.
 var wallClock = regexp.MustCompile(`\.(Unix|UnixMilli|UnixMicro|UnixNano|UTC|Local|Round\(0)\(?\)|time\.(Unix|UnixMilli|Parse|Date)\(`)
 
-// No decision of a drill depends on the wall clock of this machine, which may be set while it runs, or on that of a member.
-// So each use of a wall clock is listed here, with the reason why it is safe.
+// No decision of a drill depends on the wall clock of this machine, which may be set while it runs, or on a member's
+// wall clock. So each use of a wall clock is listed here, with the reason for which it is safe.
 func TestWallClockDecidesNothing(t *testing.T) {
 	shown := map[string]string{
 		"../target/journal.go":  "when a fault was made is shown to people; entries are healed by their order",

@@ -81,7 +81,7 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// A drill says what it needs and why the target cannot do it.
+// A drill names its needs, and the reason for which the target cannot meet them.
 func TestFits(t *testing.T) {
 	f := &fakeTarget{cannot: map[target.Kind]error{target.Cut: errors.New("it needs root")}}
 	if err := findDrill("leader-kill").Fits(Config{Target: f}); err != nil {
@@ -110,7 +110,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// The plan shows which drills run, and which variables the hooks have, before anything breaks.
+// The plan shows the drills that run, and the hooks' variables, before anything breaks.
 func TestPlan(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("UNIT", "zookeeper")
@@ -170,7 +170,8 @@ func TestFaultsEnd(t *testing.T) {
 	})
 }
 
-// The judge knows when a drill stops a majority, so that the pause of that time does not count. Other drills have no such time.
+// The judge knows the time in which a drill stops a majority, so that the pause of that time does not count. Other
+// drills have no such time.
 func TestMajorityIsStopped(t *testing.T) {
 	const timeout = 4 * time.Second
 	for name, want := range map[string]time.Duration{
@@ -196,7 +197,7 @@ func TestMajorityIsStopped(t *testing.T) {
 	}
 }
 
-// The judge knows both sides of a bridge, and nothing that only clients do.
+// The judge knows both sides of a bridge, and no faults of clients alone.
 func TestFaultsForJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, &fakeTarget{})

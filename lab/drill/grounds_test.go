@@ -58,7 +58,7 @@ func TestGrounds(t *testing.T) {
 	}
 }
 
-// What a run that crashed has left in the tree is an error that says how to remove it.
+// If a run that crashed has left nodes in the tree, the error names the command that removes them.
 func TestLeftovers(t *testing.T) {
 	srv := rollcalltest.Start(t)
 	ctx, servers := t.Context(), srv.ConnectString()
@@ -82,7 +82,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// An ensemble that does not answer is named at the limit.
+// An ensemble that does not reply is named at the limit.
 func TestGroundsOfSilentEnsemble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

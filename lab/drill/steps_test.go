@@ -15,8 +15,8 @@ import (
 	"rollcall/lab/target"
 )
 
-// timedTarget writes down each fault, with all that it says and its time. From a call on, everything that the steps of a drill ask for
-// fails, each with an error of its own.
+// timedTarget records each fault, with all of its fields and its time. From a given call on, every request of a drill's
+// steps fails, each with an error of its own.
 type timedTarget struct {
 	fakeTarget
 	s         *stage
@@ -53,9 +53,10 @@ func (f *timedTarget) nextError() error {
 	return nil
 }
 
-// try counts one try of a wait. All tries of a wait return the error of the first one. The steps must return that error if they have
-// tried again: a step that reads the leader once, for the text of a fault, may go on without it. A try belongs to the same wait as
-// the last one if it has the same context and comes later. The next wait begins at the time of the last try.
+// try counts one try of a wait. All tries of a wait return the error of the first one. The steps must return that error
+// if they have tried again: a step that reads the leader once, for the text of a fault, may continue without it. A try
+// belongs to the same wait as the last one if it has the same context and comes later. The next wait begins at the time
+// of the last try.
 func (f *timedTarget) try(ctx context.Context, name string) error {
 	t := waitTry{name, ctx, f.s.sinceStart(), f.nextError()}
 	if last := f.lastTry; last.err != nil && t.err != nil && t.name == last.name && t.ctx == last.ctx && t.at > last.at {
@@ -100,8 +101,8 @@ func newTimed(t *testing.T, failsFrom int) *timedTarget {
 	return f
 }
 
-// doneBy runs the steps of a drill. It returns what they need, break and repair when, the times of their faults, and what the judge is
-// told, each in a line.
+// doneBy runs the steps of a drill. It returns one line for each of their needs, for each break and repair with its
+// time, for the times of their faults, and for each report to the judge.
 func doneBy(t *testing.T, d *Drill) (lines []string) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newTimed(t, 0)

@@ -88,7 +88,7 @@ func viaJSON(t *testing.T, h History) History {
 	return out
 }
 
-// clone returns a copy of a history that a test may spoil.
+// clone returns a copy of a history that a test may corrupt.
 func clone(h History) History {
 	h.Calls = slices.Clone(h.Calls)
 	h.Events = slices.Clone(h.Events)
@@ -102,8 +102,7 @@ func clone(h History) History {
 	return h
 }
 
-// plants spoil a history, and report whether they found a place to. The fault undecided has a test
-// of its own.
+// plants corrupt a history, and report whether they found a place for that. The fault undecided has a test of its own.
 var plants = map[fault]func(h *History) bool{
 	liveExpired: func(h *History) bool {
 		l, ok := living(h)
@@ -332,8 +331,7 @@ func TestRecorderIsBounded(t *testing.T) {
 	p.Returned(0, 0, ok(1))
 }
 
-// A cut or a term that is open when a history is taken ends there in the copy. It goes on in the
-// Recorder.
+// A cut or a term that is open when a history is taken ends there in the copy. It continues in the Recorder.
 func TestHistoryIsACopy(t *testing.T) {
 	p := newTape(t)
 	p.Cut(1*sec, 3, 2)

@@ -269,7 +269,7 @@ func TestWrites(t *testing.T) {
 	})
 }
 
-// (e). Session 2 writes /a; session 1 looks.
+// (e). Session 2 writes /a; session 1 reads.
 func TestImage(t *testing.T) {
 	begin := func(p *tape) {
 		p.did(0, 10, by(2, create("/a", "0")), ok(1))

@@ -443,8 +443,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// While the members change, a leader counts as alone unless it hears all members of both lists.
-// Afterwards the majority is that of the new list.
+// While the members change, a leader counts as alone unless it hears all members of both lists. Afterwards the new list
+// has the majority.
 func TestAloneWhileMembersChange(t *testing.T) {
 	h := History{Members: []uint32{1, 2, 3}, Configurations: []Configuration{
 		{From: 10, Members: []uint32{1, 2, 3, 4, 5}, Moving: true}, {From: 20, Members: []uint32{1, 4, 5}},

@@ -18,9 +18,9 @@ const (
 	simClients = 5        // the first falls silent at 8 s
 )
 
-// sim is an ensemble of three members that keeps all promises in the simplest way. Its log is one
-// slice, and everything in it is committed. Members apply it with delays. They are killed, cut off
-// and paused, one at a time. Clients move between members. rng decides what happens.
+// sim is an ensemble of three members that keeps all promises in the simplest way. Its log is one slice, and everything
+// in it is committed. Members apply it with delays. They are killed, cut off and paused, one at a time. Clients move
+// between members. All choices come from rng.
 type sim struct {
 	*Recorder
 	rng     *rand.Rand
@@ -393,7 +393,7 @@ func (s *sim) fire(m *simMember, k watchKey, e jute.EventType) {
 	delete(m.watches, k)
 }
 
-// vouch checks whether a client may be told something, and closes its connection if not.
+// vouch checks whether a client may get a reply, and closes its connection if not.
 func (s *sim) vouch(m *simMember, c *simClient) bool {
 	ok := s.now <= m.vouched[c.session.ID]
 	s.Vouched(s.now, m.id, c.session.ID, c.session.Owner.Conn, ok)
@@ -436,7 +436,7 @@ func (s *sim) client(c *simClient) {
 	}
 }
 
-// drain gives a client the answers that are ready, in the order of its requests.
+// drain gives a client the replies that are ready, in the order of its requests.
 func (s *sim) drain(c *simClient) {
 	for len(c.queue) > 0 && s.answer(s.members[c.session.Owner.Member], c.queue[0]) {
 		if len(c.queue) > 0 { // otherwise its connection was closed
@@ -531,7 +531,7 @@ func (s *sim) send(c *simClient, m *simMember, r Request) {
 	}
 }
 
-// answer answers a client's first request, if that is possible yet.
+// answer replies to a client's first request, if that is possible yet.
 func (s *sim) answer(m *simMember, c *simCall) bool {
 	r := Reply{Zxid: m.zxid}
 	n := m.tree[c.req.Path]

@@ -74,8 +74,7 @@ func (p *tape) touches(member uint32, s znode.Session, at ...time.Duration) {
 	}
 }
 
-// ask records a request of session 1 at a time in ms. It is on connection 1 unless req names
-// another one.
+// ask records a request of session 1 at a time in ms. It is on connection 1 unless req names another one.
 func (p *tape) ask(at int, req Request) CallID {
 	p.xid++
 	req.Xid = p.xid
@@ -92,7 +91,7 @@ func (p *tape) answer(at int, id CallID, reply Reply) {
 	p.Returned(p.at(time.Duration(at)*ms), id, reply)
 }
 
-// did records a request and its answer.
+// did records a request and its reply.
 func (p *tape) did(from, to int, req Request, reply Reply) {
 	p.answer(to, p.ask(from, req), reply)
 }

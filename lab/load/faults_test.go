@@ -158,7 +158,7 @@ func TestEphemeralVanishes(t *testing.T) {
 	want(t, verdicts, "ephemeral-vanished")
 }
 
-// delete deletes the node of a folder that sorts first by its last ten characters, of those with a prefix. It
+// delete deletes a node of a parent: of the nodes with a prefix, the one that sorts first by its last ten characters. It
 // reports whether there was one.
 func (d *drill) delete(folder, prefix string) bool {
 	c, err := client.Dial(d.t.Context(), d.ConnectString()+d.cfg.Chroot, client.Config{

@@ -161,7 +161,7 @@ func judged(verdicts []result.Verdict, rule string) int {
 	return -1
 }
 
-// Without faults nothing is violated, and every rule that needs no fault judges something.
+// Without faults nothing is violated, and every rule that needs no fault checks something.
 func TestNoFaults(t *testing.T) {
 	verdicts := inDrill(t, nil, func(t *testing.T, d *drill) []judge.Fault {
 		time.Sleep(10 * time.Second)

@@ -6,7 +6,7 @@ import (
 	"rollcall/lab/result"
 )
 
-// A meter measures the longest time without an answer, up to the end, and lists the long ones. Above the limit, the
+// A meter measures the longest time without a reply, up to the end, and lists the long ones. Above the limit, the
 // longest stay, in order.
 func TestMeter(t *testing.T) {
 	m := &gapMeter{}

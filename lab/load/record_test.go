@@ -18,7 +18,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// Of the answers to one kind of request of one member, the last one of each part of the timeout is kept.
+// Of the replies to one kind of request of one member, the last one of each part of the timeout is kept.
 func TestAnswersAreKept(t *testing.T) {
 	r := newRecorder(&Config{})
 	v := &sessionLife{timeout: 1600} // parts of 100 ms
@@ -131,7 +131,8 @@ func TestLoadIsCounted(t *testing.T) {
 	}
 }
 
-// A node of a session that has ended is left until an observer has seen it go. Those of abandoned sessions are not waited for.
+// A node of a session that has ended is left until an observer has seen its removal. Nodes of abandoned sessions are not
+// waited for.
 func TestLeftovers(t *testing.T) {
 	for _, how := range []judge.How{judge.Closed, judge.Expired, judge.Abandoned} {
 		r := newRecorder(&Config{})
@@ -155,7 +156,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// A silent client whose session is refused, or whose node cannot be created, closes its connection. The others stay open.
+// A silent client whose session is rejected, or whose node cannot be created, closes its connection. The others stay
+// open.
 func TestSilenceFails(t *testing.T) {
 	granted := jute.ConnectResponse{TimeOut: 1000, SessionID: 7, Passwd: make([]byte, 16)}.Append(nil)
 	for _, tt := range []struct {

@@ -15,8 +15,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// tamper stands between clients and a server, and makes the server look broken. Its functions get whole frames without
-// their lengths and return those that are passed on. nil: all are.
+// tamper stands between clients and a server, and makes the server look broken. Its functions get complete frames
+// without their lengths and return the frames that are passed on. If a function is nil, all are.
 type tamper struct {
 	request func(c *wire, h jute.RequestHeader, frame []byte) [][]byte
 	reply   func(c *wire, h jute.ReplyHeader, frame []byte) [][]byte
@@ -42,7 +42,7 @@ type request struct {
 // injected is the xid of requests that the client has not sent. Their replies are dropped.
 const injected = 1 << 30
 
-// dialer returns what dials the ensemble through the tamper.
+// dialer returns a dialer that dials the ensemble through the tamper.
 func (m tamper) dialer(e *rollcalltest.Ensemble) dialer {
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
 		server, err := e.Dial(ctx, "tcp", address)
@@ -136,7 +136,7 @@ func after(wait time.Duration) func(*testing.T, *drill) []judge.Fault {
 	}
 }
 
-// A server that acknowledges a write and drops it. It answers the version that the write would have made.
+// The server acknowledges a write and drops it. Its reply has the version that the write would have made.
 func TestServerDropsWrite(t *testing.T) {
 	m := tamper{
 		request: func(c *wire, h jute.RequestHeader, frame []byte) [][]byte {
@@ -207,7 +207,7 @@ func TestServerDoublesWrites(t *testing.T) {
 	}
 }
 
-// A server that answers a read with data that it has answered before.
+// The server replies to a read with data of an earlier reply.
 func TestServerReadsBack(t *testing.T) {
 	m := tamper{reply: func(c *wire, h jute.ReplyHeader, frame []byte) [][]byte {
 		r := c.asked[h.Xid]
@@ -299,7 +299,7 @@ func TestServerBreaksWatches(t *testing.T) {
 	}
 }
 
-// A server that goes on answering a client whose session it has ended.
+// The server continues to reply to a client whose session it has ended.
 func TestServerAnswersAfterExpiry(t *testing.T) {
 	m := tamper{
 		request: func(c *wire, h jute.RequestHeader, frame []byte) [][]byte {
@@ -412,8 +412,8 @@ func TestServerKeepsSessions(t *testing.T) {
 	})
 }
 
-// A server that lets a second client have a lock, and does not tell the first one: its node is deleted, and the event
-// of that is dropped.
+// The server lets a second client have a lock, and does not notify the first one: its node is deleted, and the event is
+// dropped.
 func TestServerGivesLockTwice(t *testing.T) {
 	m := tamper{
 		reply: func(c *wire, h jute.ReplyHeader, frame []byte) [][]byte {

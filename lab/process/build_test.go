@@ -17,7 +17,8 @@ func canceledContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// A hurried binary is built with all lines changed, also those of files that GOFLAGS replaces. A line that is not there is an error.
+// A hurried binary is built with all lines changed, also the lines of files that GOFLAGS replaces. A missing line is an
+// error.
 func TestBuildHurried(t *testing.T) {
 	dir, tools := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(tools, "go"), []byte("#!/bin/sh\necho \"$*\" >"+filepath.Join(dir, "arguments")+"\n"), 0o700); err != nil {

@@ -25,7 +25,7 @@ func fileText(elements ...string) string {
 	return string(text)
 }
 
-// Members have the configuration that is asked for, and start, end, come and go.
+// Members have the requested configuration, and start, end, come and go.
 func TestEnsemble(t *testing.T) {
 	var prepared []int
 	e := StartEnsemble(t, Config{

@@ -2,8 +2,8 @@ package process
 
 import "testing"
 
-// A variable that is not set leaves the default. A number below the least one is refused, and so is
-// text that is not a number.
+// A variable that is not set leaves the default. A number below the least one is rejected, and so is text that is not a
+// number.
 func TestSetting(t *testing.T) {
 	const otherwise = 5
 	for _, tt := range []struct {

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(Main(m, &standIn, func(string) (string, error) { return os.Executable() }))
 }
 
-// serveAsMember serves as a member with a zoo.cfg does, as far as an Ensemble looks. The first one of the server lines leads. The word
-// "sync" is answered after an fsync.
+// serveAsMember serves as a member with a zoo.cfg does, as far as an Ensemble checks. The first one of the server lines
+// leads. The reply to the command "sync" comes after an fsync.
 func serveAsMember(config string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM)

@@ -72,7 +72,7 @@ func TestJUnitOfWholeDrills(t *testing.T) {
 	}
 }
 
-// Elements and attributes are those of junit-10.xsd of Jenkins's xunit plugin, and the required ones are there.
+// Elements and attributes occur in junit-10.xsd of Jenkins's xunit plugin, and the required ones are there.
 func TestJUnitFitsItsSchema(t *testing.T) {
 	allowed := map[string]string{
 		"testsuites": "name time tests failures errors", "testsuite": "name tests failures errors time skipped timestamp",

@@ -34,7 +34,7 @@ func TestNamesAreEscaped(t *testing.T) {
 	}
 }
 
-// The pause of a drill is that of the clients that may use any member, and not that of one member.
+// The pause of a drill is the pause of the clients that may use any member, not of the clients of one member.
 func TestLongestPause(t *testing.T) {
 	d := result.Drill{Gaps: []result.Gap{
 		{Member: "1", Kind: writes, Longest: span(0, 900)},

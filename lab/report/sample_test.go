@@ -34,7 +34,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// written returns what write writes of a run.
+// written returns the output of write for a run.
 func written(t *testing.T, write func(io.Writer, result.Run) error, run result.Run) string {
 	t.Helper()
 	var b strings.Builder

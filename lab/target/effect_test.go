@@ -13,7 +13,7 @@ import (
 	"rollcall/rollcalltest"
 )
 
-// A busy member that answers after a second is not taken for one that was killed, but for one that was stopped.
+// A busy member that replies after a second counts as stopped, not as killed.
 func TestHookOnBusyMember(t *testing.T) {
 	for kind, fails := range map[Kind]bool{Kill: true, Stop: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestHookOnBusyMember(t *testing.T) {
 	}
 }
 
-// A member that still answers after its hook is an error at the limit, and none if it falls silent before.
+// A member that still replies after its hook is an error at the limit, and none if it falls silent before.
 func TestHookWithoutEffect(t *testing.T) {
 	for _, kind := range []Kind{Kill, Shut, Wipe, Stop} {
 		for _, silent := range []bool{false, true} {
@@ -178,8 +178,8 @@ func TestCutIsSeenEarly(t *testing.T) {
 	})
 }
 
-// A member that is still cut off after its heal is an error at the limit, and stays in the journal. A repeated repair looks
-// once. While something else is broken, nobody has to open sessions.
+// A member that is still cut off after its heal is an error at the limit, and stays in the journal. A repeated repair
+// probes once. While another fault is left, no sessions have to open.
 func TestHealWithoutEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newFakeEnsemble(t)

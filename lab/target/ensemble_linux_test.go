@@ -91,7 +91,7 @@ func commandsOf(p *Processes) string {
 	return fileText(path)
 }
 
-// An ensemble has the configuration that is asked for, and begins with a backup.
+// An ensemble has the requested configuration, and begins with a backup.
 func TestEnsembleStarts(t *testing.T) {
 	p := standIns(t, ProcessConfig{Lines: "x=y\n", Restore: "/a/backup"})
 	two, ip := p.members[1], func(n int) string { return p.members[n-1].ip.String() }
@@ -131,7 +131,7 @@ func TestEnsembleStarts(t *testing.T) {
 	}
 }
 
-// A configuration that makes no sense is refused, and an ensemble whose members end leaves nothing.
+// An invalid configuration is rejected, and an ensemble whose members end leaves nothing.
 func TestEnsembleDoesNotStart(t *testing.T) {
 	dir, j := t.TempDir(), openJournal(t, t.TempDir())
 	for want, cfg := range map[string]ProcessConfig{
@@ -296,7 +296,7 @@ func TestFaultsOfOperators(t *testing.T) {
 		t.Errorf("a backup without an absolute path: %v, %v", err, p.broken)
 	}
 
-	// A member whose command is refused goes again.
+	// A member whose command is rejected is removed again.
 	refuse := filepath.Join(p.dir, "refuse")
 	for _, kind := range []Kind{Add, Replace} {
 		f := Fault{Kind: kind, Member: "2"}

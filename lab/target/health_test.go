@@ -15,7 +15,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// answering returns a member that answers each four-letter word with text. If text is "", it answers nothing.
+// answering returns a member that replies to each four-letter command with text. If text is "", it does not reply.
 func answering(t *testing.T, name, text string) Member {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// fakeHooks are hooks that write what they were told into a file.
+// fakeHooks are hooks that write their arguments into a file.
 func fakeHooks(out string) HookConfig {
 	note := func(name string) string {
 		return fmt.Sprintf(`echo "%s $DRILL_MEMBER $DRILL_HOST $DRILL_PORT others=$DRILL_OTHERS from=$DRILL_FROM/$DRILL_FROM_HOSTS $DRILL_ONE_WAY$DRILL_CLIENT$DRILL_ONLY_PORT $NOTE" >>%s`, name, out)
@@ -272,7 +272,8 @@ func TestExamples(t *testing.T) {
 // ofMembers are the variables of members in the examples.
 var ofMembers = []string{"POD", "SERVICE", "NUMBER", "PIDFILE", "START", "CONTAINER", "ADDRESSES"}
 
-// variablesOf returns the variables that a script reads, without those of drills and its own, which have small letters.
+// variablesOf returns the variables that a script reads, without the variables of drills and its own, which have small
+// letters.
 func variablesOf(script string) (names []string) {
 	for _, match := range regexp.MustCompile(`\$\{?([A-Z][A-Z0-9_]*)`).FindAllStringSubmatch(script, -1) {
 		if !strings.HasPrefix(match[1], "DRILL_") {
@@ -314,7 +315,7 @@ func TestLoadHooks(t *testing.T) {
 			t.Errorf("%.80q: %v, want %q", tt.text, err, tt.want)
 		}
 	}
-	// Hosts beside a file with members could be those of another ensemble.
+	// Hosts beside a file with members could belong to another ensemble.
 	if err := os.WriteFile(path, []byte(members), 0o600); err != nil {
 		t.Fatal(err)
 	}

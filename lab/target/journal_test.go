@@ -163,7 +163,7 @@ func TestJournalIsLocked(t *testing.T) {
 	openJournal(t, dir)
 }
 
-// The journal has commands, so nobody else may write it.
+// The journal has commands, so other users may not write it.
 func TestJournalOfOthers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "open")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -304,8 +304,8 @@ func TestRemoveStep(t *testing.T) {
 	}
 }
 
-// A command that leaves a process with its output is an error that says so: when that process prints, it ends, since
-// nobody reads. One whose output is redirected is right.
+// A command that leaves a process with its output returns an error that reports that: the process ends when it prints,
+// because its output has no reader. A process whose output is redirected is no error.
 func TestCommandLeavesProcess(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	run := func(redirection string) error {

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// deaf gives a member a process that ends at SIGKILL alone, and returns the signals that it gets, and what ends it.
+// deaf gives a member a process that ends at SIGKILL alone, and returns the signals that it gets, and a function that
+// ends it.
 func deaf(m *member) (signals *[]os.Signal, end func()) {
 	var got []os.Signal
 	done := make(chan struct{})
@@ -82,7 +83,7 @@ func TestInterruptedEndIsRepaired(t *testing.T) {
 	}
 }
 
-// ZooKeeper's members run Debian's jars, or those of a directory, which must be there.
+// ZooKeeper's members run Debian's jars, or the jars of a directory, which must be there.
 func TestJarsOfZooKeeper(t *testing.T) {
 	programs, jars := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(programs, "java"), nil, 0o700); err != nil {

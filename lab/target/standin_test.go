@@ -76,7 +76,7 @@ func makeCertificates(dir string, names []string) error {
 	return nil
 }
 
-// serveAsMember serves as a member with a zoo.cfg does, as far as an ensemble of processes looks. Member 1 leads.
+// serveAsMember serves as a member with a zoo.cfg does, as far as an ensemble of processes checks. Member 1 leads.
 func serveAsMember(config string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)

@@ -197,9 +197,9 @@ func TestForgottenFlows(t *testing.T) {
 	}
 }
 
-// unbreakable returns a directory of procfs where nothing is mounted. Whatever a test lets the code do to that file system fails:
-// procfs cannot be frozen or shut down, and nobody makes files in it. A directory of this machine's own disk would lose that disk if
-// the code did not check.
+// unbreakable returns a directory of procfs where nothing is mounted. Any fault that a test causes in that file system
+// fails: procfs cannot be frozen or shut down, and no user can make files in it. If the code did not check, a directory
+// of this machine's own disk would lose that disk.
 func unbreakable(t *testing.T) string {
 	t.Helper()
 	var system unix.Statfs_t
