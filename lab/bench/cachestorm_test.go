@@ -71,7 +71,7 @@ func TestCacheStorm(t *testing.T) {
 	}
 }
 
-// A run fails if clients are late, before the hook or after it, and if a server answers a read with an error.
+// A run fails if clients are late, before the hook or after it, and if a server replies to a read with an error.
 func TestCacheStormFails(t *testing.T) {
 	const deaf = "clients did not become current within 3m0s"
 	for name, tt := range map[string]struct {
@@ -139,7 +139,7 @@ func TestCacheClientCurrent(t *testing.T) {
 	check("an older marker", false)
 }
 
-// A session that is opened after the end of the storm is given up: nobody would close it.
+// A session that is opened after the end of the storm is given up: no client would close it.
 func TestCacheClientEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeEnsemble{nodes: map[string]*fakeNode{}, requests: map[jute.Op]int{}, watchers: map[string][]*fakeConn{}}

@@ -156,7 +156,7 @@ func (f *fakeEnsemble) forget(c *fakeConn) {
 	}
 }
 
-// handleRequest carries out a request, and returns what follows the header of the reply.
+// handleRequest carries out a request, and returns the reply without its header.
 func (f *fakeEnsemble) handleRequest(c *fakeConn, op jute.Op, d *jute.Decoder, counted bool) (body []byte, code jute.Code) {
 	switch op {
 	case jute.OpCreate, jute.OpCreate2, jute.OpSetData, jute.OpDelete:
@@ -453,7 +453,7 @@ func TestFailedRequestsPause(t *testing.T) {
 	})
 }
 
-// The nodes of a run stay if the user wants to look at them.
+// The nodes of a run stay if the user wants to inspect them.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := quickParams()

@@ -50,7 +50,7 @@ func TestFanOut(t *testing.T) {
 	}
 }
 
-// Events that do not come are missing, and the run waits for them only as long as for other answers.
+// Events that do not come are missing, and the run waits for them only as long as for replies.
 func TestFanOutMissesEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeEnsemble{delay: time.Millisecond}

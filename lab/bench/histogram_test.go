@@ -27,8 +27,8 @@ func TestHistogramBuckets(t *testing.T) {
 	}
 }
 
-// The quantiles of a histogram, and of one that was merged from several, agree with those of the
-// sorted values. Count, mean and maximum are exact.
+// The quantiles of a histogram, and of one that was merged from several, agree with the quantiles of the sorted values.
+// Count, mean and maximum are exact.
 func TestHistogramQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var whole, merged Histogram

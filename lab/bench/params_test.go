@@ -125,8 +125,8 @@ func TestKnobs(t *testing.T) {
 	}
 }
 
-// If a case needs more connections than this process may have open files, it is refused before
-// anything is sent, and the error says so.
+// If a case needs more connections than this process may have open files, it is rejected before anything is sent, and
+// the error reports that.
 func TestFilesLimit(t *testing.T) {
 	p, err := ParseCase("get:conns=100000", Defaults())
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"rollcall/client"
 )
 
-// The usage is read at both ends of the measured time, which measuring is told. An error of it and the end of the run end that.
+// The usage is read at both ends of the measured time, of which measuring is notified. An error of it and the end of the
+// run end that.
 func TestSleepAndMeasure(t *testing.T) {
 	stat := func(pid string) string { return strings.Replace(statLine, "%s", pid, 1) } // 4 s of CPU time
 	proc := fakeProc(t, map[string]string{"11/stat": stat("11"), "12/stat": stat("12"), "12/status": "VmRSS:\t1024 kB\n"})

@@ -12,8 +12,8 @@ import (
 	"rollcall/lab/result"
 )
 
-// T and tick are the timeout and the tick of the sessions in these tests. The slack of sessionEnded is 1,500 ms, and
-// that of sessionStayed is 4,500 ms.
+// T and tick are the timeout and the tick of the sessions in these tests. The slack of sessionEnded is 1,500 ms, and the
+// slack of sessionStayed is 4,500 ms.
 const (
 	T    = result.Millis(5000)
 	tick = result.Millis(1000)
@@ -31,7 +31,7 @@ func verdictOf(t *testing.T, e *Evidence, l Limits, r judgeRule) result.Verdict 
 	return result.Verdict{}
 }
 
-// A history is made up, and one rule judges it.
+// history is an invented history, which one rule checks.
 type history struct {
 	name   string
 	e      Evidence
@@ -163,7 +163,7 @@ func TestSessionStayed(t *testing.T) {
 	}
 }
 
-// The slack of a verdict is that of the session with the longest timeout, whichever comes first.
+// The session with the longest timeout sets the slack of a verdict, whichever comes first.
 func TestSlackOfSessions(t *testing.T) {
 	for _, timeouts := range [][]result.Millis{{T, 2 * T}, {2 * T, T}} {
 		e := abandoned(15_000, 16_000)
@@ -483,7 +483,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-// A verdict lists MaxViolations, the earliest ones, counts the others, and says which records were not kept.
+// A verdict lists MaxViolations, the earliest ones, counts the others, and names the records that were not kept.
 func TestVerdictIsBounded(t *testing.T) {
 	e := Evidence{Dropped: map[string]int{KindHolds: 7}}
 	const n = 2 * maxKept

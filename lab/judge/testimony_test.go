@@ -110,7 +110,7 @@ func TestTestimonies(t *testing.T) {
 	}
 }
 
-// Members that say nothing are named, and without any of them nothing is judged.
+// Members without testimony are named, and without any testimony nothing is checked.
 func TestSilentMembers(t *testing.T) {
 	for _, r := range []judgeRule{oneLeader, statesEqual, endsInLog, endsKept, afterEnd} {
 		e := testified()

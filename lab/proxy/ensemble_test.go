@@ -130,7 +130,7 @@ func TestChrootWithoutReply(t *testing.T) {
 	})
 }
 
-// The sessions that a program leaves are ended at a server that answers, also if the first one does not.
+// The sessions that a program leaves are ended at a server that replies, also if the first one does not.
 func TestSessionsAreEndedAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		existing, c := existingInMemory(t, nil)
@@ -174,7 +174,7 @@ func TestSessionsAreEndedAnywhere(t *testing.T) {
 	})
 }
 
-// lastingEnsemble is a memoryEnsemble that goes on after a run, and takes no connection after the program has ended.
+// lastingEnsemble is a memoryEnsemble that continues after a run, and takes no connection after the program has ended.
 type lastingEnsemble struct {
 	memoryEnsemble
 	programEnded atomic.Bool
@@ -228,7 +228,7 @@ func (s *stuckEnsemble) Fresh(ctx context.Context) (Servers, error) {
 	return servers, nil
 }
 
-// The error of a survey names what each run has left, also that of servers that no run has used.
+// The error of a survey names the nodes that each run has left, also on servers that no run has used.
 func TestAllThatIsLeftIsNamed(t *testing.T) {
 	ensemble := &stuckEnsemble{memoryEnsemble: memoryEnsemble{members: 1}}
 	result, err := surveyOf(t, 1, Config{Ensemble: ensemble, Faults: []Fault{Before}}, func(ctx context.Context, dial dialer) error {

@@ -13,7 +13,7 @@ import (
 	"rollcall/rollcalltest"
 )
 
-// sessionTimeout is what the clients of these tests request.
+// sessionTimeout is the timeout that the clients of these tests request.
 const sessionTimeout = 2 * time.Second
 
 // memoryEnsemble has new servers in memory for each run.
@@ -136,7 +136,7 @@ func (p *scriptProcess) Kill()       { p.kill() }
 func (p *scriptProcess) Stop() error     { return p.gate.set(make(chan struct{})) }
 func (p *scriptProcess) Continue() error { return p.gate.set(nil) }
 
-// gate lets nothing pass while it is closed. Its channel, unlike a lock, lets the time of a bubble go on.
+// gate lets nothing pass while it is closed. Unlike a lock, its channel lets the time of a bubble advance.
 type gate struct {
 	mu     sync.Mutex
 	closed chan struct{} // nil: it is open

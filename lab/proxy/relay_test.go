@@ -59,7 +59,7 @@ func TestFourLetterCommands(t *testing.T) {
 	}
 }
 
-// A frame above the limit ends the connection, and the run says why.
+// A frame above the limit ends the connection, and the run reports the reason.
 func TestFrameAboveTheLimit(t *testing.T) {
 	srv := rollcalltest.Start(t)
 	r := startRelay(t, Servers{Addresses: []string{srv.ConnectString()}})
@@ -76,7 +76,7 @@ func TestFrameAboveTheLimit(t *testing.T) {
 	}
 }
 
-// Several sessions at one time are told apart. Nothing that is kept of a request has a password or data.
+// Several sessions at one time are distinguished. The records of a request have neither a password nor data.
 func TestRecordsSessions(t *testing.T) {
 	srv := rollcalltest.Start(t)
 	r := startRelay(t, Servers{Addresses: []string{srv.ConnectString()}})
@@ -117,8 +117,8 @@ func TestRecordsSessions(t *testing.T) {
 	}
 }
 
-// On an ensemble that goes on, each run has a node of its own. It is removed with all that is below it, and the sessions
-// that the program leaves are ended.
+// On an existing ensemble, each run has a node of its own. It is removed with all nodes below it, and the sessions that
+// the program leaves are ended.
 func TestExistingEnsembleIsLeftAsItWas(t *testing.T) {
 	srv := rollcalltest.Start(t)
 	c, err := client.Dial(t.Context(), srv.ConnectString(), client.Config{})
@@ -159,7 +159,7 @@ func TestExistingEnsembleIsLeftAsItWas(t *testing.T) {
 	if err != nil || len(result.Broken()) > 0 || result.Counts[Survived] == 0 {
 		t.Fatalf("%v, %v", err, result.Counts)
 	}
-	// Dial asks for the chroot before the program asks for anything.
+	// Dial checks the chroot before the program sends any request.
 	for i, op := range []string{OpConnect, "exists", "getChildren2"} {
 		if req := result.Recorded[i]; req.Op != op || i > 0 && req.Path != "/" {
 			t.Errorf("request %d was recorded as %v, want %s of /", i, req, op)
@@ -462,7 +462,7 @@ func TestUnknownSessionIsOver(t *testing.T) {
 	}
 }
 
-// A fault that is not possible at its request does not happen, and the run says why.
+// A fault that is not possible at its request does not happen, and the run reports the reason.
 func TestImpossibleFault(t *testing.T) {
 	at := &Point{Key: Key{Session: 1, Op: "create2", Pattern: "/a", Occurrence: 1}, Fault: Move}
 	r := newRelay(&pipeListener{closed: make(chan struct{})}, Servers{Addresses: []string{"none:1"}}, 0, at, nil)

@@ -121,8 +121,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Programs choose the names of nodes and what they print. Neither can send a terminal anything but text, and tabs stay
-// what they look like.
+// Programs choose the names of nodes and their own output. Neither can send a terminal anything but text, and tabs stay
+// tabs.
 func TestTextIsEscaped(t *testing.T) {
 	r := reported()
 	run := &r.Runs[1]

@@ -28,7 +28,7 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// A point is read as it is written. Anything else is an error that says how it must be.
+// A point is read as it is written. Any other text is an error that describes the form.
 func TestPointsAsText(t *testing.T) {
 	for _, p := range []Point{
 		{Key{1, "connect", "", 1}, Before},

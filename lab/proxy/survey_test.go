@@ -71,7 +71,7 @@ func retry(ctx context.Context, dial dialer, c **client.Client, do func(*client.
 }
 
 // counter adds to a counter three times, and checks the sum. If careful, it writes its sum with the version that it has
-// read, and looks at the data after a conflict.
+// read, and reads the data after a conflict.
 func counter(ctx context.Context, dial dialer, careful bool) error {
 	var c *client.Client
 	defer func() {
@@ -137,7 +137,7 @@ func TestFindsTheWriteThatHappensTwice(t *testing.T) {
 	}
 }
 
-// A program that looks before it writes again survives each fault at each request. Every fault happens: nothing is
+// A program that reads before it writes again survives each fault at each request. Every fault happens: nothing is
 // unreached or undone.
 func TestCarefulProgramSurvives(t *testing.T) {
 	// connect, create, three times getData and setData, getData. The connect cannot expire or pause.
@@ -265,8 +265,8 @@ func TestWhatFaultsDo(t *testing.T) {
 	}
 }
 
-// A run is ended at its limit and counts as hung. A request that does not come, a program that fails without the fault,
-// and one that fails before it, are told apart.
+// A run is ended at its limit and counts as hung. The report distinguishes a request that does not come, a program that
+// fails without the fault, and one that fails before it.
 func TestOutcomes(t *testing.T) {
 	open := func(ctx context.Context, dial dialer) (*client.Client, error) {
 		c, err := dial(ctx)

@@ -54,7 +54,7 @@ func logsFrom(first, last uint64) (logs []*raft.Log) {
 	return logs
 }
 
-// A write takes the disk's latency, or as long as the disk stalls. The one that fails is the one that was asked for.
+// A write takes the disk's latency, or as long as the disk stalls. Exactly the chosen write fails.
 func TestWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDisk()
@@ -103,7 +103,7 @@ func TestWrites(t *testing.T) {
 	})
 }
 
-// The read that fails is the one that was asked for, whatever it reads.
+// Exactly the chosen read fails, whatever it reads.
 func TestReadsFail(t *testing.T) {
 	d := NewDisk()
 	s := d.Mount()
@@ -158,7 +158,8 @@ func TestReadsFail(t *testing.T) {
 	}
 }
 
-// The newest snapshots are kept, and as much of the log before them as was asked for. Those that are not of the member's own log are counted.
+// The newest snapshots are kept, and the requested part of the log before them. Snapshots that do not come from the
+// member's own log are counted.
 func TestSnapshotsAreKept(t *testing.T) {
 	d := NewDisk()
 	s := d.Mount()

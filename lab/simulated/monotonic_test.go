@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A clock runs at its rate, and so do its timers. While its member is paused it goes on, and the timers that run out
+// A clock runs at its rate, and so do its timers. While its member is paused it continues, and the timers that run out
 // fire when the pause ends.
 func TestMonotonic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

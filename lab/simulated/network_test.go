@@ -124,8 +124,8 @@ func TestWriteToClosedWhileTheWayHangs(t *testing.T) {
 	})
 }
 
-// A killed host refuses connections and resets those that there are, as a kernel does for a process. A host that is cut
-// off does not answer, and one that is back takes them.
+// A killed host rejects connections and resets the existing ones, as a kernel does for a process. A host that is cut off
+// does not reply, and one that is back accepts connections.
 func TestDeadHostRefusesAndOneCutOffDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNetwork()
@@ -218,8 +218,8 @@ func TestPortsOfClients(t *testing.T) {
 	})
 }
 
-// The bit of the byte that was asked for is flipped, once, whichever write has it. The connection that carried it is counted as long as it
-// is open, and as early until a record of TLS may have come.
+// The chosen bit of the chosen byte is flipped, once, whichever write has it. The connection that carried it is counted
+// as long as it is open, and as early until a record of TLS may have come.
 func TestFlipBit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNetwork()

@@ -17,7 +17,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// fake is a member that answers by HTTP from these fields.
+// fake is a member that replies over HTTP from these fields.
 type fake struct {
 	id      uint32
 	digest  string
@@ -159,8 +159,8 @@ func TestTamperedMember(t *testing.T) {
 	}
 }
 
-// Only what ended after the mark is asked for, page by page, with the token. A member that has forgotten some says how
-// many.
+// The request is for ends after the mark alone, page by page, with the token. A member that has dropped some reports
+// their number.
 func TestGather(t *testing.T) {
 	fakes, members := three(t)
 	if mark := Mark(t.Context(), members); mark != 4 {
@@ -193,7 +193,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// A member that lags is asked when it has caught up. If it does not, it is silent.
+// A member that lags is queried when it has caught up. If it does not catch up, it is silent.
 func TestGatherWaits(t *testing.T) {
 	fakes, members := three(t)
 	fakes[1].applied = []uint64{committed - 2, committed - 1, committed}

@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveAsMember answers srvr as the member of a zoo.cfg. It returns an error if it cannot, or if the file has the line fails=yes.
+// serveAsMember replies to srvr as the member of a zoo.cfg. It returns an error if it cannot, or if the file has the
+// line fails=yes.
 func serveAsMember(config string) error {
 	text, err := os.ReadFile(config)
 	if err != nil {
@@ -74,7 +75,7 @@ func standIns(t *testing.T, args ...string) settings {
 	return s
 }
 
-// The commands of a script are done, each has a reply, and the table says what there is.
+// The commands of a script are done, each has a reply, and the table describes the commands.
 func TestCommands(t *testing.T) {
 	s := standIns(t, "--voters", "1", "--observers", "1", "--line", "x=y", "--line", "z=1")
 	commands, ended := make(chan string), make(chan error)
@@ -164,7 +165,7 @@ func scans(text, format string, values ...any) bool {
 	return err == nil && n == len(values)
 }
 
-// It ends with its input, and at a signal. If the members do not start, it says why.
+// It ends with its input, and at a signal. If the members do not start, it prints the reason.
 func TestEnds(t *testing.T) {
 	s := standIns(t, "--voters", "1")
 	if err := s.run(t.Context(), readLines(strings.NewReader("await\nkill 1\n")), io.Discard); err != nil {

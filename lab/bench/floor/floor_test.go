@@ -58,7 +58,7 @@ func (p *pipeListener) dial() net.Conn {
 	return ours
 }
 
-// world is a leader in a synctest bubble. The test plays its followers and its clients.
+// world is a leader in a synctest bubble. The test takes the part of its followers and its clients.
 type world struct {
 	*pipeListener
 	t         *testing.T
@@ -535,7 +535,8 @@ func TestFileWraps(t *testing.T) {
 	}
 }
 
-// Three members over TCP answer a client's operations as a server does, and each write is in the files of all three in the end.
+// Three members over TCP reply to a client's operations as a server does, and each write is in the files of all three in
+// the end.
 func TestOperations(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	members := startThree(t, ctx)
@@ -581,7 +582,7 @@ func TestOperations(t *testing.T) {
 	members.wantInFiles(t, "new data", "of a multi")
 }
 
-// The floor answers the cases of bench that docs/bench.md names for it, without errors, and is empty afterwards.
+// The floor carries out the cases of bench that docs/bench.md names for it, without errors, and is empty afterwards.
 func TestBenchCases(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	members := startThree(t, ctx)
@@ -735,7 +736,7 @@ func (m *three) wantInFiles(t *testing.T, texts ...string) {
 	}
 }
 
-// The leader answers the words by which bench and health look for it.
+// The leader replies to the commands by which bench and health find it.
 func TestWords(t *testing.T) {
 	for followers, role := range []string{"standalone", "leader"} {
 		inWorld(t, followers, func(w *world) {
@@ -750,7 +751,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// An error names what is wrong with a configuration and says what is allowed.
+// An error names the fault of a configuration and the allowed values.
 func TestCheck(t *testing.T) {
 	peers := []string{"a:1", "b:1", "c:1"}
 	for _, c := range []struct {
