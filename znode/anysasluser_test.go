@@ -18,7 +18,8 @@ func aliceOnly(padding int) []jute.ACL {
 	return list
 }
 
-// While the rule AnySASLUser names alice, every user of SASL, and nobody else, has the permissions of alice's entries.
+// While the rule AnySASLUser names alice, every user of SASL has the permissions of alice's entries, and no other client
+// has.
 func TestAnySASLUser(t *testing.T) {
 	w := newWorld(t)
 	alice, bob := w.connect().auth("sasl", "alice"), w.connect().auth("sasl", "bob")

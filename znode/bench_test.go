@@ -16,7 +16,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// million returns how many nodes and watches there are. With -short there are far fewer.
+// million returns the number of nodes and of watches. With -short there are far fewer.
 func million() int {
 	if testing.Short() {
 		return 1 << 14
@@ -352,7 +352,7 @@ func BenchmarkMemory(b *testing.B) {
 	})
 }
 
-// resident returns how much memory this process has, in bytes, or 0 if that is not known.
+// resident returns the memory of this process, in bytes, or 0 if that is unknown.
 func resident() int64 {
 	text, _ := os.ReadFile("/proc/self/statm")
 	if fields := strings.Fields(string(text)); len(fields) > 1 {

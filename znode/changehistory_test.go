@@ -123,8 +123,8 @@ func TestChangeHistory(t *testing.T) {
 	}
 }
 
-// The history is a part of snapshots. The restored one has the same changes, is written as the same bytes, and goes on as
-// the original does. A snapshot does not change while changes are added.
+// The history is a part of snapshots. The restored one has the same changes, is written as the same bytes, and continues
+// as the original does. A snapshot does not change while changes are added.
 func TestHistoryInSnapshots(t *testing.T) {
 	w := newWorldWithHistory(t, MinChangeHistory)
 	k := w.connect().auth("digest", "u:p")

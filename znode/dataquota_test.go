@@ -15,7 +15,7 @@ func (w *world) leave(left int64) {
 	w.rule(Rules{TTLNodes: true, DataQuota: uint64(w.s().DataUsed() + left)})
 }
 
-// Each write that adds bytes is rejected past the quota, to the byte, and all others go on.
+// Each write that adds bytes is rejected past the quota, to the byte, and all others succeed.
 func TestDataQuota(t *testing.T) {
 	create := func(op jute.Op, path string, mode jute.CreateMode) func(k *client) Result {
 		return func(k *client) Result {
@@ -159,7 +159,7 @@ func TestDataQuotaIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// A quota of a subtree and that of all data hold together.
+// A quota of a subtree and the quota of all data hold together.
 func TestDataQuotaBesideQuotas(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()

@@ -40,7 +40,7 @@ func TestX509InACLs(t *testing.T) {
 	}
 }
 
-// A restored state knows whether ACLs may name the subjects of certificates.
+// A restored state still allows, or does not allow, that ACLs name the subjects of certificates.
 func TestX509AfterRestore(t *testing.T) {
 	w := newWorld(t)
 	w.rule(Rules{X509: true})

@@ -20,7 +20,7 @@ func growth(sizes ...int) []int {
 	return sizes
 }
 
-// heap returns how many bytes of the heap are in use, after a collection.
+// heap returns the bytes of the heap in use, after a collection.
 func heap() float64 {
 	var m runtime.MemStats
 	runtime.GC()

@@ -11,8 +11,8 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// A write is judged by the identities that the session had when it was applied: those of the connection that opened or resumed it,
-// and those that this connection has proved since. What the transaction itself names does not count.
+// A write is checked against the session's identities when it is applied: the identities of the connection that opened
+// or resumed it, and the ones that this connection has proved since. Identities in the transaction itself do not count.
 func TestIdentitiesAreTheSessions(t *testing.T) {
 	w := newWorld(t)
 	owner := w.connect().auth("digest", "u:p")
@@ -53,8 +53,8 @@ func TestIdentitiesAreTheSessions(t *testing.T) {
 	want("a transaction without a session names its own", w.run(1, own), jute.OK)
 }
 
-// Writes that stand in the log behind a change of the list are judged by the new one, in the same entry, too: a client cannot use a
-// permission that it has lost, nor give it back to itself.
+// Writes that come after a change of the list in the log are checked against the new list, in the same entry, too: a
+// client cannot use a permission that it has lost, nor give it back to itself.
 func TestWriteAfterRevocation(t *testing.T) {
 	w := newWorld(t)
 	owner, k := w.connect().auth("digest", "u:p"), w.connect()

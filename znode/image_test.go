@@ -36,8 +36,8 @@ func copyImage(image []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// checkImage checks that the image of a state can be read and written part by part, to the byte, and
-// that its head says what the state does.
+// checkImage checks that the image of a state can be read and written part by part, to the byte, and that its head
+// matches the state.
 func checkImage(t testing.TB, s *State) {
 	t.Helper()
 	image := encode(t, s.Snapshot())

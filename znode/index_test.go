@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A part does what a map does, under random changes. The hashes are spread, or all the same, or so
-// near the end that their run of slots goes on at the front.
+// A part does what a map does, under random changes. The hashes are spread, or all the same, or so near the end that
+// their run of slots continues at the front.
 func TestIndexPart(t *testing.T) {
 	for name, hash := range map[string]func(i int) uint16{
 		"spread": func(i int) uint16 { return uint16(i+1) * 40503 },
@@ -79,7 +79,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// A look for a node costs few steps, however many nodes there are: they lie near their homes.
+// A search for a node costs few steps, however many nodes there are: they lie near their homes.
 func TestIndexFindsNodesNearTheirHomes(t *testing.T) {
 	x := newIndex()
 	const nodes = 100_000

@@ -69,15 +69,16 @@ type modelNode struct {
 	creates int64
 }
 
-// modelCreated is how many children the root has had when the random logs begin: the numbers end soon, without LongNames.
+// modelCreated is the number of children that the root has had when the random logs begin: the numbers end soon, without
+// LongNames.
 const modelCreated = MaxCreated - 3
 
-// modelRemovals is how many nodes an entry of the random logs may remove with sessions. It is
-// small, so that sessions end in steps.
+// modelRemovals is the number of nodes that an entry of the random logs may remove with sessions. It is small, so that
+// sessions end in steps.
 const modelRemovals = 2
 
-// modelEnds is how many ends of sessions the states of the random logs keep. It is small, so that
-// ends are dropped.
+// modelEnds is the number of ends of sessions that the states of the random logs keep. It is small, so that ends are
+// dropped.
 const modelEnds = 3
 
 func newStepping() *State {

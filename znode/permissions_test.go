@@ -171,8 +171,8 @@ var permissionEvents = map[string]struct {
 // unrelated is the scheme and id of an entry that has all permissions, for a client that does not exist.
 var unrelated = []string{"digest", "unrelated:hash"}
 
-// permissionSchemes are the ways in which an entry can let a client in: the entry's scheme and id, the identity of a client that it
-// lets in, and that of one that it does not.
+// permissionSchemes are the ways in which an entry can let a client in: the entry's scheme and id, the identity of a
+// client that it lets in, and of one that it does not.
 var permissionSchemes = []struct {
 	name, scheme, id      string
 	in, out               []string

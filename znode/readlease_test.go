@@ -42,7 +42,7 @@ func TestReadLeaseAfterRestore(t *testing.T) {
 	}
 }
 
-// The lease of a term is told by its first entry alone.
+// The lease of a term is read from its first entry alone.
 func TestReadLeaseOf(t *testing.T) {
 	entryOf := func(txns ...*proto.Txn) []byte {
 		data, err := proto.MarshalEntry(&proto.Entry{Format: FormatLevel, TimeMs: 1, Txns: txns})

@@ -417,9 +417,9 @@ func TestWaitingReplayKeepsNothing(t *testing.T) {
 	}
 }
 
-// A client that was there all the time gets the same events in the same order as one that comes back, whatever it names as
-// its last zxid, whatever is changed while its events are replayed, however little it takes at a time, and whichever
-// watches it has had on that connection before. With -short, 4 of 20 seeds are played.
+// A client that was there all the time gets the same events in the same order as one that comes back, whatever it names
+// as its last zxid, whatever is changed while its events are replayed, however little it takes at a time, and whichever
+// watches it has had on that connection before. With -short, 4 of 20 seeds run.
 func TestRandomReplays(t *testing.T) {
 	seeds := 20
 	if testing.Short() {
@@ -522,7 +522,7 @@ func randomReplays(t *testing.T, r *rand.Rand) {
 }
 
 // compareReplay checks the events of a connection that had live watches from liveSince on, and then a replay that began
-// at begun. always has the events of the watches of the replay, shadow those of the live watches.
+// at begun. always has the events of the replay's watches, shadow the events of the live watches.
 func compareReplay(t *testing.T, always, shadow, got []comebackEvent, liveSince, begun int64) {
 	t.Helper()
 	var want []comebackEvent

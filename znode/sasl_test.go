@@ -45,8 +45,8 @@ func TestSASLInACLs(t *testing.T) {
 	}
 }
 
-// A user of SASL has the permissions of entries with the same name. The user "super" has those of
-// all users of SASL while the rule holds, and none of other schemes.
+// A user of SASL has the permissions of entries with the same name. The user "super" has the permissions of all users of
+// SASL while the rule holds, and none of other schemes.
 func TestSASLPermissions(t *testing.T) {
 	w := newWorld(t)
 	on := w.rules

@@ -37,7 +37,7 @@ func (w *world) roster() ServerList {
 	return r
 }
 
-// reconfig asks for a change, which the leader reaches all servers for.
+// reconfig requests a change, for which the leader reaches all servers.
 func (c *client) reconfig(joining, leaving, members string, version int64, reached ...uint32) Result {
 	c.w.t.Helper()
 	txn := c.txn(jute.OpReconfig, jute.ReconfigRequest{
@@ -188,8 +188,8 @@ func TestReconfigRefuses(t *testing.T) {
 	}
 }
 
-// Cases 300 and 301: a client with the right changes the list. The answer has the new text, whose version is
-// the zxid of the change, and watchers hear of it.
+// Cases 300 and 301: a client with the right changes the list. The reply has the new text, whose version is the zxid of
+// the change, and watchers are notified.
 func TestReconfig(t *testing.T) {
 	w := listedWorld(t)
 	super, user, watcher := w.connect().auth("super", ""), w.connect().auth("digest", "u:p"), w.connect()

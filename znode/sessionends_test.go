@@ -15,7 +15,7 @@ import (
 // ended returns the ends that the state keeps, newest first.
 func (w *world) ended() []SessionEnd { return slices.Collect(w.s().SessionEndsBefore(0)) }
 
-// Each end says what the log knows about it, whatever the reason.
+// Each end has all that the log knows about it, whatever the reason.
 func TestEnds(t *testing.T) {
 	w := newWorld(t)
 	closed, expired, killed := w.connect(), w.connect(), w.connect()

@@ -131,7 +131,7 @@ func TestSnapshotIsFixed(t *testing.T) {
 	}
 }
 
-// WriteTo may run while apply goes on. The race detector judges that.
+// WriteTo may run while entries are applied. The race detector checks that.
 func TestSnapshotWhileWriting(t *testing.T) {
 	w := sample(t)
 	k := w.connect()
@@ -236,7 +236,7 @@ func TestSnapshotVersions(t *testing.T) {
 	}
 }
 
-// forged is the content of a true snapshot, which a test spoils and then writes.
+// forged is the content of a true snapshot, which a test corrupts and then writes.
 type forged struct {
 	replicatedState
 	nodes []*node // in the order they are written
@@ -244,7 +244,7 @@ type forged struct {
 	off   uint64  // added to the digest
 }
 
-// at returns the node at path, so that a test can spoil it.
+// at returns the node at path, so that a test can corrupt it.
 func (f *forged) at(path string) *node {
 	for _, n := range f.nodes {
 		if n.path == path {
@@ -259,7 +259,7 @@ func (f *forged) put(id jute.SessionID, s Session) {
 	f.sessions.put(1<<60, sessionKey(id), &s)
 }
 
-// end returns the end with a number, so that a test can spoil it.
+// end returns the end with a number, so that a test can corrupt it.
 func (f *forged) end(number endNumber) *SessionEnd {
 	e, _ := f.sessionEnds.byNumber.get(number)
 	spoilt := *e
@@ -267,7 +267,7 @@ func (f *forged) end(number endNumber) *SessionEnd {
 	return &spoilt
 }
 
-// forgedHead returns the head, with the counts of the spoilt lists.
+// forgedHead returns the head, with the counts of the corrupt lists.
 func (f *forged) forgedHead() ImageHead {
 	h := f.imageHead()
 	h.NodeCount = uint64(len(f.nodes)) + f.more
@@ -308,14 +308,14 @@ func forgedList(text string) *acl {
 	return a
 }
 
-// spoiling is a way to spoil a snapshot of everything.
+// spoiling is a way to corrupt a snapshot of everything.
 type spoiling struct {
 	name  string
 	spoil func(f *forged)
 	want  string // in the error
 }
 
-// spoilings returns ways that leave the checksums right. The first one spoils nothing.
+// spoilings returns ways that leave the checksums right. The first one corrupts nothing.
 func spoilings() []spoiling {
 	const first = 1<<56 + 1 // a session's id
 	swapped := func(text, old, new string) *acl { return forgedList(strings.Replace(text, old, new, 1)) }
@@ -395,7 +395,7 @@ func spoilings() []spoiling {
 	}
 }
 
-// forge returns the content of a true snapshot after it was spoilt.
+// forge returns the content of a true snapshot after it was corrupted.
 func (tt spoiling) forge(t *testing.T) *forged {
 	f := &forged{replicatedState: sample(t).s().Snapshot().replicated}
 	f.tree.walk(func(n *node) bool { f.nodes = append(f.nodes, n.copy(1<<60)); return true })

@@ -10,7 +10,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// sweep applies a sweep by the leader, which asks for the given number of nodes.
+// sweep applies a sweep by the leader for the given number of nodes.
 func (w *world) sweep(nodes int) {
 	w.t.Helper()
 	w.entry(&proto.Txn{Op: int32(jute.OpSweep), Body: message(&proto.Sweep{Nodes: uint32(nodes)})})
@@ -140,7 +140,7 @@ func TestUnsweptSessionIsOver(t *testing.T) {
 	}
 }
 
-// A state that is restored from a snapshot between two steps goes on as the others do.
+// A state that is restored from a snapshot between two steps continues as the others do.
 func TestSnapshotOfUnswept(t *testing.T) {
 	for steps := range 6 {
 		late := newStepping()
@@ -245,8 +245,7 @@ func TestSweepOfManySessions(t *testing.T) {
 	checkInvariants(t, w.s())
 }
 
-// A sweep also counts sessions with nodes that others have deleted. It therefore looks at a limited
-// number of sessions.
+// A sweep also counts sessions with nodes that others have deleted. It therefore visits a limited number of sessions.
 func TestSweepOfSessionsWithoutNodes(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(0)
@@ -295,8 +294,8 @@ func TestRemovalBudget(t *testing.T) {
 	}
 }
 
-// The removal of a node at a deep path costs more, so a sweep removes fewer. It begins one more node while anything of its limit is
-// left, so that it goes on whatever the limit is.
+// The removal of a node at a deep path costs more, so a sweep removes fewer. It begins one more node while anything of
+// its limit is left, so that it makes progress whatever the limit is.
 func TestSweepOfDeepNodes(t *testing.T) {
 	w := newWorld(t)
 	w.s().allow(5)

@@ -16,7 +16,7 @@ func (*ear) AdjustWatchMemory(int)                      {}
 func (e *ear) QueueEvent(jute.EventType, string, int64) { e.heard++ }
 func (e *ear) Identities() []*proto.Identity            { return nil }
 
-// crowd returns how many watchers there are. With -short there are far fewer.
+// crowd returns the number of watchers. With -short there are far fewer.
 func crowd() int {
 	if testing.Short() {
 		return 100

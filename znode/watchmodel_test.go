@@ -12,9 +12,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A plain list of watches, which is searched from end to end, says which watcher gets which event.
-// The index agrees, whatever is set, removed, dropped, changed and closed. With -short, 5 of 15 seeds
-// are played.
+// A plain list of watches, which is searched from end to end, decides which watcher gets which event. The index agrees,
+// whatever is set, removed, dropped, changed and closed. With -short, 5 of 15 seeds run.
 func TestRandomWatches(t *testing.T) {
 	seeds, steps := 15, 1500
 	if testing.Short() {
@@ -295,8 +294,8 @@ func (m *watchModel) gone(path string) {
 	delete(m.secret, path)
 }
 
-// heard notes an event for each watcher that it concerns and that may read the node, except those
-// in told. It returns all watchers that the event concerns.
+// heard records an event for each watcher that it concerns and that may read the node, except the ones in told. It
+// returns all watchers that the event concerns.
 func (m *watchModel) heard(k tableKind, event, path string, secret bool, told map[*client]bool) map[*client]bool {
 	concerns := map[*client]bool{}
 	for i := range m.list {

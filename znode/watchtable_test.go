@@ -323,8 +323,8 @@ func TestWatchKeepsNoRequest(t *testing.T) {
 	}
 }
 
-// Case 212: a connection that is gone gets no events, and the others go on. Many watches are
-// dropped in several pieces.
+// Case 212: a connection that is gone gets no events, and the others continue. Many watches are dropped in several
+// pieces.
 func TestDropWatcher(t *testing.T) {
 	w := newWorld(t)
 	a, b, c := w.connect(), w.connect(), w.connect()
@@ -455,7 +455,7 @@ func TestSetWatchesComparesListsOnce(t *testing.T) {
 	}
 }
 
-// comparedWatcher counts how often its identities are asked for.
+// comparedWatcher counts the reads of its identities.
 type comparedWatcher struct {
 	ids                 []*proto.Identity
 	events, comparisons int

@@ -15,8 +15,7 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// world is a log and the states that apply it. The first state is that of member 1, and the calls
-// of its hooks are recorded.
+// world is a log and the states that apply it. The first state is member 1's, and the calls of its hooks are recorded.
 type world struct {
 	t      testing.TB
 	states []*State
@@ -38,7 +37,7 @@ type logged struct {
 	index, term uint64
 }
 
-// bootOf returns the boot of a member in tests.
+// bootOf returns the incarnation of a member in tests.
 func bootOf(member uint32) uint64 { return 1000 + uint64(member) }
 
 // newWorld opens term 1 and announces members 1 and 2.

@@ -15,7 +15,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// worstOps returns how many operations a multi has. With -short there are far fewer. worstDeletes and worstUndone have more.
+// worstOps returns the number of operations of a multi. With -short there are far fewer. worstDeletes and worstUndone
+// have more.
 func worstOps() int {
 	if testing.Short() {
 		return 100
@@ -114,7 +115,7 @@ func BenchmarkWorst(b *testing.B) {
 	}
 }
 
-// threadTime returns how long the thread has run.
+// threadTime returns the processor time of the thread.
 func threadTime(tb testing.TB) time.Duration {
 	var at unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &at); err != nil {
@@ -313,11 +314,11 @@ func worstUndone(most, nodes int, op func(path string, version int32) jute.Multi
 	}
 }
 
-// mostDeletes is how many deletes a client without many identities may send.
+// mostDeletes is the largest number of deletes of a client without many identities.
 const mostDeletes = MaxMultiSteps / deleteSteps
 
-// mostUndone returns how many operations of a kind a client with so many identities may send, and a check that undoes them. A request has
-// no room for more than 58,000 with short paths.
+// mostUndone returns the largest number of operations of a kind of a client with so many identities, with a check that
+// undoes them. A request has no room for more than 58,000 with short paths.
 func mostUndone(op func(path string, version int32) jute.MultiOp, identities int) int {
 	if testing.Short() {
 		return worstOps()
@@ -696,8 +697,8 @@ func worstReconfig(k *bench, b *testing.B) func() []*proto.Txn {
 	}
 }
 
-// worstLeaving asks that as many servers leave as a request has room for. None of them is in the list, and one server gets another
-// line.
+// worstLeaving removes as many servers as a request has room for. None of them is in the list, and one server gets
+// another line.
 func worstLeaving(k *bench, b *testing.B) func() []*proto.Txn {
 	reached := k.longRoster(b)
 	leaving := strings.Repeat("0,", (requestBytes-1000)/2)

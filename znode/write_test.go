@@ -409,8 +409,8 @@ func TestSequenceEnds(t *testing.T) {
 	}
 }
 
-// With the rule LongNames, numbers go on after 2147483647. Only the term decides whether a count may pass it, and a count that has
-// passed goes on in any term. All states, those that were restored too, stay equal.
+// With the rule LongNames, numbers continue after 2147483647. Only the term decides whether a count may pass it, and a
+// count that has passed continues in any term. All states, restored ones too, stay equal.
 func TestLongNames(t *testing.T) {
 	w := newWorld(t, New(Config{}))
 	k := w.connect()
@@ -460,7 +460,7 @@ func TestLongNames(t *testing.T) {
 		}
 	}
 
-	// A new leader of the rule skips the last number, which may have been given, and goes on.
+	// A new leader of the rule skips the last number, which may have been given, and continues.
 	k.must(k.create("/r", 0))
 	long(true)
 	w.setCreated("/r", MaxCreated-1)
@@ -493,7 +493,7 @@ func TestLongNamesEnd(t *testing.T) {
 }
 
 // MostCreated is the parent with the most creates, after a restore, too. After that parent was deleted or has passed the
-// last number of ZooKeeper, it is another one, also one whose creates are refused.
+// last number of ZooKeeper, it is another one, also one whose creates are rejected.
 func TestMostCreated(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
@@ -585,8 +585,8 @@ func TestConfigNode(t *testing.T) {
 	}
 }
 
-// A term that lasts for more than 2^32 transactions goes on: zxids grow by one beyond the lower 32 bits, survive a snapshot, and the next
-// term, whose first zxid is below, begins after them.
+// A term that lasts for more than 2^32 transactions continues: zxids grow by one beyond the lower 32 bits, survive a
+// snapshot, and the next term, whose first zxid is below, begins after them.
 func TestZxidsBeyondTheLower32Bits(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect()
