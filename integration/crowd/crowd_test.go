@@ -150,7 +150,7 @@ func measure(t *testing.T, p *profiler, n int) figures {
 	return f
 }
 
-// check checks that the figures that do not depend on chance or on the machine are what they should be, roughly.
+// check checks roughly the figures that do not depend on chance or on the machine.
 func (f *figures) check(t *testing.T) {
 	t.Helper()
 	n := float64(f.sessions)
@@ -189,7 +189,7 @@ func perHalfTick(p span, cost time.Duration) time.Duration {
 	return time.Duration(float64(cost) / p.halfTicks())
 }
 
-// more returns what a cost is above the usual one.
+// more returns the part of a cost above the usual one.
 func more(p span, cost, usual time.Duration) time.Duration {
 	return max(0, cost-time.Duration(float64(usual)*p.halfTicks()))
 }

@@ -70,7 +70,7 @@ func costsByMember(zipped []byte) (map[string]time.Duration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("crowd: profile: %w", err)
 	}
-	// The numbers are those of the fields in profile.proto.
+	// The numbers are the numbers of the fields in profile.proto.
 	const sample, stringTable, sampleValue, sampleLabel, labelKey, labelText = 2, 6, 2, 3, 1, 2
 	var samples [][]byte
 	var table []string

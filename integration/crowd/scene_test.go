@@ -206,7 +206,7 @@ func (c *crowd) ping(stop <-chan struct{}) {
 	}
 }
 
-// rest lets the clients of a member send nothing, or go on.
+// rest lets the clients of a member send nothing, or continue.
 func (c *crowd) rest(resting bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,7 +281,7 @@ func (c *crowd) size() int {
 	return len(c.sessions)
 }
 
-// vouched returns how many sessions of a member have a valid lease there.
+// vouched returns the number of sessions of a member that have a valid lease there.
 func (c *crowd) vouched() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -301,7 +301,7 @@ func (s *scene) sessionCount(id uint32) int {
 	return state.SessionCount()
 }
 
-// span is what happened from one moment of virtual time to another.
+// span is the events from one moment of virtual time to another.
 type span struct {
 	costs    map[string]time.Duration // processor time of each member, by its number, and what belongs to none
 	lasted   time.Duration            // virtual

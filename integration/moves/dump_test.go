@@ -12,7 +12,7 @@ import (
 	"rollcall/client"
 )
 
-// dump is what the super user sees of every node, as text, by path.
+// dump is every node as the super user sees it, as text, by path.
 type dump map[string]string
 
 // configNode has the list of the ensemble's servers, which differs from one ensemble to the next.
@@ -109,7 +109,7 @@ func same(t *testing.T, before, after dump) {
 	}
 }
 
-// mostShown is how many differences a failure shows.
+// mostShown is the number of differences that a failure shows.
 const mostShown = 10
 
 func closed(t *testing.T, c *client.Client) {

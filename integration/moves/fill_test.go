@@ -101,7 +101,7 @@ func (f filler) quotas() {
 	f.create("/bounded/child", []byte("67"), client.Persistent)
 }
 
-// load writes until it is stopped. It knows what was acknowledged.
+// load writes until it is stopped. It records the acknowledged writes.
 type load struct {
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -109,7 +109,7 @@ type load struct {
 	acked map[string]string // data by path; read it after end
 }
 
-// nodes is how many nodes a load creates and changes.
+// nodes is the number of nodes that a load creates and changes.
 const nodes = 150
 
 // startLoad begins to create and change nodes below /load, with clients of all servers.
@@ -168,7 +168,7 @@ func (l *load) under(t *testing.T) {
 	}
 }
 
-// end waits for the end, and returns what was acknowledged.
+// end waits for the end, and returns the acknowledged writes.
 func (l *load) end() map[string]string {
 	l.stop()
 	<-l.ended

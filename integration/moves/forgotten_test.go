@@ -12,8 +12,9 @@ import (
 	"rollcall/lab/process"
 )
 
-// One of three ZooKeeper servers is behind, and its directory is given with its logs. The logs of the others, which have all later writes, are
-// forgotten. The import is refused, whether or not zoo.cfg has a dataLogDir. With all directories, it has every write.
+// One of three ZooKeeper servers is behind, and its directory is given with its logs. The others' logs, which have all
+// later writes, are left out. The import is rejected, whether or not zoo.cfg has a dataLogDir. With all directories, it
+// has every write.
 func TestForgottenLogs(t *testing.T) {
 	needs.Check(t, needs.Kazoo)
 	needs.Check(t, needs.Usual)

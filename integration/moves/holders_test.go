@@ -52,7 +52,7 @@ func startHolders(t *testing.T, s *site, clients int) *holders {
 	return h
 }
 
-// ask tells the clients to do something, and waits for the answer.
+// ask sends a command to the clients, and waits for the reply.
 func (h *holders) ask(word, want string) {
 	h.t.Helper()
 	if _, err := io.WriteString(h.in, word+"\n"); err != nil {
@@ -74,7 +74,7 @@ func (h *holders) ask(word, want string) {
 	}
 }
 
-// patience is more than twenty clients take for all that they are told to do, on a busy machine.
+// patience is more than twenty clients need for all of their commands, on a busy machine.
 const patience = 90 * time.Second
 
 // fine checks that every client has its session, its nodes and its locks, and that no session was ever lost.

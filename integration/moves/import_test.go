@@ -12,7 +12,7 @@ import (
 	"rollcall/integration/needs"
 )
 
-// clients is how many clients ride over each move.
+// clients is the number of clients that live through each move.
 const clients = 20
 
 // A standalone server of ZooKeeper is killed under load, while it writes snapshots. The import has what ZooKeeper
@@ -112,7 +112,7 @@ func kept(t *testing.T, s *site, acked map[string]string) {
 	}
 }
 
-// goesOn checks that zxids, sequential numbers and quotas go on from where they were.
+// goesOn checks that zxids, sequential numbers and quotas continue from their last values.
 func goesOn(t *testing.T, s *site) {
 	t.Helper()
 	c := open(t, s.servers[0].Clients)
@@ -140,7 +140,7 @@ func goesOn(t *testing.T, s *site) {
 	}
 }
 
-// highest returns the greatest zxid among the first nodes of the tree, those of /family left out.
+// highest returns the greatest zxid among the first nodes of the tree, without the nodes of /family.
 func highest(t *testing.T, c *client.Client) (zxid client.Zxid) {
 	t.Helper()
 	children, stat, err := c.Children(t.Context(), "/")

@@ -76,13 +76,13 @@ func shape(lines []string) (all []string) {
 	return all
 }
 
-// play runs a command of the page for one server, and checks that it prints what the page shows.
+// play runs a command of the page for one server, and checks that its output matches the page.
 func (s *site) play(st step, m *server, directories []string) {
 	s.t.Helper()
 	s.shown(st, s.played(st, m, directories))
 }
 
-// played runs a command of the page for one server, and returns what it prints, with the names of the page.
+// played runs a command of the page for one server, and returns its output, with the names of the page.
 func (s *site) played(st step, m *server, directories []string) string {
 	s.t.Helper()
 	var pairs []string
@@ -246,8 +246,8 @@ func TestMovingInPage(t *testing.T) {
 	}
 }
 
-// busy fills a site of three servers under load, kills one of them, and goes on. It returns what was acknowledged, and
-// the clients that hold nodes and locks.
+// busy fills a site of three servers under load, kills one of them, and continues. It returns the acknowledged writes,
+// and the clients that hold nodes and locks.
 func busy(t *testing.T, s *site) (acked map[string]string, held *holders) {
 	t.Helper()
 	fill(t, open(t, s.servers[0].Clients))

@@ -220,7 +220,7 @@ func (s *site) start(m *server, cmd *exec.Cmd) {
 	})
 }
 
-// lastWords is how many bytes of a log are shown when its test fails.
+// lastWords is the number of bytes of a log that are shown when its test fails.
 const lastWords = 2 << 10
 
 // serves waits until every running server serves, and one of them leads.
@@ -256,7 +256,7 @@ func (s *site) kill() {
 	process.KillAll(all)
 }
 
-// run runs the binary with a command line until it ends, and returns what it printed, and whether it succeeded.
+// run runs the binary with a command line until it ends, returns its output, and reports whether it succeeded.
 func run(t *testing.T, args ...string) (out string, ok bool) {
 	t.Helper()
 	text, err := exec.CommandContext(t.Context(), rollcall, args...).CombinedOutput()

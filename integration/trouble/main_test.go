@@ -62,11 +62,11 @@ func run(m *testing.M) (status int) {
 	return status
 }
 
-// inMemory reports whether the members' disks are kept in memory. The machine's disk is shared with whatever else runs, and a sync
-// of a second there is no fault of the row that is played. The table that compares programs is measured on that disk.
+// inMemory reports whether the members' disks are kept in memory. The machine's disk is shared with other programs, and
+// a sync of a second there is no fault of the row that runs. The table that compares programs is measured on that disk.
 func inMemory() bool { return os.Geteuid() == 0 && os.Getenv("ROLLCALL_TABLE") == "" }
 
-// memorySize limits the memory for the images of all ensembles that are played beside each other. They are sparse.
+// memorySize limits the memory for the images of all ensembles that run beside each other. They are sparse.
 const memorySize = "8g"
 
 // mountMemory mounts a file system in memory on a directory, if the disks are kept there.

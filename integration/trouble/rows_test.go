@@ -24,14 +24,14 @@ type row struct {
 	own, others time.Duration
 }
 
-// defaultTimeout is that of the sessions of most rows.
+// defaultTimeout is the timeout of the sessions of most rows.
 const defaultTimeout = 30 * time.Second
 
 // leaderOf and followerOf say which member is in trouble.
 func leaderOf(s *scene) string   { return s.leader }
 func followerOf(s *scene) string { return s.followers[0] }
 
-// permanent plays faults that end only when all clients are served elsewhere.
+// permanent runs faults that end only when all clients are served elsewhere.
 func permanent(who func(*scene) string, faults func(s *scene, name string) []target.Fault) func(*scene) string {
 	return func(s *scene) string {
 		name := who(s)
@@ -40,7 +40,7 @@ func permanent(who func(*scene) string, faults func(s *scene, name string) []tar
 	}
 }
 
-// passing plays faults that end after some time.
+// passing runs faults that end after some time.
 func passing(who func(*scene) string, long time.Duration, faults func(s *scene, name string) []target.Fault) func(*scene) string {
 	return func(s *scene) string {
 		name := who(s)
@@ -67,7 +67,7 @@ var (
 	full    = of(target.Fault{Kind: target.Fill})
 )
 
-// deaf loses what the other members send to a member.
+// deaf loses the other members' messages to a member.
 func deaf(s *scene, name string) (faults []target.Fault) {
 	for _, other := range s.others(name) {
 		faults = append(faults, target.Fault{Kind: target.Cut, Member: other, From: []string{name}, OneWay: true})
@@ -83,13 +83,13 @@ func withoutOthers(s *scene, name string) (faults []target.Fault) {
 	return faults
 }
 
-// minorityTime is how long two members are down.
+// minorityTime is the time for which two members are down.
 const minorityTime = 5 * time.Second
 
-// diskPause is how long a disk pauses in each second, at least: freezing it first writes what it has not written yet.
+// diskPause is the least time for which a disk pauses in each second: freezing it first writes its unwritten data.
 const diskPause = 50 * time.Millisecond
 
-// calm is what pausingDisk is compared with: nothing is wrong for as long.
+// calm is the baseline for pausingDisk: no fault for as long.
 func calm(s *scene) string {
 	name, begin := followerOf(s), time.Now()
 	sleep(s.t.Context(), time.Duration(needs.Amount(10, 10, 60))*time.Second)

@@ -101,7 +101,7 @@ func (s *scene) close(j *target.Journal) {
 	_ = j.Close() // it holds a lock alone
 }
 
-// shownLog is how many bytes of a member's log a failure shows.
+// shownLog is the number of bytes of a member's log that a failure shows.
 const shownLog = 4 << 10
 
 func (s *scene) showLogs() {
@@ -174,11 +174,11 @@ func (s *scene) present() []target.Member {
 	return slices.DeleteFunc(s.p.Members(), func(m target.Member) bool { return slices.Contains(s.gone, m.Name) })
 }
 
-// patienceWithOthers is how long members of other software may take until they are well. They may never be: one of ZooKeeper 3.9.6 whose
-// disk had failed found log entries and no snapshot, and ended.
+// patienceWithOthers is the time that members of other software may take until they are well. They may never be: one of
+// ZooKeeper 3.9.6 whose disk had failed found log entries and no snapshot, and ended.
 const patienceWithOthers = 20 * time.Second
 
-// awaitWell waits until all members are well. Those of other software need not be: s.note says so.
+// awaitWell waits until all members are well. Members of other software need not be: then s.note reports that.
 func (s *scene) awaitWell(ctx context.Context) error {
 	if software() == target.Rollcall {
 		return target.AwaitHealthy(ctx, s.present())

@@ -16,7 +16,7 @@ import (
 	"rollcall/lab/target"
 )
 
-// software is what the members run. The bounds of the rows are those of Rollcall.
+// software is the members' program. The bounds of the rows are for Rollcall.
 func software() target.Program {
 	return target.Program(cmp.Or(os.Getenv("ROLLCALL_SOFTWARE"), string(target.Rollcall)))
 }
@@ -57,11 +57,12 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// tries is how often a row is played at most. A busy machine makes gaps longer, and nothing makes them shorter than the members
-// allow: so a row that keeps its bounds once has shown what it has to. Disks of test machines were seen to take 1 to 3 s for a sync now and then.
+// tries is the largest number of runs of a row. A busy machine makes gaps longer, and nothing makes them shorter than
+// the members allow: so a row that keeps its bounds once has passed. Disks of test machines were seen to take 1 to 3 s
+// for a sync now and then.
 const tries = 4
 
-// judge returns what is wrong with the gaps, or "".
+// judge describes the fault of the gaps, or returns "".
 func (r row) judge(f finding) string {
 	switch {
 	case f.own > r.own:
@@ -72,7 +73,7 @@ func (r row) judge(f finding) string {
 	return ""
 }
 
-// playRow plays a row.
+// playRow runs a row.
 func playRow(t *testing.T, r row) finding {
 	t.Helper()
 	s := openScene(t, r)
@@ -138,7 +139,7 @@ func (s *scene) reconfigure(name string) error {
 	return err
 }
 
-// finding is what a row has shown.
+// finding is the result of a row.
 type finding struct {
 	title         string
 	own, others   time.Duration
