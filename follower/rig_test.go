@@ -77,7 +77,7 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 		cfg := Config{
 			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: r.state, Clients: r, LeaderClient: r.dial, ProbeMember: r.probe,
 			DiskID: func() uint64 { return 7 }, RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, IsJoining: r.joining.Load, WallClock: time.Now,
-			VoterIDs: func() []uint32 { return []uint32{1, 2, self} }, FetchStateHashes: r.ask, OnDamage: r.damaged, OnDivergence: r.disputed,
+			VoterIDs: func() []uint32 { return []uint32{1, 2, self} }, FetchStateHashes: r.fetchMarks, OnDamage: r.damaged, OnDivergence: r.disputed,
 		}
 		if change != nil {
 			change(&cfg)
@@ -132,8 +132,8 @@ func (r *rig) disputed(why string) {
 	r.disputes = append(r.disputes, why)
 }
 
-// ask returns a member's marks.
-func (r *rig) ask(ctx context.Context, id uint32) (*proto.StateHashes, error) {
+// fetchMarks returns a member's marks.
+func (r *rig) fetchMarks(ctx context.Context, id uint32) (*proto.StateHashes, error) {
 	r.mu.Lock()
 	answer := r.marks[id]
 	r.asks++

@@ -102,7 +102,7 @@ func (m *fakeMember) marks(marks *proto.StateHashes) {
 	})
 }
 
-func (m *fakeMember) told() (v *proto.Verdict) {
+func (m *fakeMember) lastVerdict() (v *proto.Verdict) {
 	m.set(func() { v = m.verdict })
 	return v
 }
@@ -118,7 +118,7 @@ func TestVerdict(t *testing.T) {
 		e.run()
 		e.at(3 * tick)
 		for _, m := range e.members[1:] {
-			if v := m.told(); v != nil {
+			if v := m.lastVerdict(); v != nil {
 				t.Fatalf("member %d is told %v", m.id, v)
 			}
 		}
@@ -127,14 +127,14 @@ func TestVerdict(t *testing.T) {
 		e.members[3].marks(marksAt(5, 20, 30))
 		e.at(4*tick + time.Millisecond)
 		want := &proto.Verdict{Own: 35, Theirs: 30, Index: 30, Agree: 2, Members: 3} // the newest
-		v := e.members[3].told()
+		v := e.members[3].lastVerdict()
 		if v == nil {
 			t.Fatal("no member got a verdict")
 		}
 		if v.String() != want.String() {
 			t.Errorf("told %v, want %v", v, want)
 		}
-		if e.members[1].told() != nil || e.members[2].told() != nil {
+		if e.members[1].lastVerdict() != nil || e.members[2].lastVerdict() != nil {
 			t.Error("the others are told, too")
 		}
 		if n := e.records.count("a member's state differs from that of the others"); n != 1 {
@@ -175,11 +175,11 @@ func TestVerdictWithoutAMajority(t *testing.T) {
 		e.members[3].silent = true
 		e.run()
 		e.at(4 * tick)
-		if v := e.members[2].told(); v != nil {
+		if v := e.members[2].lastVerdict(); v != nil {
 			t.Errorf("told %v while the third may decide", v)
 		}
 		e.at(6*tick + time.Millisecond)
-		if v := e.members[2].told(); v == nil || v.Agree != 1 {
+		if v := e.members[2].lastVerdict(); v == nil || v.Agree != 1 {
 			t.Errorf("told %v when the third has been away for so long", v)
 		}
 		e.end()
@@ -196,14 +196,14 @@ func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 		e.members[3].marks(marksAt(5, 10))
 		e.run()
 		e.at(tick)
-		if e.members[3].told() == nil {
+		if e.members[3].lastVerdict() == nil {
 			t.Fatal("not told")
 		}
 		e.membership.presentLinks()[3].closeStreams()
 		e.members[3].marks(nil)
 		e.members[3].set(func() { e.members[3].verdict = nil })
 		e.at(4 * tick)
-		if v := e.members[3].told(); v != nil {
+		if v := e.members[3].lastVerdict(); v != nil {
 			t.Errorf("told %v of what its former self had", v)
 		}
 		e.end()
@@ -233,7 +233,7 @@ func TestFlappingRouteForgetsNothing(t *testing.T) {
 				t.Fatalf("%d clocks are known after %v, want 2", agree, now)
 			}
 		}
-		if v := e.members[2].told(); v == nil || flapping.dials() < 10 {
+		if v := e.members[2].lastVerdict(); v == nil || flapping.dials() < 10 {
 			t.Errorf("told %v, after %d dials of the other route", v, flapping.dials())
 		}
 		e.end()

@@ -20,8 +20,8 @@ func lostAt(begun time.Time) *lostMembers {
 	return l
 }
 
-// said returns the lost members that a ping reports at now, by member.
-func said(l *lostMembers, now time.Time) map[uint32]*proto.LostMember {
+// reportedLost returns the lost members that a ping reports at now, by member.
+func reportedLost(l *lostMembers, now time.Time) map[uint32]*proto.LostMember {
 	ping := &proto.Ping{Term: 3}
 	l.appendTo(ping, now)
 	all := map[uint32]*proto.LostMember{}
@@ -37,12 +37,12 @@ func TestPingsNameLostMembers(t *testing.T) {
 	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
 	l := lostAt(begun)
 	l.heard(2, 20, at(5), 60)
-	if got := said(l, at(6)); len(got) != 1 || got[3].GetSilentMs() != 6000 || got[3].GetThrough() != 50 || got[3].GetEndedThrough() != 0 {
+	if got := reportedLost(l, at(6)); len(got) != 1 || got[3].GetSilentMs() != 6000 || got[3].GetThrough() != 50 || got[3].GetEndedThrough() != 0 {
 		t.Errorf("member 3 was never heard: %v", got)
 	}
 	l.heard(3, 30, at(6), 61)
 	l.heard(3, 31, at(8), 62) // another process
-	got := said(l, at(8))
+	got := reportedLost(l, at(8))
 	if got[2].GetSilentMs() != 3000 || got[2].GetThrough() != 60 || got[2].GetEndedThrough() != 0 {
 		t.Errorf("member 2 was heard last at 5 s: %v", got[2])
 	}
@@ -62,7 +62,7 @@ func TestPausedLeaderHearsNobody(t *testing.T) {
 	}
 	l.heard(2, 20, at(5), 60)
 	l.heard(3, 30, at(32), 61)
-	if got := said(l, at(36)); got[2].GetSilentMs() != 11000 || got[3].GetSilentMs() != 4000 {
+	if got := reportedLost(l, at(36)); got[2].GetSilentMs() != 11000 || got[3].GetSilentMs() != 4000 {
 		t.Errorf("silences %v, want 11 s of 31 of member 2, and 4 s of member 3", got)
 	}
 }

@@ -423,7 +423,7 @@ func TestVerdictsOfObservers(t *testing.T) {
 		e.run()
 		e.at(2 * tick)
 		for id := uint32(1); id <= 5; id++ {
-			v := e.all[id].told()
+			v := e.all[id].lastVerdict()
 			if (v != nil) != (id >= 4) {
 				t.Errorf("member %d is told %v", id, v)
 			}

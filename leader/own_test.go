@@ -24,7 +24,7 @@ type ownLink struct {
 	ended  chan error
 }
 
-func (e *ensemble) own() *ownLink {
+func (e *ensemble) openOwnLink() *ownLink {
 	ctx, hangUp := context.WithCancelCause(context.Background())
 	o := &ownLink{Leader_ForwardClient: e.OpenOwnStream(ctx), hangUp: hangUp, sent: make(chan error, 1), ended: make(chan error, 1)}
 	e.t.Cleanup(func() { hangUp(nil) })
@@ -48,8 +48,8 @@ func soon(t *testing.T, outcome <-chan error) error {
 	}
 }
 
-// fill sends more than the queue takes, and leaves a Send that waits. It returns the number of queued messages.
-func (o *ownLink) fill(t *testing.T, size int) (queued int) {
+// fillQueue sends more than the queue takes, and leaves a Send that waits. It returns the number of queued messages.
+func (o *ownLink) fillQueue(t *testing.T, size int) (queued int) {
 	t.Helper()
 	count := make(chan int, 1000)
 	go func() {
@@ -74,7 +74,7 @@ func TestOwnStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
 		e.run()
-		o := e.own()
+		o := e.openOwnLink()
 		two, _, hangUp := e.forward(0)
 		for seq := uint64(1); seq <= 100; seq++ {
 			if err := o.Send(writes(1, 10, 2*seq-1, 2*seq)); err != nil {
@@ -102,7 +102,7 @@ func TestOwnStreamWaits(t *testing.T) {
 		e := newEnsemble(t)
 		e.log.delay = time.Second
 		e.run()
-		o := e.own()
+		o := e.openOwnLink()
 		const size, n = 100_000, 300
 		for seq := uint64(1); seq <= n; seq++ {
 			if err := o.Send(writes(1, size, seq)); err != nil {
@@ -146,14 +146,14 @@ func TestOwnStreamEnds(t *testing.T) {
 					e := newEnsemble(t)
 					e.log.hang = true
 					e.run()
-					o := e.own()
+					o := e.openOwnLink()
 					queued := 0
 					if idle {
 						if err := o.Send(writes(1, 10)); err != nil {
 							t.Fatal(err)
 						}
 					} else {
-						queued = o.fill(t, 100_000)
+						queued = o.fillQueue(t, 100_000)
 					}
 					tt.end(e, o)
 					if err := soon(t, o.ended); !tt.why(err) {
@@ -192,7 +192,7 @@ func TestOwnStreamAndForwardEndEachOther(t *testing.T) {
 		remote, ended, _ := e.forward(1)
 		remote.in <- writes(1, 10, 1)
 		synctest.Wait()
-		o := e.own()
+		o := e.openOwnLink()
 		synctest.Wait()
 		if len(ended) != 0 {
 			t.Error("a stream that said nothing ended another")
@@ -247,7 +247,7 @@ func TestOwnStreamRefuses(t *testing.T) {
 			"from nobody":          {func(f *proto.Forwarded) { f.Member = 0 }, codes.InvalidArgument},
 			"another member's too": {func(f *proto.Forwarded) { f.Txns = append(f.Txns, writes(2, 1, 1).Txns...) }, codes.InvalidArgument},
 		} {
-			o := e.own()
+			o := e.openOwnLink()
 			f := writes(1, 1, 1)
 			tt.change(f)
 			if err := o.Send(f); !errors.Is(err, io.EOF) {

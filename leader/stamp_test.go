@@ -50,7 +50,7 @@ func TestReachedIsTheLeaders(t *testing.T) {
 			e.answering.Store(&[]uint32{1, 2})
 			f := writes(2, 10, 1, 2)
 			f.Txns[1].Op, f.Txns[1].ReachableServers = int32(op), []uint32{1, 2, 3, 4}
-			o := e.own()
+			o := e.openOwnLink()
 			own := writes(1, 10, 1)
 			own.Txns[0].Op = int32(op)
 			stream, _, hangUp := e.forward(1)
@@ -89,7 +89,7 @@ func TestSilenceIsTheLeaders(t *testing.T) {
 		e.run()
 		e.at(3 * time.Second)
 		e.expiry.hasUndecided.Store(true) // the writers' sessions are touched
-		o := e.own()
+		o := e.openOwnLink()
 		own := kills(t, 1, 10, 1, 2)
 		own.Txns[1].Body = []byte{0xff}
 		sent := pb.CloneOf(own)

@@ -73,8 +73,8 @@ func (e *ensemble) slowly(id uint32, each time.Duration) {
 	e.members[id].stores = disk.Stores{Log: &slowLog{mem, each}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
 }
 
-// fill writes count commands and returns all there are.
-func (e *ensemble) fill(count int, ids ...uint32) []string {
+// proposeMany writes count commands and returns all there are.
+func (e *ensemble) proposeMany(count int, ids ...uint32) []string {
 	e.t.Helper()
 	return e.fillWith(count, "", ids...)
 }
@@ -227,7 +227,7 @@ func TestWipedMemberComesIn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := newEnsemble(t, 3)
 				e.begin()
-				all := e.fill(40, 1, 2, 3)
+				all := e.proposeMany(40, 1, 2, 3)
 				before := e.members[wiped].node.status.selfPeer()
 				e.kill(wiped)
 				e.slowly(wiped, 20*time.Millisecond)

@@ -145,7 +145,7 @@ func TestFilesSurvive(t *testing.T) {
 		e.compact()
 		e.members[1].dir = dir
 		e.start(1)
-		all := e.fill(3*minTrailing, 1)
+		all := e.proposeMany(3*minTrailing, 1)
 		n := e.members[1].node
 		e.wait("a snapshot and a shorter log", func() bool {
 			first, _ := n.disk.Log().FirstIndex()
@@ -209,7 +209,7 @@ func TestDamagedSnapshotIsNotSkipped(t *testing.T) {
 					return all
 				}
 				for round := range 2 {
-					e.fill(30, 1)
+					e.proposeMany(30, 1)
 					e.wait("a snapshot", func() bool { return len(snapshots()) > round })
 				}
 				e.stop(1)

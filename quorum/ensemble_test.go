@@ -450,7 +450,7 @@ func (e *ensemble) tryStart(id uint32) error {
 	m.machine = &machine{restores: m.restores}
 	cfg := Config{
 		MemberID: id, Peers: lines, AddressBook: book, Stores: m.stores, StreamLayer: l,
-		StateMachine: m.machine, SendHello: e.ask(id), HeartbeatTimeout: testHeartbeat, StallLimit: testStallLimit, Logger: testLogger(id), SegmentBytes: testSegment,
+		StateMachine: m.machine, SendHello: e.helloAs(id), HeartbeatTimeout: testHeartbeat, StallLimit: testStallLimit, Logger: testLogger(id), SegmentBytes: testSegment,
 	}
 	if m.dir != "" {
 		cfg.Stores, cfg.DataDir = disk.Stores{}, m.dir
@@ -497,8 +497,8 @@ func testLogger(id uint32) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("id", id)
 }
 
-// ask is the members' Hello without gRPC.
-func (e *ensemble) ask(from uint32) func(context.Context, wire.Peer) (*proto.HelloReply, error) {
+// helloAs is the members' Hello without gRPC.
+func (e *ensemble) helloAs(from uint32) func(context.Context, wire.Peer) (*proto.HelloReply, error) {
 	return func(_ context.Context, p wire.Peer) (*proto.HelloReply, error) {
 		e.net.mu.Lock()
 		cut := e.net.cut[[2]uint32{from, p.ID}]

@@ -47,7 +47,7 @@ func TestModes(t *testing.T) {
 			compact := e.members[1].adjust
 			e.members[1].adjust = func(c *Config) { compact(c); c.LogDir = log }
 			e.start(1)
-			e.fill(30, 1)
+			e.proposeMany(30, 1)
 			e.wait("a snapshot", func() bool { return e.snapshot(1) })
 			s, err := e.members[1].node.disk.NewSpool()
 			if err != nil {

@@ -70,7 +70,7 @@ func TestBadSnapshotIsRefused(t *testing.T) {
 		e := newEnsemble(t, 2)
 		e.members[1].dir = t.TempDir()
 		e.begin()
-		all := e.fill(3, 1, 2)
+		all := e.proposeMany(3, 1, 2)
 		e.applied(all, 1, 2)
 		e.kill(2)
 		n := e.members[1].node

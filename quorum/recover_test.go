@@ -76,7 +76,7 @@ func lost(t *testing.T, members, writes int) (e *ensemble, all []string) {
 	}
 	e.members[1].dir = filepath.Join(t.TempDir(), "1")
 	e.begin()
-	all = e.fill(writes, e.running()...)
+	all = e.proposeMany(writes, e.running()...)
 	if writes > minTrailing {
 		e.wait("a snapshot", func() bool { return e.snapshot(1) })
 	}
@@ -261,7 +261,7 @@ func TestRecoverWithOldMember(t *testing.T) {
 			e.members[id].dir = filepath.Join(root, string(rune('0'+id)))
 		}
 		e.begin()
-		all := e.fill(3, 1, 2, 3)
+		all := e.proposeMany(3, 1, 2, 3)
 		for _, id := range e.ids() {
 			e.stop(id)
 		}

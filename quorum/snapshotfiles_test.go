@@ -95,7 +95,7 @@ func TestFlippedSnapshotDeletesNothing(t *testing.T) {
 				e.compact()
 				e.members[1].dir = dir
 				e.start(1)
-				all = e.fill(30, 1)
+				all = e.proposeMany(30, 1)
 				e.wait("a snapshot", func() bool { return e.snapshot(1) })
 				for _, c := range []string{"x", "y", "z"} {
 					e.propose(c, 1)

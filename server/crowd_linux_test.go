@@ -87,7 +87,7 @@ func descriptors(t *testing.T) int {
 // request too are read no further until the log has their sessions.
 func TestCrowdResets(t *testing.T) {
 	w := newWorld(t, true, crowded)
-	other := w.calm(t, 1)[0]
+	other := w.connectInLoops(t, 1)[0]
 	for _, c := range w.crowd(t) {
 		_ = c.Conn.(*net.TCPConn).SetLinger(0) // Close resets the connection
 		_ = c.Close()
@@ -108,7 +108,7 @@ func TestCrowdResets(t *testing.T) {
 func TestWithoutDescriptors(t *testing.T) {
 	var log logtest.Buffer
 	w := newWorld(t, true, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	old := w.calm(t, 1)[0]
+	old := w.connectInLoops(t, 1)[0]
 	more := lastDescriptor(t)
 	c := w.open()
 	c.send(newcomer)

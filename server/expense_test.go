@@ -269,10 +269,10 @@ func (e *expenses) watch(path string, mode jute.AddWatchMode, ids []*proto.Ident
 	_ = e.member.state.AddWatch([]byte(path), mode, w)
 }
 
-// judge runs a program, and again if a request was slow. The test fails if a request was slow in each run, or has added
+// checkExpenses runs a program, and again if a request was slow. The test fails if a request was slow in each run, or has added
 // more memory than it may. The speed of the machine at that time is the yardstick for a slow request: other processes on
 // the same core have made a request of 54 ms take 104.
-func judge(tb testing.TB, run func() *expenses) {
+func checkExpenses(tb testing.TB, run func() *expenses) {
 	tb.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

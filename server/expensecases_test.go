@@ -33,7 +33,7 @@ func TestKnownExpenses(t *testing.T) {
 		"as many deletes as may be":            fullOf(jute.OpDelete),
 	} {
 		t.Run(name, func(t *testing.T) {
-			judge(t, func() *expenses {
+			checkExpenses(t, func() *expenses {
 				e := newExpenses(t, &proto.TermStart{EnforceQuota: true, Sasl: true})
 				play(e, e.client(identities(0, DefaultMaxIdentities, "digest", "%d-%d:0123456789012345678901234567")))
 				return e

@@ -45,7 +45,7 @@ func TestRandomExpenses(t *testing.T) {
 			program[i] = byte(random.Uint32())
 		}
 		var e *expenses
-		judge(t, func() *expenses {
+		checkExpenses(t, func() *expenses {
 			e = play(t, program, jute.DefaultMaxBuffer-8, mostOps, 0)
 			return e
 		})
@@ -82,7 +82,7 @@ func FuzzExpenses(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, program []byte) {
 		program = program[:min(len(program), programLength/4)]
-		judge(t, func() *expenses { return play(t, program, 8<<10, 60, 50) })
+		checkExpenses(t, func() *expenses { return play(t, program, 8<<10, 60, 50) })
 	})
 }
 

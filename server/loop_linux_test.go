@@ -34,8 +34,8 @@ func (w *world) looped() int {
 	return w.having(func(s stream.State) bool { return s.InLoop })
 }
 
-// calm opens n connections and returns when all of them are in loops.
-func (w *world) calm(t *testing.T, n int) []*client {
+// connectInLoops opens n connections and returns when all of them are in loops.
+func (w *world) connectInLoops(t *testing.T, n int) []*client {
 	t.Helper()
 	var all []*client
 	for len(all) < n {
@@ -69,7 +69,7 @@ func (w *world) settled(t *testing.T, c *client, n int) {
 func TestLoop(t *testing.T) {
 	const batch = 20
 	w := newWorld(t, true, nil)
-	all := w.calm(t, 2)
+	all := w.connectInLoops(t, 2)
 	a, b := all[0], all[1]
 	a.must(jute.OpCreate, create("/a", "1", 0))
 	b.must(jute.OpGetData, getData("/a", true))
@@ -110,7 +110,7 @@ func (w *world) kept() int {
 // A request that is too long for the loop's buffer goes through a reader, and so do the next ones.
 func TestLoopLongFrame(t *testing.T) {
 	w := newWorld(t, true, nil)
-	c := w.calm(t, 1)[0]
+	c := w.connectInLoops(t, 1)[0]
 	data := strings.Repeat("x", 2*stream.LoopBuffer)
 	c.must(jute.OpCreate, create("/a", data, 0))
 	if n := w.looped(); n != 0 {
@@ -128,7 +128,7 @@ func TestLoopLongFrame(t *testing.T) {
 // A client that does not read its replies leaves the loop, and still gets all of them.
 func TestLoopSlowReader(t *testing.T) {
 	w := newWorld(t, true, nil)
-	all := w.calm(t, 2)
+	all := w.connectInLoops(t, 2)
 	c := all[0]
 	data := strings.Repeat("x", 50_000)
 	c.must(jute.OpCreate, create("/a", data, 0))
@@ -151,7 +151,7 @@ func TestLoopSlowReader(t *testing.T) {
 // If a socket takes only a part of a write of the loop, a flusher sends the rest.
 func TestLoopFullSocket(t *testing.T) {
 	w := newWorld(t, true, nil)
-	c := w.calm(t, 1)[0]
+	c := w.connectInLoops(t, 1)[0]
 	data := strings.Repeat("0123456789", 500)
 	c.must(jute.OpCreate, create("/a", data, 0))
 	const batch = 40 // their replies are less than stream.HighWater
@@ -177,7 +177,7 @@ func TestLoopFullSocket(t *testing.T) {
 // A write for which the member has no room waits. The other connections of its loop do not.
 func TestLoopFullMember(t *testing.T) {
 	w := newWorld(t, true, nil)
-	all := w.calm(t, 1+runtime.GOMAXPROCS(0)) // so that another connection is in the loop of the first one
+	all := w.connectInLoops(t, 1+runtime.GOMAXPROCS(0)) // so that another connection is in the loop of the first one
 	stall := make(chan struct{})
 	w.setStall(stall)
 	all[0].request(jute.OpCreate, create("/a", "", 0))
@@ -196,7 +196,7 @@ func TestLoopFullMember(t *testing.T) {
 // A write after a sync waits for its turn outside of the loop.
 func TestLoopTurn(t *testing.T) {
 	w := newWorld(t, true, nil)
-	all := w.calm(t, 1+runtime.GOMAXPROCS(0))
+	all := w.connectInLoops(t, 1+runtime.GOMAXPROCS(0))
 	w.hold()
 	c := all[0]
 	c.request(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
@@ -218,7 +218,7 @@ func TestLoopTurn(t *testing.T) {
 // The loop does not read more requests of a connection than may be in flight.
 func TestLoopFullQueue(t *testing.T) {
 	w := newWorld(t, true, func(c *Config) { c.Limits.MaxInFlight = 4 })
-	all := w.calm(t, 2)
+	all := w.connectInLoops(t, 2)
 	c := all[0]
 	w.hold()
 	for range 10 {
@@ -234,7 +234,7 @@ func TestLoopFullQueue(t *testing.T) {
 // If the member does not vouch for a reply at once, the connection leaves its loop.
 func TestLoopVouch(t *testing.T) {
 	w := newWorld(t, true, nil)
-	c := w.calm(t, 1)[0]
+	c := w.connectInLoops(t, 1)[0]
 	w.silence(true, nil) // the member vouches only when asked
 	c.must(jute.OpWhoAmI)
 	if n := w.looped(); n != 0 {
@@ -252,7 +252,7 @@ func TestLoopVouch(t *testing.T) {
 func TestLoopIdle(t *testing.T) {
 	t.Parallel() // it waits for real time
 	w := newWorld(t, true, func(c *Config) { c.Tick = 150 * time.Millisecond })
-	w.calm(t, 1)[0].expectClosed()
+	w.connectInLoops(t, 1)[0].expectClosed()
 	waitFor(t, func() bool { return w.srv.Stats().EndedByReason["idle"] == 1 && w.srv.Stats().Connections == 0 })
 }
 
@@ -274,7 +274,7 @@ func TestLoopCloseSession(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, true, nil)
-			client := w.calm(t, 1)[0]
+			client := w.connectInLoops(t, 1)[0]
 			w.hold()
 			client.request(jute.OpCloseSession)
 			waitFor(t, func() bool { return w.srv.Stats().OutstandingRequests == 1 })
@@ -301,7 +301,7 @@ func TestLoopCloseSession(t *testing.T) {
 func TestLoopLinger(t *testing.T) {
 	t.Parallel() // it waits for real time
 	w := newWorld(t, true, func(c *Config) { c.Tick = 150 * time.Millisecond })
-	c := w.calm(t, 1)[0]
+	c := w.connectInLoops(t, 1)[0]
 	c.must(jute.OpCloseSession)
 	c.expectClosed()
 	waitFor(t, func() bool {
@@ -312,7 +312,7 @@ func TestLoopLinger(t *testing.T) {
 // Apply ends a connection in a loop without waiting for the loop.
 func TestLoopCut(t *testing.T) {
 	w := newWorld(t, true, nil)
-	all := w.calm(t, 2)
+	all := w.connectInLoops(t, 2)
 	next := w.resume(all[0])
 	all[0].expectClosed()
 	w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(all[1].id), Body: encode(&proto.Expire{OwnerIndex: w.since(all[1])})})
@@ -328,7 +328,7 @@ func TestLoopCut(t *testing.T) {
 // the same.
 func TestLoopCutAll(t *testing.T) {
 	w := newWorld(t, true, nil)
-	all := w.calm(t, 2*runtime.GOMAXPROCS(0)) // each loop has two
+	all := w.connectInLoops(t, 2*runtime.GOMAXPROCS(0)) // each loop has two
 	w.state.Lock()
 	unlock := sync.OnceFunc(w.state.Unlock)
 	defer unlock()
@@ -352,10 +352,10 @@ func (w *world) serving() int {
 // However a connection comes into a loop and ends, its descriptor is closed.
 func TestLoopFiles(t *testing.T) {
 	w := newWorld(t, true, nil)
-	_ = w.calm(t, 1)[0].Close() // the loops' own files are open from here on
+	_ = w.connectInLoops(t, 1)[0].Close() // the loops' own files are open from here on
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
 	before := openFiles(t)
-	all := w.calm(t, 40)
+	all := w.connectInLoops(t, 40)
 	for i, c := range all {
 		switch i % 4 {
 		case 0:

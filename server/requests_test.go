@@ -421,8 +421,8 @@ func TestCloseWaits(t *testing.T) {
 // manyNodes are more nodes than go with the close of their session or with one sweep.
 const manyNodes = 1_200
 
-// own makes the ephemeral nodes /0, /1 and so on.
-func (c *client) own(nodes int) {
+// createEphemerals makes the ephemeral nodes /0, /1 and so on.
+func (c *client) createEphemerals(nodes int) {
 	c.tb.Helper()
 	var ops []jute.MultiOp
 	for i := range nodes {
@@ -448,7 +448,7 @@ func TestCloseWaitsForSweep(t *testing.T) {
 		t.Run(fmt.Sprintf("looped=%t", looped), func(t *testing.T) {
 			w := newWorld(t, looped, nil)
 			c, other := w.connect(), w.connect()
-			c.own(nodes)
+			c.createEphemerals(nodes)
 			c.request(jute.OpCloseSession)
 			c.request(jute.OpCreate, create("/behind", "", 0))
 			for step := range steps {
@@ -477,7 +477,7 @@ func TestCloseWaitsForSweep(t *testing.T) {
 func TestClientGoneBeforeSweep(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.connect()
-	c.own(manyNodes)
+	c.createEphemerals(manyNodes)
 	c.request(jute.OpCloseSession)
 	waitFor(t, w.unswept)
 	w.srv.conns.dropMatching(idle, func(*conn) bool { return true })

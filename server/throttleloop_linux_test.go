@@ -10,7 +10,7 @@ import (
 // A loop reads a sync and then a write of one connection. The write takes no place of the throttle until the sync has its reply.
 func TestWriteOfLoopBehindItsSyncHasNoPlace(t *testing.T) {
 	w := newWorld(t, true, throttledTo(RequestThrottle{MaxRequests: 3, StallTime: time.Hour}))
-	all := w.calm(t, 4)
+	all := w.connectInLoops(t, 4)
 	stuck, third, fourth, other := all[0], all[1], all[2], all[3]
 	w.hold()
 	stuck.request(jute.OpSync, jute.SyncRequest{Path: []byte("/")})

@@ -133,8 +133,8 @@ func (p *peer) accept() jute.ConnectRequest {
 	return req
 }
 
-// refuse replies to a handshake like a server that does not know the session, and closes the connection.
-func (p *peer) refuse() {
+// rejectHandshake replies to a handshake like a server that does not know the session, and closes the connection.
+func (p *peer) rejectHandshake() {
 	p.t.Helper()
 	p.connectRequest()
 	p.write(jute.ConnectResponse{Passwd: make([]byte, 16), HasReadOnly: true})

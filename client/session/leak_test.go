@@ -44,7 +44,7 @@ var endings = []ending{
 	{name: "silent", server: func(p *peer, cancel func()) { p.connectRequest(); cancel(); p.ended() }},
 	{name: "cut short", server: func(p *peer, _ func()) { p.connectRequest(); _, _ = p.Write([]byte{0, 0, 0, 37, 0}) }},
 	{name: "nonsense", server: func(p *peer, _ func()) { p.connectRequest(); _, _ = p.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) }},
-	{name: "rejected", server: func(p *peer, _ func()) { p.refuse() }, adjust: func(cfg *Config) { cfg.Resume = &ResumeToken{ID: 7} }},
+	{name: "rejected", server: func(p *peer, _ func()) { p.rejectHandshake() }, adjust: func(cfg *Config) { cfg.Resume = &ResumeToken{ID: 7} }},
 	{name: "read-only", server: func(p *peer, _ func()) { p.acceptReadOnly(7) }},
 	{name: "identity rejected", server: func(p *peer, _ func()) {
 		p.accept()

@@ -295,7 +295,7 @@ func TestRightOfEndedSession(t *testing.T) {
 		},
 		"rejected": func(f *fake, _ *Session, p *peer) {
 			_ = p.Close()
-			(<-f.peers).refuse()
+			(<-f.peers).rejectHandshake()
 			synctest.Wait()
 		},
 		"close": func(f *fake, c *Session, p *peer) {

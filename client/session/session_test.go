@@ -229,7 +229,7 @@ func TestExpired(t *testing.T) {
 			a.accept()
 		})
 		_ = a.Close()
-		(<-f.peers).refuse()
+		(<-f.peers).rejectHandshake()
 		for _, err := range []error{c.sync(ctx), c.AwaitReady(ctx), c.Go(ctx, jute.OpSync, nil, nil)} {
 			if !errors.Is(err, ErrExpired) || !errors.Is(err, jute.SessionExpired) {
 				t.Errorf("after the expiry: %v", err)
@@ -242,7 +242,7 @@ func TestExpired(t *testing.T) {
 			t.Errorf("states %q, want %q", got, want)
 		}
 		// Open fails if the session to resume is gone.
-		go func() { (<-f.peers).refuse() }()
+		go func() { (<-f.peers).rejectHandshake() }()
 		if _, err := Open(ctx, Config{Servers: []string{"a"}, Dial: f.dial, Resume: &ResumeToken{ID: 5}}); !errors.Is(err, ErrExpired) {
 			t.Errorf("resume: %v", err)
 		}

@@ -150,8 +150,8 @@ func newTestWords(t *testing.T, role string, whitelist ...string) (*FourLetterCo
 	return w, f
 }
 
-// ask returns the complete reply to a command.
-func (w *FourLetterCommands) ask(t *testing.T, word string) string {
+// replyTo returns the complete reply to a command.
+func (w *FourLetterCommands) replyTo(t *testing.T, word string) string {
 	t.Helper()
 	var b strings.Builder
 	if err := w.WriteReply(word[:4], strings.NewReader(word[4:]), &b); err != nil {

@@ -81,7 +81,7 @@ func TestAnswer(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w, _ := newTestWords(t, tt.role, strings.Split(tt.whitelist, ",")...)
-			if got := w.ask(t, tt.word); got != tt.want {
+			if got := w.replyTo(t, tt.word); got != tt.want {
 				t.Errorf("%q is answered\n%s\nwant\n%s", tt.word, got, tt.want)
 			}
 			if w.IsCommand(tt.word[:4]) == strings.HasPrefix(tt.name, "case 331") {
@@ -101,11 +101,11 @@ func TestEveryWord(t *testing.T) {
 	serving, _ := newTestWords(t, "leader", "*")
 	down, f := newTestWords(t, "", "*")
 	for _, name := range names {
-		if got := serving.ask(t, name+"12345678"); got == "" && name != "hash" || strings.Contains(got, sentence) {
+		if got := serving.replyTo(t, name+"12345678"); got == "" && name != "hash" || strings.Contains(got, sentence) {
 			t.Errorf("case 330 %s: %q", name, got)
 		}
 		anyway := slices.Contains([]string{"ruok", "envi", "gtmk", "stmk", "isro"}, name)
-		if got := down.ask(t, name+"12345678"); (got == sentence) == anyway || got == "" {
+		if got := down.replyTo(t, name+"12345678"); (got == sentence) == anyway || got == "" {
 			t.Errorf("case 332 %s: %q", name, got)
 		}
 	}
@@ -117,13 +117,13 @@ func TestEveryWord(t *testing.T) {
 // A reset command resets the statistics that it names. The trace mask is kept.
 func TestWordsWithEffects(t *testing.T) {
 	w, f := newTestWords(t, "leader", "*")
-	w.ask(t, "srst")
-	w.ask(t, "crst")
+	w.replyTo(t, "srst")
+	w.replyTo(t, "crst")
 	if !slices.Equal(f.resets, []string{"server", "connections"}) {
 		t.Errorf("reset: %v", f.resets)
 	}
-	w.ask(t, "stmk\xff\xff\xff\xff\xff\xff\xff\xfe")
-	if got := w.ask(t, "gtmk"); got != "-2" {
+	w.replyTo(t, "stmk\xff\xff\xff\xff\xff\xff\xff\xfe")
+	if got := w.replyTo(t, "gtmk"); got != "-2" {
 		t.Errorf("trace mask %s", got)
 	}
 	var b strings.Builder
@@ -132,7 +132,7 @@ func TestWordsWithEffects(t *testing.T) {
 	}
 	f.disk = os.ErrPermission
 	for _, word := range []string{"conf", "dirs"} {
-		if got := w.ask(t, word); got != "the data directory cannot be read: permission denied\n" {
+		if got := w.replyTo(t, word); got != "the data directory cannot be read: permission denied\n" {
 			t.Errorf("%s: %q", word, got)
 		}
 	}
@@ -156,7 +156,7 @@ func TestAnswerEndsEarly(t *testing.T) {
 		if out.left > 0 || out.asked > 4 {
 			t.Errorf("%s: %d writes, %d bytes of room left", word, out.asked, out.left)
 		}
-		if got := w.ask(t, word); len(got) < 40 {
+		if got := w.replyTo(t, word); len(got) < 40 {
 			t.Errorf("%s after that: %q", word, got)
 		}
 	}
@@ -168,7 +168,7 @@ func TestMntr(t *testing.T) {
 	line := regexp.MustCompile(`^zk_(\w+)\t(.+)$`)
 	for role, state := range map[string]string{"leader": "leading - broadcast", "follower": "following - broadcast", "observer": "observing - broadcast", "standalone": ""} {
 		w, _ := newTestWords(t, role, "mntr")
-		text := w.ask(t, "mntr")
+		text := w.replyTo(t, "mntr")
 		values := map[string]string{}
 		for i, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 			m := line.FindStringSubmatch(l)
@@ -212,7 +212,7 @@ func TestMntr(t *testing.T) {
 // Case 342: kazoo reads the version from envi.
 func TestEnvi(t *testing.T) {
 	w, _ := newTestWords(t, "", "envi")
-	text, ok := strings.CutPrefix(w.ask(t, "envi"), "Environment:\n")
+	text, ok := strings.CutPrefix(w.replyTo(t, "envi"), "Environment:\n")
 	if !ok || !strings.HasPrefix(text, "zookeeper.version=3.9.5-") {
 		t.Errorf("envi: %q", text)
 	}
@@ -294,7 +294,7 @@ func TestGoClientReadsSrvr(t *testing.T) {
 		}
 		w, source := newTestWords(t, role)
 		source.health.InsecurePorts, source.health.NoMemory = "members are not authenticated", true
-		answer := w.ask(t, "srvr")
+		answer := w.replyTo(t, "srvr")
 		if !strings.HasSuffix(answer, "\nProblem: short of memory: writes that add data are rejected\nSecurity: members are not authenticated\n") {
 			t.Errorf("srvr does not end with the problems:\n%s", answer)
 		}
@@ -332,11 +332,11 @@ func TestCollectorsRead(t *testing.T) {
 		{"kazoo", "envi", `(?m)^zookeeper\.version=(\d+\.\d+\.\d+)`},
 		{"Telegraf, every line", "mntr", `^(?:zk_\w[\w.\-]*\s+[\w.\-]+[^\n]*\n)+$`},
 	} {
-		if got := w.ask(t, tt.word); !regexp.MustCompile(tt.pattern).MatchString(got) {
+		if got := w.replyTo(t, tt.word); !regexp.MustCompile(tt.pattern).MatchString(got) {
 			t.Errorf("%s: %s says %q", tt.who, tt.word, got)
 		}
 	}
-	text := "\n" + w.ask(t, "mntr")
+	text := "\n" + w.replyTo(t, "mntr")
 	for _, key := range strings.Fields(`avg_latency min_latency max_latency packets_received packets_sent num_alive_connections
 		outstanding_requests znode_count watch_count ephemerals_count approximate_data_size open_file_descriptor_count
 		max_file_descriptor_count followers synced_followers pending_syncs fsync_threshold_exceed_count learners uptime

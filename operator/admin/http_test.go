@@ -610,8 +610,8 @@ func serveOn(t *testing.T, h *HTTP) (p *pipes, stop func()) {
 	}
 }
 
-// ask sends a request over c, and returns the status of the reply.
-func ask(c net.Conn, path string) (int, error) {
+// requestStatus sends a request over c, and returns the status of the reply.
+func requestStatus(c net.Conn, path string) (int, error) {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path); err != nil {
 		return 0, err
 	}
@@ -760,7 +760,7 @@ func TestUnreadAnswersKeepNobodyOut(t *testing.T) {
 		for range 3 {
 			begun := time.Now()
 			c := p.dial()
-			status, err := ask(c, "/livez")
+			status, err := requestStatus(c, "/livez")
 			if took := time.Since(begun); status != 200 || err != nil || took > gracePeriod {
 				t.Errorf("livez beside readers who do not read: %d, %v after %v", status, err, took)
 			}
@@ -819,7 +819,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 			t.Errorf("the connection before the last %d was closed after %v", maxConns, took)
 		}
 		probe := p.dial()
-		if status, err := ask(probe, "/livez"); status != 200 || err != nil {
+		if status, err := requestStatus(probe, "/livez"); status != 200 || err != nil {
 			t.Errorf("livez beside %d silent connections: %d, %v", len(all), status, err)
 		}
 		for i, c := range all[2*maxConns+1:] {
@@ -855,7 +855,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 			t.Errorf("a connection with a dripping header ended after %v, want %v", took, headerTimeout)
 		}
 		idle := p.dial()
-		if status, err := ask(idle, "/commands/ruok"); status != 200 || err != nil {
+		if status, err := requestStatus(idle, "/commands/ruok"); status != 200 || err != nil {
 			t.Errorf("livez: %d, %v", status, err)
 		}
 		if took := ended(idle); took != DefaultIdleTimeout {
@@ -879,7 +879,7 @@ func TestServeEnds(t *testing.T) {
 		source.endless = true
 		p, stop := serveOn(t, h)
 		quiet := p.dial()
-		if status, err := ask(quiet, "/commands/ruok"); status != 200 || err != nil {
+		if status, err := requestStatus(quiet, "/commands/ruok"); status != 200 || err != nil {
 			t.Errorf("readyz: %d, %v", status, err)
 		}
 		busy := p.dial()

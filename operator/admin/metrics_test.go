@@ -14,7 +14,7 @@ import (
 func TestEveryMetricShowsItsField(t *testing.T) {
 	var s Stats
 	next := int64(1001)
-	fill(reflect.ValueOf(&s).Elem(), &next)
+	populateFields(reflect.ValueOf(&s).Elem(), &next)
 	s.Role = "leader"
 	shown := map[string]string{} // by value: the metric
 	for i := range monitorMetrics {
@@ -52,7 +52,7 @@ func TestMetricsOfSwitches(t *testing.T) {
 	var s Stats
 	next := int64(1001)
 	fields := reflect.ValueOf(&s).Elem()
-	fill(fields, &next)
+	populateFields(fields, &next)
 	s.Role = "leader"
 	all := ones(&s)
 	var shown []string
@@ -74,10 +74,10 @@ func TestMetricsOfSwitches(t *testing.T) {
 	}
 }
 
-// fill gives each number in a struct another value: a duration so many milliseconds. Values lie two
+// populateFields gives each number in a struct another value: a duration so many milliseconds. Values lie two
 // apart, because a metric may be one more than its field. A map gets two keys, and a histogram two
 // bounds.
-func fill(v reflect.Value, next *int64) {
+func populateFields(v reflect.Value, next *int64) {
 	for i := range v.NumField() {
 		fillField(v.Field(i), next)
 	}
@@ -90,7 +90,7 @@ func fillField(f reflect.Value, next *int64) {
 		f.Set(reflect.ValueOf(metrics.Buckets{Bounds: []float64{0.5, 2}, Counts: []uint64{n, n + 2}, Count: n + 4, Sum: float64(n + 6)}))
 		*next += 6
 	case f.Kind() == reflect.Struct:
-		fill(f, next)
+		populateFields(f, next)
 	case f.Kind() == reflect.Map:
 		f.Set(reflect.MakeMap(f.Type()))
 		for _, key := range []string{"one", "two"} {

@@ -75,7 +75,7 @@ func newStatsHTTP(t *testing.T, role string) (*HTTP, *statsSource) {
 
 // grow gives every number another value. A greater first gives greater values.
 func (s *statsSource) grow(first int64) {
-	fill(reflect.ValueOf(&s.stats).Elem(), &first)
+	populateFields(reflect.ValueOf(&s.stats).Elem(), &first)
 	s.stats.Role = s.role
 }
 
@@ -197,7 +197,7 @@ func TestServeMetrics(t *testing.T) {
 		go func() { done <- h.ServeMetrics(ctx, p) }()
 		for path, want := range map[string]int{"/metrics": 200, "/": 404, "/commands": 404, "/livez": 404, "/debug/pprof/": 404} {
 			c := p.dial()
-			if status, err := ask(c, path); status != want || err != nil {
+			if status, err := requestStatus(c, path); status != want || err != nil {
 				t.Errorf("%s: %d, %v; want %d", path, status, err, want)
 			}
 			_ = c.Close()

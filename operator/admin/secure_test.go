@@ -194,7 +194,7 @@ func TestPortSurvivesTemporaryErrors(t *testing.T) {
 		ours, theirs := net.Pipe()
 		select {
 		case p.conns <- localPipe{theirs}:
-			if status, err := ask(ours, "/livez"); status != http.StatusOK || err != nil {
+			if status, err := requestStatus(ours, "/livez"); status != http.StatusOK || err != nil {
 				t.Errorf("status %d: %v", status, err)
 			}
 		case <-time.After(time.Minute):

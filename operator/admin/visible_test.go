@@ -180,7 +180,7 @@ func TestEveryWordKeepsPaths(t *testing.T) {
 		_, w := newGuarded(t, tt.a)
 		most := noPaths
 		for name := range fourLetterCommands {
-			most = max(most, shownIn(w.ask(t, name+"12345678")))
+			most = max(most, shownIn(w.replyTo(t, name+"12345678")))
 		}
 		if most != tt.most {
 			t.Errorf("%s: words show %d, want %d", tt.name, most, tt.most)

@@ -102,7 +102,7 @@ func TestAcceptedWaits(t *testing.T) {
 	})
 	c.expect("welcome")
 	c.expect("second")
-	o.calm(c)
+	o.sendUntilInLoop(c)
 }
 
 // The owner reads the first bytes itself if a loop cannot: they are no frame, or a long one.

@@ -32,7 +32,7 @@ func looped(t *testing.T) (*owner, *client) {
 	}
 	o, c := ownerOf(t, ours, theirs, nil)
 	o.serve(t)
-	o.calm(c)
+	o.sendUntilInLoop(c)
 	return o, c
 }
 
@@ -41,9 +41,9 @@ func (o *owner) inLoop() (in bool) {
 	return in
 }
 
-// calm lets the client send frames until the stream is in a loop. If the last bytes of a stream are
+// sendUntilInLoop lets the client send frames until the stream is in a loop. If the last bytes of a stream are
 // still being sent when its reader checks, it stays out of the loop until the next frame.
-func (o *owner) calm(c *client) {
+func (o *owner) sendUntilInLoop(c *client) {
 	c.t.Helper()
 	waitFor(c.t, func() bool {
 		c.send("calm")
@@ -155,7 +155,7 @@ func TestDemote(t *testing.T) {
 			if o.inLoop() {
 				t.Error("the stream has not left its loop")
 			}
-			o.calm(c)
+			o.sendUntilInLoop(c)
 		})
 	}
 }
@@ -243,7 +243,7 @@ func TestIdleStreamHasNoMemory(t *testing.T) {
 		}
 		o.Open(time.Hour)
 	})
-	o.calm(c)
+	o.sendUntilInLoop(c)
 	o.do(func() {
 		if o.Life.limitTimer != nil || o.Life.context.done != nil || o.Life.changed.cond != nil {
 			t.Errorf("timer %v, channel %v, condition %v", o.Life.limitTimer, o.Life.context.done, o.Life.changed.cond)

@@ -118,9 +118,9 @@ const (
 	mixed // vectors of a null, an empty and a full element
 )
 
-// fill sets every field of v to a value that is not its zero value. But a null filling sets
+// populateFields sets every field of v to a value that is not its zero value. But a null filling sets
 // strings, buffers and vectors to nil.
-func fill(v reflect.Value, with filling) {
+func populateFields(v reflect.Value, with filling) {
 	switch v.Kind() {
 	case reflect.Bool:
 		v.SetBool(true)
@@ -132,7 +132,7 @@ func fill(v reflect.Value, with filling) {
 		v.SetUint('x')
 	case reflect.Struct:
 		for i := range v.NumField() {
-			fill(v.Field(i), with)
+			populateFields(v.Field(i), with)
 		}
 	case reflect.Slice:
 		switch with {
@@ -143,7 +143,7 @@ func fill(v reflect.Value, with filling) {
 		case mixed:
 			v.Set(reflect.MakeSlice(v.Type(), 3, 3))
 			for i := range 3 {
-				fill(v.Index(i), filling(i))
+				populateFields(v.Index(i), filling(i))
 			}
 		}
 	default:
@@ -157,7 +157,7 @@ func TestNullAndEmptyAreKeptApart(t *testing.T) {
 			var frames [][]byte
 			for _, with := range []filling{null, empty, mixed} {
 				want, got := fresh(zero), fresh(zero)
-				fill(reflect.ValueOf(want).Elem(), with)
+				populateFields(reflect.ValueOf(want).Elem(), with)
 				frame := want.Append(nil)
 				if err := decode(got, frame); err != nil || !reflect.DeepEqual(got, want) {
 					t.Errorf("decoded %#v, %v, want %#v", got, err, want)
@@ -184,7 +184,7 @@ func TestDecodeSetsEveryField(t *testing.T) {
 		t.Run(name(zero), func(t *testing.T) {
 			for _, with := range []filling{null, empty, mixed} {
 				want, got := fresh(zero), fresh(zero)
-				fill(reflect.ValueOf(got).Elem(), mixed)
+				populateFields(reflect.ValueOf(got).Elem(), mixed)
 				reflect.ValueOf(want).Elem().SetZero()
 				if with != null {
 					setSlices(reflect.ValueOf(want).Elem(), with)
@@ -194,7 +194,7 @@ func TestDecodeSetsEveryField(t *testing.T) {
 				}
 			}
 			got := fresh(zero)
-			fill(reflect.ValueOf(got).Elem(), mixed)
+			populateFields(reflect.ValueOf(got).Elem(), mixed)
 			if err := decode(got, nil); err == nil || !reflect.DeepEqual(got, fresh(zero)) {
 				t.Errorf("decoded from nothing: %#v, %v", got, err)
 			}
@@ -209,7 +209,7 @@ func setSlices(v reflect.Value, with filling) {
 		case reflect.Struct:
 			setSlices(f, with)
 		case reflect.Slice:
-			fill(f, with)
+			populateFields(f, with)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestEveryPrefixIsAnError(t *testing.T) {
 	for _, zero := range records {
 		t.Run(name(zero), func(t *testing.T) {
 			full := fresh(zero)
-			fill(reflect.ValueOf(full).Elem(), mixed)
+			populateFields(reflect.ValueOf(full).Elem(), mixed)
 			frame := full.Append(nil)
 			for n := range frame {
 				if strings.HasPrefix(name(zero), "Connect") && n == len(frame)-1 {
@@ -265,7 +265,7 @@ func FuzzDecoder(f *testing.F) {
 	for i, r := range records {
 		for _, with := range []filling{null, empty, mixed} {
 			full := fresh(r)
-			fill(reflect.ValueOf(full).Elem(), with)
+			populateFields(reflect.ValueOf(full).Elem(), with)
 			f.Add(byte(i), full.Append(nil))
 		}
 		f.Add(byte(i), append(AppendCount(nil, math.MaxInt32), make([]byte, 40)...))
