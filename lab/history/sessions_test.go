@@ -424,9 +424,9 @@ func TestClientWindow(t *testing.T) {
 	p := newTape(t)
 	s := p.opened(0, 1, 2)
 	p.expired(5*sec, s, 1, 1)
-	p.did(4000, 5200, get("/a"), no(jute.NoNode, 7))
+	p.recordCall(4000, 5200, get("/a"), no(jute.NoNode, 7))
 	p.Event(5100*ms, 1, 1, jute.EventNodeCreated, "/a")
-	p.did(4000, 5900, get("/a"), no(jute.SessionExpired, 7))
+	p.recordCall(4000, 5900, get("/a"), no(jute.SessionExpired, 7))
 	if got := clientWindow(p.history()); got != 200*ms {
 		t.Errorf("clientWindow = %v, want 200ms", got)
 	}

@@ -74,8 +74,8 @@ func (p *tape) touches(member uint32, s znode.Session, at ...time.Duration) {
 	}
 }
 
-// ask records a request of session 1 at a time in ms. It is on connection 1 unless req names another one.
-func (p *tape) ask(at int, req Request) CallID {
+// recordRequest records a request of session 1 at a time in ms. It is on connection 1 unless req names another one.
+func (p *tape) recordRequest(at int, req Request) CallID {
 	p.xid++
 	req.Xid = p.xid
 	if req.Session == 0 {
@@ -91,9 +91,9 @@ func (p *tape) answer(at int, id CallID, reply Reply) {
 	p.Returned(p.at(time.Duration(at)*ms), id, reply)
 }
 
-// did records a request and its reply.
-func (p *tape) did(from, to int, req Request, reply Reply) {
-	p.answer(to, p.ask(from, req), reply)
+// recordCall records a request and its reply.
+func (p *tape) recordCall(from, to int, req Request, reply Reply) {
+	p.answer(to, p.recordRequest(from, req), reply)
 }
 
 func (p *tape) history() History {

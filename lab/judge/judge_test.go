@@ -72,36 +72,36 @@ func withFaults(e Evidence, faults ...Fault) Evidence {
 	return e
 }
 
-func ask(kind Ask, sent result.Millis, member string) Answer {
+func answerTo(kind Ask, sent result.Millis, member string) Answer {
 	return Answer{Sent: sent, At: sent + 5, Ask: kind, Member: member}
 }
 
 func TestSessionEnded(t *testing.T) {
 	cut := Fault{Members: []string{"2"}, From: 9000, To: 40_000, Text: "cut 2"}
-	lives := session(0, 0, ask(Ping, 99_000, "1"))
+	lives := session(0, 0, answerTo(Ping, 99_000, "1"))
 	lives.Sessions[0].Ended = Lives
 	for _, h := range []history{
 		{name: "none", e: Evidence{}, want: result.NotRun, text: "no session"},
 		{name: "lives", e: lives, want: result.Pass},
-		{name: "silent", e: session(20_000, 15_000, ask(Ping, 9000, "1")), want: result.Pass},
-		{name: "too early", e: session(20_000, 12_000, ask(Ping, 9000, "1")), want: result.Fail, text: "3000 ms after a request"},
-		{name: "too early, told", e: session(12_000, 0, ask(Ping, 9000, "1")), want: result.Fail, text: "12.000 s the client is told"},
-		{name: "at the edge of the slack", e: session(20_000, 12_500, ask(Ping, 9000, "1")), want: result.Pass},
-		{name: "below the edge", e: session(20_000, 12_499, ask(Ping, 9000, "1")), want: result.Fail},
-		{name: "the member was cut off", e: withFaults(session(20_000, 12_000, ask(Ping, 9500, "2")), cut), want: result.Pass},
-		{name: "an operator rotated its secret", e: withFaults(session(20_000, 12_000, ask(Ping, 9500, "2")), Fault{Members: []string{"2"}, From: 9000, To: 40_000, Harmless: true}), want: result.Fail},
-		{name: "another one was", e: withFaults(session(20_000, 12_000, ask(Ping, 9500, "1")), cut), want: result.Fail, text: "fault: cut 2"},
+		{name: "silent", e: session(20_000, 15_000, answerTo(Ping, 9000, "1")), want: result.Pass},
+		{name: "too early", e: session(20_000, 12_000, answerTo(Ping, 9000, "1")), want: result.Fail, text: "3000 ms after a request"},
+		{name: "too early, told", e: session(12_000, 0, answerTo(Ping, 9000, "1")), want: result.Fail, text: "12.000 s the client is told"},
+		{name: "at the edge of the slack", e: session(20_000, 12_500, answerTo(Ping, 9000, "1")), want: result.Pass},
+		{name: "below the edge", e: session(20_000, 12_499, answerTo(Ping, 9000, "1")), want: result.Fail},
+		{name: "the member was cut off", e: withFaults(session(20_000, 12_000, answerTo(Ping, 9500, "2")), cut), want: result.Pass},
+		{name: "an operator rotated its secret", e: withFaults(session(20_000, 12_000, answerTo(Ping, 9500, "2")), Fault{Members: []string{"2"}, From: 9000, To: 40_000, Harmless: true}), want: result.Fail},
+		{name: "another one was", e: withFaults(session(20_000, 12_000, answerTo(Ping, 9500, "1")), cut), want: result.Fail, text: "fault: cut 2"},
 		{
 			name: "just before the fault", want: result.Pass,
-			e: withFaults(session(20_000, 11_000, ask(Ping, 8000, "2")), cut),
+			e: withFaults(session(20_000, 11_000, answerTo(Ping, 8000, "2")), cut),
 		},
 		{
 			name: "before the fault", want: result.Fail,
-			e: withFaults(session(20_000, 11_000, ask(Ping, 7999, "2")), cut),
+			e: withFaults(session(20_000, 11_000, answerTo(Ping, 7999, "2")), cut),
 		},
-		{name: "a handshake counts", e: withFaults(session(20_000, 12_000, ask(Connect, 9500, "2")), cut), want: result.Fail, text: "connect answered"},
-		{name: "an unknown member", e: withFaults(session(20_000, 12_000, ask(Ping, 9500, "")), cut), want: result.Pass},
-		{name: "asked after the end", e: session(20_000, 15_000, ask(Ping, 9000, "1"), ask(Ping, 16_000, "1")), want: result.Pass},
+		{name: "a handshake counts", e: withFaults(session(20_000, 12_000, answerTo(Connect, 9500, "2")), cut), want: result.Fail, text: "connect answered"},
+		{name: "an unknown member", e: withFaults(session(20_000, 12_000, answerTo(Ping, 9500, "")), cut), want: result.Pass},
+		{name: "asked after the end", e: session(20_000, 15_000, answerTo(Ping, 9000, "1"), answerTo(Ping, 16_000, "1")), want: result.Pass},
 	} {
 		h.check(t, sessionEnded)
 	}
@@ -109,7 +109,7 @@ func TestSessionEnded(t *testing.T) {
 
 // abandoned returns the evidence of a session whose client was silent from 10 s on, and whose node existed at a time.
 func abandoned(existed, gone result.Millis) Evidence {
-	e := session(10_000, gone, ask(Ping, 9000, "1"))
+	e := session(10_000, gone, answerTo(Ping, 9000, "1"))
 	e.Sessions[0].Ended, e.Sessions[0].Node.Existed = Abandoned, existed
 	return e
 }
@@ -179,18 +179,18 @@ func TestSlackOfSessions(t *testing.T) {
 }
 
 func TestConnectedAfterExpiry(t *testing.T) {
-	shown := session(20_000, 15_000, ask(Ping, 9000, "1"))
+	shown := session(20_000, 15_000, answerTo(Ping, 9000, "1"))
 	shown.Sessions[0].States = []State{{At: 5, On: true}, {At: 17_000}, {At: 18_000, On: true}, {At: 18_500}}
-	paused := session(20_000, 15_000, ask(Ping, 9000, "1"))
+	paused := session(20_000, 15_000, answerTo(Ping, 9000, "1"))
 	paused.Sessions[0].States = []State{{At: 5, On: true}}
 	paused.Sessions[0].Paused = []result.Interval{{From: 10_000, To: 19_000}}
 	for _, h := range []history{
 		{name: "none", e: session(20_000, 0), want: result.NotRun, text: "no session ended"},
-		{name: "silent", e: session(20_000, 15_000, ask(Ping, 9000, "1")), want: result.Pass},
-		{name: "sent before, answered after", e: session(20_000, 15_000, ask(Ping, 15_000, "1")), want: result.Pass},
-		{name: "sent after", e: session(20_000, 15_000, ask(Ping, 15_001, "1")), want: result.Fail, text: "answered for 0.001 s"},
-		{name: "reads", e: session(20_000, 15_000, ask(Query, 15_100, "3"), ask(Query, 18_000, "3")), want: result.Fail, text: "answered for 3.000 s"},
-		{name: "the node vanished", e: session(20_000, 15_000, ask(Query, 15_100, "3"), ask(Write, 18_000, "3")), want: result.NotRun},
+		{name: "silent", e: session(20_000, 15_000, answerTo(Ping, 9000, "1")), want: result.Pass},
+		{name: "sent before, answered after", e: session(20_000, 15_000, answerTo(Ping, 15_000, "1")), want: result.Pass},
+		{name: "sent after", e: session(20_000, 15_000, answerTo(Ping, 15_001, "1")), want: result.Fail, text: "answered for 0.001 s"},
+		{name: "reads", e: session(20_000, 15_000, answerTo(Query, 15_100, "3"), answerTo(Query, 18_000, "3")), want: result.Fail, text: "answered for 3.000 s"},
+		{name: "the node vanished", e: session(20_000, 15_000, answerTo(Query, 15_100, "3"), answerTo(Write, 18_000, "3")), want: result.NotRun},
 		{name: "shown", e: shown, want: result.Pass, text: "up to 2.500 s"},
 		{name: "paused", e: paused, want: result.Pass, text: "up to 1.000 s"},
 	} {
@@ -208,11 +208,11 @@ func TestEphemerals(t *testing.T) {
 	}
 	for _, h := range []history{
 		{name: "none", e: Evidence{Sessions: []Session{{ID: "0x1"}}}, want: result.NotRun, text: "no session had"},
-		{name: "went with its session", e: session(20_000, 15_000, ask(Write, 14_000, "1")), want: result.Pass},
-		{name: "a write before", e: session(20_000, 15_000, ask(Write, 15_000, "1")), want: result.Pass},
-		{name: "a write after", e: session(20_000, 15_000, ask(Write, 15_001, "1")), want: result.Fail, text: "write answered by member 1"},
-		{name: "resumed after", e: session(20_000, 15_000, ask(Connect, 16_000, "1")), want: result.Fail, text: "lived on"},
-		{name: "a ping after", e: session(20_000, 15_000, ask(Ping, 16_000, "1")), want: result.Pass},
+		{name: "went with its session", e: session(20_000, 15_000, answerTo(Write, 14_000, "1")), want: result.Pass},
+		{name: "a write before", e: session(20_000, 15_000, answerTo(Write, 15_000, "1")), want: result.Pass},
+		{name: "a write after", e: session(20_000, 15_000, answerTo(Write, 15_001, "1")), want: result.Fail, text: "write answered by member 1"},
+		{name: "resumed after", e: session(20_000, 15_000, answerTo(Connect, 16_000, "1")), want: result.Fail, text: "lived on"},
+		{name: "a ping after", e: session(20_000, 15_000, answerTo(Ping, 16_000, "1")), want: result.Pass},
 		{name: "missing", e: missing, want: result.Fail, text: "no node"},
 	} {
 		h.check(t, ephemeralVanished)

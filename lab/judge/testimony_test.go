@@ -9,7 +9,7 @@ import (
 // testified returns the evidence of two sessions, one of which expired and one of which was closed, as three members
 // know it.
 func testified() Evidence {
-	e := session(20_000, 15_000, ask(Ping, 9000, "1"))
+	e := session(20_000, 15_000, answerTo(Ping, 9000, "1"))
 	e.Sessions = append(e.Sessions, Session{ID: "0x2", Client: "reader-1", Timeout: T, Ended: Closed, EndedAt: 90_000})
 	e.Reads = []Read{
 		{Session: "0x1", At: 8000, Member: "1", Path: "/k", Zxid: 0x200000004},

@@ -8,8 +8,8 @@ import (
 	"rollcall/lab/result"
 )
 
-// play shows a drill.
-func play(l display) {
+// showDrill shows a drill.
+func showDrill(l display) {
 	fault := result.Fault{Kind: "kill", Member: "2", Text: "kill -9 of member 2, the leader", From: 5_000}
 	l.Say("the ensemble is well")
 	l.Began(Current{Name: "leader-kill", Title: "The leader is killed", Repeat: 2, Of: 3, Number: 1, All: 9})
@@ -32,7 +32,7 @@ func play(l display) {
 // Elsewhere than on a terminal a line is printed when something changes.
 func TestLiveLines(t *testing.T) {
 	var b strings.Builder
-	play(NewLive(&b, LiveOptions{}))
+	showDrill(NewLive(&b, LiveOptions{}))
 	golden(t, "live.txt", b.String())
 }
 
@@ -41,7 +41,7 @@ func TestLiveOnATerminal(t *testing.T) {
 	s := &screen{t: t}
 	l := NewLive(s, LiveOptions{Terminal: true, Columns: func() int { return 40 }, Colours: true})
 	var frames strings.Builder
-	play(recorded{l, func() { frames.WriteString(s.text() + "--------\n") }})
+	showDrill(recorded{l, func() { frames.WriteString(s.text() + "--------\n") }})
 	golden(t, "screen.txt", frames.String())
 }
 

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// deaf gives a member a process that ends at SIGKILL alone, and returns the signals that it gets, and a function that
+// makeDeaf gives a member a process that ends at SIGKILL alone, and returns the signals that it gets, and a function that
 // ends it.
-func deaf(m *member) (signals *[]os.Signal, end func()) {
+func makeDeaf(m *member) (signals *[]os.Signal, end func()) {
 	var got []os.Signal
 	done := make(chan struct{})
 	p := &process{cmd: &exec.Cmd{Process: &os.Process{Pid: 99999999}}, done: done}
@@ -35,7 +35,7 @@ func deaf(m *member) (signals *[]os.Signal, end func()) {
 func TestMemberDoesNotShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &member{Member: Member{Name: "2"}, log: "log of member 2"}
-		got, _ := deaf(m)
+		got, _ := makeDeaf(m)
 		began := time.Now()
 		err := new(Processes).endMember(t.Context(), m, syscall.SIGTERM)
 		if err == nil || !strings.Contains(err.Error(), "member 2: process 99999999 does not end after terminated: the limit is 1m0s; so it was killed") {
@@ -64,7 +64,7 @@ func TestInterruptedEndIsRepaired(t *testing.T) {
 	interrupted, interrupt := context.WithCancelCause(t.Context())
 	interrupt(errors.New("it was interrupted"))
 	for _, kind := range []Kind{Shut, Wipe} {
-		_, end := deaf(m)
+		_, end := makeDeaf(m)
 		m.process.signal = func(sig os.Signal) error { return nil } // it ends later
 		if err := p.Break(interrupted, Fault{Kind: kind, Member: "2"}); err == nil || !strings.Contains(err.Error(), "it was interrupted") {
 			t.Errorf("%s: %v", kind, err)

@@ -281,7 +281,7 @@ func TestDiskCommands(t *testing.T) {
 		}
 	}
 	p.broken = []brokenFault{{fault: Fault{Kind: Disk, Mode: Stall, Member: "1"}}}
-	deaf(m)
+	makeDeaf(m)
 	if err := p.canEnd(Fault{Kind: Kill, Member: "1"}); err == nil || !strings.Contains(err.Error(), "is stalled") {
 		t.Errorf("kill beside a stalled disk: %v", err)
 	}
