@@ -20,8 +20,8 @@ import (
 // write. It is the sum of a mark each second, a reply and a verdict each half tick, and a transfer of leadership.
 const damageLimit = 5 * time.Second
 
-// spoil corrupts /a on a member, changes the node, and continues to write until that member no longer serves.
-func spoil(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limit time.Duration) {
+// corruptMember corrupts /a on a member, changes the node, and continues to write until that member no longer serves.
+func corruptMember(t *testing.T, e *cluster.Ensemble, at uint32, c *cluster.Client, limit time.Duration) {
 	t.Helper()
 	e.Wait("the member to have the node to damage", time.Minute, func() bool { return znode.CorruptForTest(e.Member(at).State(), "/a") })
 	begin := time.Now()
@@ -91,7 +91,7 @@ func TestDamagedFollower(t *testing.T) {
 			t.Fatal(err)
 		}
 		session := own.Session()
-		spoil(t, e, bad, c, damageLimit)
+		corruptMember(t, e, bad, c, damageLimit)
 		outOfService(t, e, bad)
 		if err := own.WaitConnected(10 * time.Second); err != nil || own.Member() != other || own.Session() != session {
 			t.Errorf("its client is at %d with session %v, %v; it had %v", own.Member(), own.Session(), err, session)
@@ -160,7 +160,7 @@ func TestDamagedLeader(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := leaders.Load()
-		spoil(t, e, bad, c, damageLimit)
+		corruptMember(t, e, bad, c, damageLimit)
 		if l := e.Leader(); l == bad || leaders.Load() != before+1 {
 			t.Errorf("member %d leads, after %d changes", l, leaders.Load()-before)
 		}

@@ -33,9 +33,9 @@ func (v *viewed) questions() []string {
 // changing are the keys whose values change with time alone, or say how a silent member was met.
 var changing = []string{"left_ms", "heard_ms", "received", "sent", "last_op", "last_us", "min_us", "avg_us", "max_us", "last_zxid", "reason", "detail"}
 
-// answer returns a member's reply to a question, put together from pages of five, without the parts that change. It
+// fullReply returns a member's reply to a question, put together from pages of five, without the parts that change. It
 // fails the test if a page comes late.
-func (v *viewed) answer(at uint32, question string) any {
+func (v *viewed) fullReply(at uint32, question string) any {
 	v.t.Helper()
 	path, text, _ := strings.Cut(question, "?")
 	query, err := url.ParseQuery(text)
@@ -125,12 +125,12 @@ func TestHTTPFromAnyMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := startAsked(t)
 		for _, question := range append(v.questions(), "status", "buckets") {
-			first := asText(t, v.answer(1, question))
+			first := asText(t, v.fullReply(1, question))
 			if strings.Contains(first, `"silent":[{`) || len(first) < len(`{"items":[{}]}`) {
 				t.Errorf("%s: %s", question, first)
 			}
 			for _, at := range []uint32{2, 3} {
-				if got := asText(t, v.answer(at, question)); got != first {
+				if got := asText(t, v.fullReply(at, question)); got != first {
 					t.Errorf("%s: member %d answers\n%s\nand member 1\n%s", question, at, got, first)
 				}
 			}
@@ -172,7 +172,7 @@ func TestHTTPWithoutOneMember(t *testing.T) {
 					v.followNext(gone, others)
 					named := fmt.Sprintf(`"silent":[{"member":%d}]`, gone)
 					for _, question := range v.questions() {
-						one, other := asText(t, v.answer(others[0], question)), asText(t, v.answer(others[1], question))
+						one, other := asText(t, v.fullReply(others[0], question)), asText(t, v.fullReply(others[1], question))
 						if one != other {
 							t.Errorf("%s: member %d answers\n%s\nand member %d\n%s", question, others[0], one, others[1], other)
 						}
@@ -181,7 +181,7 @@ func TestHTTPWithoutOneMember(t *testing.T) {
 						}
 					}
 					for _, at := range others {
-						if text := asText(t, v.answer(at, "status")); !strings.Contains(text, named) {
+						if text := asText(t, v.fullReply(at, "status")); !strings.Contains(text, named) {
 							t.Errorf("the status that member %d shows does not name member %d: %s", at, gone, text)
 						}
 					}

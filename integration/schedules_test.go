@@ -280,7 +280,7 @@ func schedule(t *testing.T, seed uint64, size extent, sum *totals, about *string
 	r.Play(r.plan, r.began, func() bool {
 		return finished(r.writers) || time.Since(started) > writersLimit
 	})
-	r.judge(silent)
+	r.settleAndCheck(silent)
 	h, err := r.History()
 	if err != nil {
 		t.Error(err)
@@ -398,8 +398,8 @@ func (r *run) began(p cluster.Played) {
 	}
 }
 
-// judge waits until everything has settled and checks the result.
-func (r *run) judge(silent *cluster.Client) {
+// settleAndCheck waits until everything has settled and checks the result.
+func (r *run) settleAndCheck(silent *cluster.Client) {
 	if !finished(r.writers) {
 		r.Fatalf("writers have not finished %v after the first fault", writersLimit)
 	}

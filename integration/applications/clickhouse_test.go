@@ -53,7 +53,7 @@ func TestClickHouse(t *testing.T) {
 		for _, i := range inserters {
 			acknowledged += i.stop()
 		}
-		judge(t, replicas, inserters)
+		checkReplicas(t, replicas, inserters)
 		t.Logf("ClickHouse on %s: longest time without an insert: leader killed %v, rolling restart %v; %d inserts acknowledged, load %s to %s",
 			s.name, killed, restarted, acknowledged, before, load(t))
 	})
@@ -93,9 +93,9 @@ func restart(t *testing.T, e *process.Ensemble, m *process.Member) {
 	e.Settle()
 }
 
-// judge waits until each replica has every acknowledged insert and sees both replicas active. After an insert with an
+// checkReplicas waits until each replica has every acknowledged insert and sees both replicas active. After an insert with an
 // unknown outcome a replica may show that row twice, so each row counts once.
-func judge(t *testing.T, replicas []replica, inserters []*inserter) {
+func checkReplicas(t *testing.T, replicas []replica, inserters []*inserter) {
 	t.Helper()
 	var want strings.Builder
 	for _, i := range inserters {

@@ -105,7 +105,7 @@ func drillApplications(t *testing.T, software string) (all []drilled) {
 	for _, i := range inserters {
 		i.stop()
 	}
-	judge(t, replicas, inserters)
+	checkReplicas(t, replicas, inserters)
 	for i := range all {
 		all[i].Software = software
 		t.Logf("%+v", all[i])

@@ -132,7 +132,7 @@ func (k *session) barred(code jute.Code) {
 	k.want(code, jute.OpGetData, get("/a"))
 	k.want(code, jute.OpSetData, set("/a", "y"))
 	k.want(code, jute.OpGetACL, jute.GetACLRequest{Path: []byte("/a")})
-	k.want(code, jute.OpExists, look("/a"))
+	k.want(code, jute.OpExists, existsRequest("/a"))
 	k.want(code, jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/a")})
 	k.want(code, jute.OpCreate, create("/a/x", jute.Persistent))
 	k.want(code, jute.OpSetACL, setACL("/a", jute.OpenACL...))

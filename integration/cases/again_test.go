@@ -169,7 +169,7 @@ func againNull(s *stage) {
 		l[i] = nil
 		w.want(jute.MarshallingError, jute.OpSetWatches2, jute.SetWatches2{Data: l[0], Exist: l[1], Child: l[2], Persistent: l[3], Recursive: l[4]})
 	}
-	w.ok(jute.OpExists, look("/"))
+	w.ok(jute.OpExists, existsRequest("/"))
 }
 
 // againMany lets a client with 3,000 watches on paths of 300 characters reconnect. It sets them

@@ -142,7 +142,7 @@ func anyKeeps(s *stage) {
 	s.open(s.at, usual).create("/n", jute.Persistent)
 	for _, r := range []request{
 		{jute.OpGetData, get("/n")},
-		{jute.OpExists, look("/n")},
+		{jute.OpExists, existsRequest("/n")},
 		{jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/n")}},
 		{jute.OpSync, jute.SyncRequest{Path: []byte("/n")}},
 		{jute.OpWhoAmI, nil},
@@ -163,7 +163,7 @@ func (c cutShort) Append(b []byte) []byte {
 }
 
 func failuresKeep(s *stage) {
-	s.lastsWith("exists-missing", func(k *session) { k.want(jute.NoNode, jute.OpExists, look("/none")) })
+	s.lastsWith("exists-missing", func(k *session) { k.want(jute.NoNode, jute.OpExists, existsRequest("/none")) })
 	s.lastsWith("delete-missing", func(k *session) { k.want(jute.NoNode, jute.OpDelete, remove("/none")) })
 	s.lastsWith("undecodable-read", func(k *session) { k.want(jute.MarshallingError, jute.OpGetData, cutShort{get("/none")}) })
 	s.lastsWith("undecodable-write", func(k *session) { k.want(jute.MarshallingError, jute.OpSetData, cutShort{set("/none", "x")}) })
@@ -500,6 +500,6 @@ func TestSessionsOutliveJoining(t *testing.T) {
 			k.ok(jute.OpPing, nil)
 			time.Sleep(tick)
 		}
-		s.open(joins, usual).ok(jute.OpExists, look("/e"))
+		s.open(joins, usual).ok(jute.OpExists, existsRequest("/e"))
 	})
 }

@@ -53,10 +53,10 @@ func closeSeenElsewhere(s *stage) {
 	k, other := s.open(s.at, usual), s.open(s.other(), usual)
 	k.create("/e", jute.Ephemeral)
 	other.sync()
-	other.ok(jute.OpExists, look("/e"))
+	other.ok(jute.OpExists, existsRequest("/e"))
 	k.closeSession()
 	other.sync()
-	other.want(jute.NoNode, jute.OpExists, look("/e"))
+	other.want(jute.NoNode, jute.OpExists, existsRequest("/e"))
 }
 
 func createBeforeClose(s *stage) {
@@ -231,7 +231,7 @@ func cutOffDuringClose(s *stage) {
 	s.isolate(s.at, false)
 	s.Ready()
 	s.absent("/e")
-	s.open(s.at, usual).want(jute.NoNode, jute.OpExists, look("/e"))
+	s.open(s.at, usual).want(jute.NoNode, jute.OpExists, existsRequest("/e"))
 }
 
 func cutOffPathMadeAgain(s *stage) {

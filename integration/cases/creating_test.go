@@ -177,7 +177,7 @@ func readOddPaths(s *stage) {
 	k.create("/x", jute.Persistent)
 	for _, path := range []string{"a", "/x/", "//"} {
 		k.want(jute.NoNode, jute.OpGetData, get(path))
-		k.want(jute.NoNode, jute.OpExists, look(path))
+		k.want(jute.NoNode, jute.OpExists, existsRequest(path))
 		k.want(jute.NoNode, jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte(path)})
 		k.want(jute.NoNode, jute.OpGetACL, jute.GetACLRequest{Path: []byte(path)})
 	}

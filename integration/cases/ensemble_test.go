@@ -195,9 +195,9 @@ func readOnlyOperations(s *stage) {
 }
 
 func readOnlyWords(s *stage) {
-	s.says("isro", "rw")
+	s.checkReply("isro", "rw")
 	s.forsaken()
-	s.says("isro", "ro")
+	s.checkReply("isro", "ro")
 	if got := s.word(s.at, "srvr"); !strings.Contains(got, "\nREAD-ONLY mode; serving only read-only clients\n") || !strings.Contains(got, "\nMode: read-only\n") {
 		s.Errorf("srvr: %q", got)
 	}

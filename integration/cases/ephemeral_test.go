@@ -183,5 +183,5 @@ func ephemeralInContainer(s *stage) {
 	s.quiesce()
 	k.closeSession()
 	s.absent("/c/e")
-	s.goes("/c", reaped)
+	s.awaitReaped("/c", reaped)
 }

@@ -76,7 +76,7 @@ func pipelineThousand(s *stage) {
 		case 1, 2:
 			op, rec = jute.OpGetData, get("/a")
 		case 3:
-			op, rec = jute.OpExists, look("/none")
+			op, rec = jute.OpExists, existsRequest("/none")
 		case 4:
 			op, rec, xid = jute.OpPing, nil, jute.XidPing
 		}
@@ -108,7 +108,7 @@ func pipelineReadOwnWrite(s *stage) {
 func xidsEchoed(s *stage) {
 	k := s.open(s.at, usual)
 	for _, xid := range []int32{7, 3, 2147483647, 5, 5, 0, 1} {
-		k.sendAs(xid, jute.OpExists, look("/"))
+		k.sendAs(xid, jute.OpExists, existsRequest("/"))
 		if r, ok := k.answer(xid); !ok || r.Err != jute.OK {
 			s.Errorf("xid %d: %v, %t", xid, r, ok)
 		}
@@ -177,7 +177,7 @@ func zxidLagging(s *stage) {
 	var last int64
 	read := func() {
 		s.Helper()
-		r := k.call(jute.OpExists, look("/a"))
+		r := k.call(jute.OpExists, existsRequest("/a"))
 		if r.Zxid < last {
 			s.Errorf("zxid %#x after %#x", r.Zxid, last)
 		}
@@ -229,8 +229,8 @@ func orderElsewhere(s *stage) {
 			if looks%16 == 0 {
 				time.Sleep(time.Microsecond) // or no time would pass, and a commit that its member hears of later would never come
 			}
-			b := other.code(jute.OpExists, look("/b")) == jute.OK
-			a := other.code(jute.OpExists, look("/a")) == jute.OK
+			b := other.code(jute.OpExists, existsRequest("/b")) == jute.OK
+			a := other.code(jute.OpExists, existsRequest("/a")) == jute.OK
 			if seen = a && b; b && !a {
 				s.Error("/b is there without /a")
 			}

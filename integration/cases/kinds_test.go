@@ -73,8 +73,8 @@ func (s *stage) stays(path string) {
 	s.present(path)
 }
 
-// goes waits until the reaper has removed a node, and returns the time that it waited.
-func (s *stage) goes(path string, limit time.Duration) time.Duration {
+// awaitReaped waits until the reaper has removed a node, and returns the time that it waited.
+func (s *stage) awaitReaped(path string, limit time.Duration) time.Duration {
 	s.Helper()
 	begun := time.Now()
 	at, err := s.death(s.at, path, limit)
@@ -107,7 +107,7 @@ func containerEmptied(s *stage) {
 	s.must(w.watchExists("/c"), jute.OK)
 	s.must(w.watchChildren("/"), jute.OK)
 	k.remove("/c/x")
-	s.goes("/c", reaped)
+	s.awaitReaped("/c", reaped)
 	w.saw("Deleted(/c)", "Children(/)")
 }
 
@@ -127,9 +127,9 @@ func containersCascade(s *stage) {
 	k.create("/c/d/x", jute.Persistent)
 	s.stays("/c/d")
 	k.remove("/c/d/x")
-	s.goes("/c/d", reaped)
+	s.awaitReaped("/c/d", reaped)
 	s.present("/c")
-	s.goes("/c", reaped)
+	s.awaitReaped("/c", reaped)
 }
 
 func containerOfEphemerals(s *stage) {
@@ -138,7 +138,7 @@ func containerOfEphemerals(s *stage) {
 	e.keep().create("/c/e", jute.Ephemeral)
 	s.stays("/c/e")
 	e.closeSession()
-	s.goes("/c", reaped)
+	s.awaitReaped("/c", reaped)
 }
 
 func ttlOver(s *stage) {
@@ -149,7 +149,7 @@ func ttlOver(s *stage) {
 	if string(resp.Path) != "/t" || resp.Stat.EphemeralOwner != 0 {
 		s.Errorf("%s, %+v", resp.Path, resp.Stat)
 	}
-	s.goes("/t", 100*time.Millisecond+reaped)
+	s.awaitReaped("/t", 100*time.Millisecond+reaped)
 }
 
 func ttlChanged(s *stage) {
@@ -161,7 +161,7 @@ func ttlChanged(s *stage) {
 		k.set("/t", "y")
 	}
 	s.present("/t")
-	if lasted := s.goes("/t", ttl+reaped); lasted < ttl-commitTime {
+	if lasted := s.awaitReaped("/t", ttl+reaped); lasted < ttl-commitTime {
 		s.Errorf("it lasted %v from its last change, of %v", lasted, ttl)
 	}
 }
@@ -172,7 +172,7 @@ func ttlWithChild(s *stage) {
 	k.create("/t/x", jute.Persistent)
 	s.stays("/t")
 	k.remove("/t/x")
-	s.goes("/t", reaped)
+	s.awaitReaped("/t", reaped)
 }
 
 func ttlBad(s *stage) {
@@ -322,8 +322,8 @@ func TestKindsOutliveLeaders(t *testing.T) {
 			s.Boot(id)
 		}
 		s.Ready()
-		s.goes("/q/c", 2*reaped)
-		s.goes("/q/t", commitTime)
+		s.awaitReaped("/q/c", 2*reaped)
+		s.awaitReaped("/q/t", commitTime)
 		k = s.open(s.at, usual)
 		k.usage("count=1,bytes=0")
 	})

@@ -25,7 +25,7 @@ func TestWatchOrder(t *testing.T) {
 		for _, m := range append(s.IDs(), s.IDs()...) {
 			w := &watcher{k: s.open(m, usual)}
 			watchers = append(watchers, w)
-			readers.Go(func() { w.ask(quit) })
+			readers.Go(func() { w.pollNode(quit) })
 		}
 		for _, m := range append(s.IDs(), s.at) {
 			k := s.open(m, usual)
@@ -87,7 +87,7 @@ const (
 	xidFlag = 2_000_000
 )
 
-func (w *watcher) ask(quit chan struct{}) {
+func (w *watcher) pollNode(quit chan struct{}) {
 	for i := int32(0); ; i++ {
 		select {
 		case <-quit:

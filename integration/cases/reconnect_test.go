@@ -119,7 +119,7 @@ func (s *stage) mend() {
 // Reads are answered until the member learns of the move; then it closes the connection.
 func oldConnectionReads(s *stage) {
 	old, next := s.takenOver()
-	old.ok(jute.OpExists, look("/e"))
+	old.ok(jute.OpExists, existsRequest("/e"))
 	old.ok(jute.OpPing, nil)
 	s.mend()
 	old.mustEnd(0)
@@ -246,7 +246,7 @@ func memberBehind(s *stage) {
 	s.unanswered(s.at, req, tick)
 	s.mend()
 	next := s.start(s.at, req)
-	next.ok(jute.OpExists, look("/a"))
+	next.ok(jute.OpExists, existsRequest("/a"))
 }
 
 func cutBeforeReply(s *stage) {

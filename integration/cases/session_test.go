@@ -340,7 +340,7 @@ func set(path, data string) jute.SetDataRequest {
 	return jute.SetDataRequest{Path: []byte(path), Data: []byte(data), Version: -1}
 }
 
-func look(path string) jute.ExistsRequest { return jute.ExistsRequest{Path: []byte(path)} }
+func existsRequest(path string) jute.ExistsRequest { return jute.ExistsRequest{Path: []byte(path)} }
 
 func get(path string) jute.GetDataRequest { return jute.GetDataRequest{Path: []byte(path)} }
 
@@ -373,7 +373,7 @@ func (k *session) sync() {
 func (k *session) stat(path string) jute.Stat {
 	k.s.Helper()
 	var resp jute.ExistsResponse
-	k.into(k.ok(jute.OpExists, look(path)), &resp)
+	k.into(k.ok(jute.OpExists, existsRequest(path)), &resp)
 	return resp.Stat
 }
 

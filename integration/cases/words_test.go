@@ -35,8 +35,8 @@ var operating = []row{
 	{number: 342, name: "envi", where: everywhere, run: wordEnvi},
 }
 
-// says checks the whole reply to a four-letter command.
-func (s *stage) says(word, want string) {
+// checkReply checks the whole reply to a four-letter command.
+func (s *stage) checkReply(word, want string) {
 	s.Helper()
 	if got := s.word(s.at, word); got != want {
 		s.Errorf("%q is answered %q, want %q", word, got, want)
@@ -57,8 +57,8 @@ func (s *stage) role() string {
 const notServing = "This ZooKeeper instance is not currently serving requests\n"
 
 func wordRuok(s *stage) {
-	s.says("ruok", "imok")
-	s.says("ruok\nand more", "imok")
+	s.checkReply("ruok", "imok")
+	s.checkReply("ruok\nand more", "imok")
 }
 
 func wordDefault(s *stage) {
@@ -66,7 +66,7 @@ func wordDefault(s *stage) {
 		s.Errorf("srvr: %q", got)
 	}
 	for _, word := range []string{"ruok", "stat", "mntr", "isro"} {
-		s.says(word, word+" is not executed because it is not in the whitelist.\n")
+		s.checkReply(word, word+" is not executed because it is not in the whitelist.\n")
 	}
 }
 
@@ -78,7 +78,7 @@ func everyWord(s *stage) {
 	}
 }
 
-func noWord(s *stage) { s.says("abcd", "") }
+func noWord(s *stage) { s.checkReply("abcd", "") }
 
 // alone stops the two other members, and waits until the remaining one knows it.
 func (s *stage) alone() {
@@ -91,16 +91,16 @@ func (s *stage) alone() {
 func wordsNotServing(s *stage) {
 	s.alone()
 	for _, word := range strings.Fields("conf cons crst dirs dump hash mntr srst srvr stat wchc wchp wchs") {
-		s.says(word, notServing)
+		s.checkReply(word, notServing)
 	}
 	s.company()
 }
 
 func wordsAlive(s *stage) {
 	s.alone()
-	s.says("ruok", "imok")
-	s.says("isro", "null")
-	s.says("gtmk", "306")
+	s.checkReply("ruok", "imok")
+	s.checkReply("isro", "null")
+	s.checkReply("gtmk", "306")
 	if got := s.word(s.at, "envi"); !strings.HasPrefix(got, "Environment:\n") {
 		s.Errorf("envi: %q", got)
 	}
@@ -112,7 +112,7 @@ func (s *stage) company() {
 	s.Boot(s.other())
 	s.Boot(s.third())
 	s.Ready()
-	s.says("isro", "rw")
+	s.checkReply("isro", "rw")
 }
 
 var sizesLine = regexp.MustCompile(`(?m)^Proposal sizes last/min/max: (\d+)/(\d+)/(\d+)$`)
@@ -178,16 +178,16 @@ func wordCons(s *stage) {
 	if m == nil || m[1] != fmt.Sprintf("%x", uint64(k.id())) || m[2] != fmt.Sprintf("%x", r.Zxid) {
 		s.Errorf("cons: %q, want session %v and zxid %#x", got, k.id(), r.Zxid)
 	}
-	s.says("crst", "Connection stats reset.\n")
+	s.checkReply("crst", "Connection stats reset.\n")
 	if got := s.word(s.at, "cons"); !strings.Contains(got, fmt.Sprintf("(queued=0,recved=0,sent=0,sid=0x%x,lop=NA,", uint64(k.id()))) {
 		s.Errorf("cons after crst: %q", got)
 	}
 }
 
 func wordMask(s *stage) {
-	s.says("gtmk", "306")
-	s.says("stmk\x00\x00\x00\x00\x00\x00\x01\x32", "306")
-	s.says("stmk\x00\x00\x00\x00\x00\x00\x01\x00", "256")
+	s.checkReply("gtmk", "306")
+	s.checkReply("stmk\x00\x00\x00\x00\x00\x00\x01\x32", "306")
+	s.checkReply("stmk\x00\x00\x00\x00\x00\x00\x01\x00", "256")
 }
 
 var receivedLine = regexp.MustCompile(`(?m)^Received: (\d+)$`)
@@ -209,7 +209,7 @@ func wordReset(s *stage) {
 	if n := s.received(); n < 51 {
 		s.Errorf("%d packets received, want 51 and the word", n)
 	}
-	s.says("srst", "Server stats reset.\n")
+	s.checkReply("srst", "Server stats reset.\n")
 	if n := s.received(); n != 1 {
 		s.Errorf("%d packets received since the reset, want the word", n)
 	}
@@ -229,15 +229,15 @@ func wordWatches(s *stage) {
 		s.must(other.watchData("/x"), jute.OK) // on another member
 	}
 	ida, idb := fmt.Sprintf("0x%x", uint64(a.id())), fmt.Sprintf("0x%x", uint64(b.id()))
-	s.says("wchs", "2 connections watching 3 paths\nTotal watches:4\n")
-	s.says("wchc", ida+"\n\t/x\n\t/y\n"+idb+"\n\t/y\n\t/z\n\n")
-	s.says("wchp", "/x\n\t"+ida+"\n/y\n\t"+ida+"\n\t"+idb+"\n/z\n\t"+idb+"\n\n")
+	s.checkReply("wchs", "2 connections watching 3 paths\nTotal watches:4\n")
+	s.checkReply("wchc", ida+"\n\t/x\n\t/y\n"+idb+"\n\t/y\n\t/z\n\n")
+	s.checkReply("wchp", "/x\n\t"+ida+"\n/y\n\t"+ida+"\n\t"+idb+"\n/z\n\t"+idb+"\n\n")
 	a.set("/x", "y")
 	s.quiesce()
-	s.says("wchs", "2 connections watching 2 paths\nTotal watches:3\n")
+	s.checkReply("wchs", "2 connections watching 2 paths\nTotal watches:3\n")
 	b.drop()
 	s.Wait("the end of a connection", time.Minute, func() bool { return strings.HasPrefix(s.word(s.at, "wchs"), "1 ") })
-	s.says("wchc", ida+"\n\t/y\n\n")
+	s.checkReply("wchc", ida+"\n\t/y\n\n")
 }
 
 func wordDump(s *stage) {

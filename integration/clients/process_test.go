@@ -90,8 +90,8 @@ func (d *dialogue) next(ctx context.Context) (string, error) {
 	}
 }
 
-// ask sends line and expects every one of wants, in any order.
-func (d *dialogue) ask(ctx context.Context, line string, wants ...string) error {
+// sendLine sends line and expects every one of wants, in any order.
+func (d *dialogue) sendLine(ctx context.Context, line string, wants ...string) error {
 	if err := d.say(line); err != nil {
 		return err
 	}

@@ -34,8 +34,8 @@ func changeable(t *testing.T) (ctx context.Context, e *process.Ensemble) {
 	return ctx, e
 }
 
-// asks runs a program that needs nothing of the test but its end.
-func asks(ctx context.Context, t *testing.T, scenario string, cmd *exec.Cmd) {
+// runProgram runs a program that needs nothing of the test but its end.
+func runProgram(ctx context.Context, t *testing.T, scenario string, cmd *exec.Cmd) {
 	t.Helper()
 	if err := obey(ctx, scenario, cmd, map[string]func() error{"ok": func() error { return nil }}); err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestKazooReconfig(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	needs.Check(t, needs.Kazoo)
 	ctx, e := changeable(t)
-	asks(ctx, t, "kazoo-reconfig", exec.Command(python, "-B", "python/kazoo_cases.py", "reconfig", e.Members[0].Clients))
+	runProgram(ctx, t, "kazoo-reconfig", exec.Command(python, "-B", "python/kazoo_cases.py", "reconfig", e.Members[0].Clients))
 }
 
 // go-zookeeper adds and removes an observer that does not run. It removes a follower, which then serves no client, and
@@ -204,7 +204,7 @@ func TestCuratorTracksTheList(t *testing.T) {
 	t.Parallel()
 	classPath := compileJava(t)
 	ctx, e := changeable(t)
-	asks(ctx, t, "curator-tracker", java(classPath, "CuratorTracker", e.Members[0].Clients, absent))
+	runProgram(ctx, t, "curator-tracker", java(classPath, "CuratorTracker", e.Members[0].Clients, absent))
 }
 
 // kazoo knows one server at first. It watches the list, and keeps its session while all three servers are replaced.

@@ -223,7 +223,7 @@ func TestLeaderReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.stop()
-	if err := d.ask(ctx, "create -e /java x", "Created /java"); err != nil {
+	if err := d.sendLine(ctx, "create -e /java x", "Created /java"); err != nil {
 		t.Fatal(err)
 	}
 	owner, err := ephemeralOwner(ctx, d, "/java")

@@ -255,7 +255,7 @@ func (s *secured) java(t *testing.T, classPath string) {
 	ask := func(verb, addr, settings, want string) {
 		t.Helper()
 		number++
-		if err := d.ask(ctx, fmt.Sprintf("%s %s /java-%d %s", verb, addr, number, settings), want); err != nil {
+		if err := d.sendLine(ctx, fmt.Sprintf("%s %s /java-%d %s", verb, addr, number, settings), want); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -273,7 +273,7 @@ func (s *secured) java(t *testing.T, classPath string) {
 		ask("fail", s.addr, s.stores("app.pem", "ca.pem"), "refused")
 		ask("try", s.addr, s.stores("app.pem", "ca.pem")+" hostnameVerification=false", "created for "+owner)
 	}
-	if err := d.ask(ctx, "use", "used by 0x"); err != nil {
+	if err := d.sendLine(ctx, "use", "used by 0x"); err != nil {
 		t.Fatal(err)
 	}
 }

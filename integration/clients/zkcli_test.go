@@ -133,7 +133,7 @@ type exchange struct {
 
 func exchanges(ctx context.Context, d *dialogue, all []exchange) error {
 	for _, e := range all {
-		if err := d.ask(ctx, e.command, e.prints...); err != nil {
+		if err := d.sendLine(ctx, e.command, e.prints...); err != nil {
 			return err
 		}
 	}

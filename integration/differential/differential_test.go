@@ -46,7 +46,7 @@ func TestDifferential(t *testing.T) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		for _, d := range duels {
-			d.judge(t, newTally(), file, steps)
+			d.runAndCompare(t, newTally(), file, steps)
 		}
 		return
 	}
@@ -61,7 +61,7 @@ func TestDifferential(t *testing.T) {
 		running.Go(func() {
 			for seed := first; seed < first+count && !sum.failed(); seed++ {
 				if each || seed%uint64(len(duels)) == uint64(i) {
-					d.judge(t, sum, fmt.Sprintf("ROLLCALL_SEED=%d", seed), generate(seed))
+					d.runAndCompare(t, sum, fmt.Sprintf("ROLLCALL_SEED=%d", seed), generate(seed))
 				}
 			}
 		})
@@ -74,8 +74,8 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// judge runs a sequence on both sides and compares. If they differ, it shrinks the sequence and prints it.
-func (d *duel) judge(t *testing.T, sum *tally, name string, steps []step) {
+// runAndCompare runs a sequence on both sides and compares. If they differ, it shrinks the sequence and prints it.
+func (d *duel) runAndCompare(t *testing.T, sum *tally, name string, steps []step) {
 	v, err := d.play(steps)
 	if err != nil {
 		t.Errorf("%s: %v\n%s", name, err, printSteps(steps))

@@ -27,7 +27,7 @@ func TestDumpsMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	zk, rc := dumpSpace(t, startZooKeeper(t, own)), dumpSpace(t, startRollcall(t, own, 1))
-	if err := plant(t.Context(), zk); err != nil {
+	if err := seedNodes(t.Context(), zk); err != nil {
 		t.Fatal(err)
 	}
 	original := move(t, zk, "/tree", rc, "/a/copy")
@@ -63,8 +63,8 @@ func dumpSpace(t *testing.T, z *target) nodes.Space {
 	return nodes.New(c, "")
 }
 
-// plant makes a tree with all that a dump keeps, and an ephemeral node, which it does not.
-func plant(ctx context.Context, s nodes.Space) error {
+// seedNodes makes a tree with all that a dump keeps, and an ephemeral node, which it does not.
+func seedNodes(ctx context.Context, s nodes.Space) error {
 	acl := func(text string) []jute.ACL {
 		list, _ := subtree.ParseACL(text) // the texts are good
 		return list

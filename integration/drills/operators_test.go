@@ -23,8 +23,8 @@ import (
 // starting is locked while an ensemble starts.
 var starting sync.Mutex
 
-// play runs drills on members that run a binary, and returns what was found.
-func play(t *testing.T, binary, other string, timeout time.Duration, names ...string) []result.Drill {
+// runDrills runs drills on members that run a binary, and returns what was found.
+func runDrills(t *testing.T, binary, other string, timeout time.Duration, names ...string) []result.Drill {
 	t.Helper()
 	j, err := target.OpenJournal(filepath.Join(t.TempDir(), "state"))
 	if err != nil {
@@ -103,7 +103,7 @@ func TestOperatorsWork(t *testing.T) {
 	for i, half := range operators {
 		t.Run(fmt.Sprintf("half %d", i+1), func(t *testing.T) {
 			t.Parallel()
-			for _, d := range play(t, rollcall, rollcall, patient, namesOf(half)...) {
+			for _, d := range runDrills(t, rollcall, rollcall, patient, namesOf(half)...) {
 				t.Logf("%s took %v", d.Name, time.Duration(d.Took)*time.Millisecond)
 				if d.Outcome != result.Pass {
 					t.Errorf("%s: %s %s %+v", d.Name, d.Outcome, d.Reason, broken(d))
@@ -156,7 +156,7 @@ func TestOperatorsAreTampered(t *testing.T) {
 	for i, half := range operators {
 		t.Run(fmt.Sprintf("half %d", i+1), func(t *testing.T) {
 			t.Parallel()
-			for _, d := range play(t, binary, other, drill.MinTimeout, namesOf(half)...) {
+			for _, d := range runDrills(t, binary, other, drill.MinTimeout, namesOf(half)...) {
 				t.Logf("%s took %v", d.Name, time.Duration(d.Took)*time.Millisecond)
 				rule := half[d.Name]
 				fails := slices.ContainsFunc(broken(d), func(v result.Verdict) bool { return v.Rule == rule })

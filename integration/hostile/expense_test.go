@@ -98,7 +98,7 @@ func besiege(t *testing.T, a expense) {
 	e.Settle()
 	t.Logf("after all members were killed, they serve after %v", time.Since(began))
 	for _, m := range e.Members {
-		lives(t, m)
+		checkProbe(t, m)
 	}
 	o.comeBack(t)
 	if a.again {
@@ -118,8 +118,8 @@ func (b *besieged) confine(t *testing.T) {
 	}
 }
 
-// lives checks a member's probe.
-func lives(t *testing.T, m *process.Member) {
+// checkProbe checks a member's probe.
+func checkProbe(t *testing.T, m *process.Member) {
 	t.Helper()
 	addr, err := m.HTTP()
 	if err != nil {

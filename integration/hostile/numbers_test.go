@@ -126,7 +126,7 @@ func (s stolen) sendAny(t *testing.T, to uint32, request any) {
 		kind = preVote
 	}
 	var reply map[string]any
-	if err := ask(c, kind, request, &reply); errors.Is(err, os.ErrDeadlineExceeded) {
+	if err := sendRequest(c, kind, request, &reply); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("member %d does not reply to %+v: %v", to, request, err)
 	}
 }

@@ -60,12 +60,12 @@ func TestMoreConnectionsThanOpenFiles(t *testing.T) {
 	if err := process.Until(t.Context(), "connections to be refused", func() bool { return refused.Load() > fileTakers }); err != nil {
 		t.Fatal(err)
 	}
-	lives(t, victim)
+	checkProbe(t, victim)
 	leader.Process.Kill()
 	if r, _, err := c.Call(1, jute.OpCreate, jute.CreateRequest{Path: []byte("/n"), Data: []byte{}, ACL: jute.OpenACL}); err != nil || r.Err != 0 {
 		t.Errorf("a write at the member: %+v, %v", r, err)
 	}
-	lives(t, victim)
+	checkProbe(t, victim)
 }
 
 // takeFile keeps a connection to a member that sends nothing, until ctx ends, and counts those that end.

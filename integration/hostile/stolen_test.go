@@ -64,8 +64,8 @@ func (s stolen) header(as uint32) raft.RPCHeader {
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(p.ServerID()), Addr: []byte(p.Addr)}
 }
 
-// ask sends a request of raft's on a connection and reads the reply.
-func ask(c net.Conn, kind byte, request, answer any) error {
+// sendRequest sends a request of raft's on a connection and reads the reply.
+func sendRequest(c net.Conn, kind byte, request, answer any) error {
 	_ = c.SetDeadline(time.Now().Add(process.Patience)) // if it fails, so will the rest
 	if _, err := c.Write([]byte{kind}); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (s stolen) speaksForOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		var answer map[string]any
-		if err := ask(c, kind, request, &answer); err == nil || !strings.Contains(err.Error(), refusal) {
+		if err := sendRequest(c, kind, request, &answer); err == nil || !strings.Contains(err.Error(), refusal) {
 			t.Errorf("%T of another member: %v, want it refused", request, err)
 		}
 		_ = c.Close()
@@ -246,7 +246,7 @@ func (s stolen) lies(t *testing.T, victim *proto.MemberStatus) {
 	}
 	lead := func() {
 		for _, c := range rafts {
-			if err := ask(c, appendEntries, &raft.AppendEntriesRequest{RPCHeader: s.header(thief), Term: term}, new(raft.AppendEntriesResponse)); err != nil {
+			if err := sendRequest(c, appendEntries, &raft.AppendEntriesRequest{RPCHeader: s.header(thief), Term: term}, new(raft.AppendEntriesResponse)); err != nil {
 				t.Fatal(err)
 			}
 		}

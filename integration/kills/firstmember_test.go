@@ -58,7 +58,7 @@ func loseFirstMember(t *testing.T, binary string, thirdKilled bool) {
 	defer cancel()
 	c := r.client(ctx, 0)
 	defer c.Abandon()
-	if err := fill(c, loadSize/2); err != nil {
+	if err := growLog(c, loadSize/2); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range r.coming {
@@ -69,7 +69,7 @@ func loseFirstMember(t *testing.T, binary string, thirdKilled bool) {
 			if err := catchesUp(ctx, o, first, second); err != nil {
 				t.Fatal(err)
 			}
-			if err := fill(c, loadSize/2); err != nil {
+			if err := growLog(c, loadSize/2); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -156,8 +156,8 @@ func stored(m *process.Member) (tree, error) {
 	return treeOf(s), nil
 }
 
-// fill writes a few nodes over and over, until the log has about size bytes more. The tree stays small. Writes may be lost.
-func fill(c *cluster.Client, size int) error {
+// growLog writes a few nodes over and over, until the log has about size bytes more. The tree stays small. Writes may be lost.
+func growLog(c *cluster.Client, size int) error {
 	for i := range loadNodes {
 		_, err := c.Create(fmt.Sprintf("/load%d", i), nil, 0)
 		if err != nil && !errors.Is(err, jute.NodeExists) && !errors.Is(err, cluster.ErrLoss) {
@@ -180,7 +180,7 @@ func fill(c *cluster.Client, size int) error {
 // catchesUp waits until a member copies the log, by the word of another one.
 func catchesUp(ctx context.Context, o *operator, other, m *process.Member) error {
 	return await(ctx, "a member catches up", time.Now().Add(process.Patience), func() error {
-		list, err := ask[api.Members](ctx, o, other, "members")
+		list, err := getV1[api.Members](ctx, o, other, "members")
 		for _, s := range list.Items {
 			if s.MemberID == uint32(m.ID) && s.RaftAddress != "" {
 				return nil

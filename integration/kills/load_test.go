@@ -26,7 +26,7 @@ func (r *run) load(ctx context.Context) {
 	for i := range sessions {
 		clients = append(clients, r.client(ctx, i))
 	}
-	if err := plant(clients[0]); err != nil {
+	if err := createTree(clients[0]); err != nil {
 		r.t.Fatal(err)
 	}
 	for i, c := range clients {
@@ -68,8 +68,8 @@ func (r *run) client(ctx context.Context, home int) *cluster.Client {
 	return c
 }
 
-// plant creates nodes that stay unchanged: many that make the tree large, and some of every kind.
-func plant(c *cluster.Client) error {
+// createTree creates nodes that stay unchanged: many that make the tree large, and some of every kind.
+func createTree(c *cluster.Client) error {
 	secret := []jute.ACL{
 		{Perms: jute.PermRead, ID: jute.ID{Scheme: []byte("world"), ID: []byte("anyone")}},
 		{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: []byte("user:hash")}},

@@ -69,8 +69,8 @@ func (o *operator) change(ctx context.Context, binary string, members []*process
 	return errors.Join(ctx.Err(), last)
 }
 
-// ask returns a member's reply to GET /v1/path.
-func ask[T any](ctx context.Context, o *operator, m *process.Member, path string) (answer T, err error) {
+// getV1 returns a member's reply to GET /v1/path.
+func getV1[T any](ctx context.Context, o *operator, m *process.Member, path string) (answer T, err error) {
 	address, err := m.HTTP()
 	if err != nil {
 		return answer, err
@@ -86,7 +86,7 @@ func ask[T any](ctx context.Context, o *operator, m *process.Member, path string
 // vote. Otherwise the error names the missing fact.
 func (o *operator) whole(ctx context.Context, members []*process.Member) error {
 	for _, m := range members {
-		list, err := ask[api.Members](ctx, o, m, "members")
+		list, err := getV1[api.Members](ctx, o, m, "members")
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ var errApartStates = errors.New("a member's state differs")
 
 // agree returns nil if one of the members says that the digests of all members agree.
 func (o *operator) agree(ctx context.Context, members []*process.Member) error {
-	list, err := ask[api.List[api.Member]](ctx, o, members[0], "status")
+	list, err := getV1[api.List[api.Member]](ctx, o, members[0], "status")
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func walk(m *process.Member) (tree, error) {
 	found := tree{}
 	for paths := []string{"/"}; len(paths) > 0; {
 		n := min(len(paths), looked)
-		more, err := look(conn, paths[:n], found)
+		more, err := readNodes(conn, paths[:n], found)
 		if err != nil {
 			return nil, err
 		}
@@ -99,8 +99,8 @@ func walk(m *process.Member) (tree, error) {
 	return found, err
 }
 
-// look reads some nodes and returns the paths of their children.
-func look(conn *wire.Conn, paths []string, found tree) (below []string, err error) {
+// readNodes reads some nodes and returns the paths of their children.
+func readNodes(conn *wire.Conn, paths []string, found tree) (below []string, err error) {
 	for _, path := range paths {
 		p := []byte(path)
 		if err := firstError(

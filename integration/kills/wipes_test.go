@@ -125,11 +125,11 @@ func playWipes(t *testing.T, seed uint64, sum *wipeTotals) {
 	w.ctx = ctx
 	w.load(ctx)
 	c := w.client(ctx, 0)
-	if err := fill(c, plan.load); err != nil {
+	if err := growLog(c, plan.load); err != nil {
 		t.Fatal(err)
 	}
 	w.filled = make(chan error, 1)
-	go func() { w.filled <- fill(c, plan.load) }()
+	go func() { w.filled <- growLog(c, plan.load) }()
 	sessions := sessionsOf(w.writers)
 	for i, round := range plan.rounds {
 		w.play(i, round)
@@ -151,8 +151,8 @@ func playWipes(t *testing.T, seed uint64, sum *wipeTotals) {
 	}
 }
 
-// tell records a step, for a run that fails.
-func (w *wipes) tell(format string, args ...any) {
+// recordStep records a step, for a run that fails.
+func (w *wipes) recordStep(format string, args ...any) {
 	w.told = append(w.told, fmt.Sprintf("%8.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
@@ -167,7 +167,7 @@ func (w *wipes) play(i int, round wipeRound) {
 	if round.change == remove {
 		allowed = spare(before - 1)
 	}
-	w.tell("round %d: %s, from %d members; %d disks may be lost", i, round.change, before, allowed)
+	w.recordStep("round %d: %s, from %d members; %d disks may be lost", i, round.change, before, allowed)
 	for _, f := range round.faults {
 		time.Sleep(f.after)
 		w.hit(f, allowed)
@@ -195,7 +195,7 @@ func (w *wipes) play(i int, round wipeRound) {
 	if err := w.settle(); err != nil {
 		w.t.Errorf("round %d (%s): %v", i, round.change, err)
 	}
-	if err := w.look(); err != nil {
+	if err := w.compareMembers(); err != nil {
 		w.t.Errorf("round %d (%s): %v", i, round.change, err)
 	}
 }
@@ -237,7 +237,7 @@ func (w *wipes) begin(round wipeRound) (changed <-chan error, finish func()) {
 		return done, finish
 	}
 	w.sum.changes++
-	w.tell("rollcall members %q", args)
+	w.recordStep("rollcall members %q", args)
 	go func() { done <- w.operator.change(w.ctx, rollcall, present, args...) }()
 	return done, finish
 }
@@ -263,7 +263,7 @@ func (w *wipes) hit(f wipeFault, allowed int) {
 	if kind == wiped && !w.lost[m] && len(w.lost) >= allowed {
 		kind = killed
 	}
-	w.tell("%s member %d, %s; lost %d", kind, m.ID, m.Mode(), len(w.lost))
+	w.recordStep("%s member %d, %s; lost %d", kind, m.ID, m.Mode(), len(w.lost))
 	switch kind {
 	case paused:
 		w.sum.pauses++
@@ -340,7 +340,7 @@ func (w *wipes) comesBack() {
 		w.Start(m)
 	}
 	w.last = time.Now()
-	w.tell("member %d runs again", m.ID)
+	w.recordStep("member %d runs again", m.ID)
 }
 
 // served waits until a write is acknowledged that was sent after the last fault.
@@ -406,13 +406,13 @@ func (w *wipes) settle() error {
 	}
 	took := since.Sub(w.last)
 	w.sum.longest = max(w.sum.longest, took)
-	w.tell("all %d vote %v after the last fault", len(w.Members), took.Round(time.Millisecond))
+	w.recordStep("all %d vote %v after the last fault", len(w.Members), took.Round(time.Millisecond))
 	clear(w.lost)
 	return nil
 }
 
-// look pauses the load and compares the state that each serving member shows with the acknowledged writes.
-func (w *wipes) look() error {
+// compareMembers pauses the load and compares the state that each serving member shows with the acknowledged writes.
+func (w *wipes) compareMembers() error {
 	w.visitors.mu.Lock()
 	defer w.visitors.mu.Unlock()
 	for _, writer := range w.writers {

@@ -42,7 +42,7 @@ func dumpOf(t *testing.T, server string) dump {
 	}
 	for unread := []string{"/"}; len(unread) > 0; unread = unread[1:] {
 		path := unread[0]
-		children, text, err := look(t.Context(), c, path)
+		children, text, err := readNode(t.Context(), c, path)
 		if errors.Is(err, client.ErrNoNode) {
 			continue // it has ended meanwhile
 		}
@@ -57,8 +57,8 @@ func dumpOf(t *testing.T, server string) dump {
 	return d
 }
 
-// look returns a node's children, and everything else about it as text.
-func look(ctx context.Context, c *client.Client, path string) (children []string, text string, err error) {
+// readNode returns a node's children, and everything else about it as text.
+func readNode(ctx context.Context, c *client.Client, path string) (children []string, text string, err error) {
 	data, stat, err := c.Get(ctx, path)
 	if err != nil {
 		return nil, "", err

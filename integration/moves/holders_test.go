@@ -48,12 +48,12 @@ func startHolders(t *testing.T, s *site, clients int) *holders {
 			h.lines <- text.Text()
 		}
 	}()
-	h.ask("hold", fmt.Sprintf("held %d", clients))
+	h.sendCommand("hold", fmt.Sprintf("held %d", clients))
 	return h
 }
 
-// ask sends a command to the clients, and waits for the reply.
-func (h *holders) ask(word, want string) {
+// sendCommand sends a command to the clients, and waits for the reply.
+func (h *holders) sendCommand(word, want string) {
 	h.t.Helper()
 	if _, err := io.WriteString(h.in, word+"\n"); err != nil {
 		h.t.Fatal(err)
@@ -80,7 +80,7 @@ const patience = 90 * time.Second
 // fine checks that every client has its session, its nodes and its locks, and that no session was ever lost.
 func (h *holders) fine() {
 	h.t.Helper()
-	h.ask("check", "fine")
+	h.sendCommand("check", "fine")
 	for _, line := range h.said {
 		if strings.HasPrefix(line, "state ") && strings.HasSuffix(line, " LOST") {
 			h.t.Errorf("a session was lost: %q", line)
@@ -101,7 +101,7 @@ func (h *holders) broken() (n int) {
 // leave closes all sessions.
 func (h *holders) leave() {
 	h.t.Helper()
-	h.ask("leave", "left")
+	h.sendCommand("leave", "left")
 	if status, err := h.p.ExitStatus(h.t.Context()); err != nil || status != 0 {
 		h.t.Errorf("exit status %d, %v", status, err)
 	}

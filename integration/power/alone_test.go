@@ -218,13 +218,13 @@ func TestMemberAloneIsInterrupted(t *testing.T) {
 		if round%2 == 1 {
 			at.sparesLog, at.n = true, 1+rng.IntN(60)
 		}
-		l.d.refuse(at.refuses)
+		l.d.setRefusal(at.refuses)
 		load := startLoadAt(t, l.d.recorder, l.Members, uint64(round), 10_000*round)
 		load.await(t, 10)
 		at.arm()
 		l.awaitEnd(t, at)
 		acked = append(acked, load.stop()...)
-		l.d.refuse(nil)
+		l.d.setRefusal(nil)
 		copied := filepath.Join(t.TempDir(), "data")
 		if err := process.CopyData(copied, m.Data); err != nil {
 			t.Fatal(err)

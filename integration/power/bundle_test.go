@@ -44,8 +44,8 @@ func TestBundleIsInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.format(t)
-		d.refuse(at.refuses)
-		defer d.refuse(nil)
+		d.setRefusal(at.refuses)
+		defer d.setRefusal(nil)
 		return output(t, d.Binary, d.Env, bundle.args(s, dir)...)
 	}
 	target := filepath.Join(dir, bundle.target)

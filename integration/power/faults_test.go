@@ -174,8 +174,8 @@ func (i *interruption) fill(t *testing.T, at *place) (out string, err error) {
 		}
 	}
 	i.d.format(t)
-	i.d.refuse(at.refuses)
-	defer i.d.refuse(nil)
+	i.d.setRefusal(at.refuses)
+	defer i.d.setRefusal(nil)
 	return output(t, i.d.Binary, i.d.Env, i.args...)
 }
 

@@ -130,9 +130,9 @@ func (d *recorded) learn(path string) (int, error) {
 	return d.recorder.nodes, nil
 }
 
-// refuse sets the function that decides whether the process gets an error in place of a change. If refuses is nil, it
+// setRefusal sets the function that decides whether the process gets an error in place of a change. If refuses is nil, it
 // never does.
-func (d *recorded) refuse(refuses func(*process.Call) syscall.Errno) {
+func (d *recorded) setRefusal(refuses func(*process.Call) syscall.Errno) {
 	d.recorder.mu.Lock()
 	defer d.recorder.mu.Unlock()
 	d.refuses = refuses

@@ -111,8 +111,8 @@ func (s *survivor) reset(t *testing.T) {
 func (s *survivor) run(t *testing.T, at *place) (string, error) {
 	t.Helper()
 	s.reset(t)
-	s.d.refuse(at.refuses)
-	defer s.d.refuse(nil)
+	s.d.setRefusal(at.refuses)
+	defer s.d.setRefusal(nil)
 	return output(t, s.d.Binary, s.d.Env, "recover", "--yes", "--other-servers", s.config)
 }
 

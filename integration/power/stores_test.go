@@ -254,13 +254,13 @@ func (k *keeping) run(t *testing.T, at *place) (said told, out string, err error
 		}
 	}
 	k.d.format(t)
-	k.d.refuse(func(c *process.Call) syscall.Errno {
+	k.d.setRefusal(func(c *process.Call) syscall.Errno {
 		if c.Number == unix.SYS_WRITE && k.d.nameOf(c.Thread, c.Args[0]) == journalName {
 			return 0 // the journal is the test's
 		}
 		return at.refuses(c)
 	})
-	defer k.d.refuse(nil)
+	defer k.d.setRefusal(nil)
 	out, err = output(t, k.d.Binary, k.d.Env)
 	text, rerr := os.ReadFile(filepath.Join(k.dir, journalName))
 	if rerr != nil && at.n == 0 {
@@ -402,7 +402,7 @@ func TestStartSyncsWhatItFinds(t *testing.T) {
 				}
 			}
 			k.d.format(t)
-			k.d.refuse(func(call *process.Call) syscall.Errno {
+			k.d.setRefusal(func(call *process.Call) syscall.Errno {
 				syncs := call.Number == unix.SYS_FDATASYNC || call.Number == unix.SYS_FSYNC
 				if syncs && figures.ReplaceAllString(k.d.nameOf(call.Thread, call.Args[0]), "#") == c.unsynced {
 					if seen++; seen == 3+n {
@@ -415,7 +415,7 @@ func TestStartSyncsWhatItFinds(t *testing.T) {
 			if out, err := output(t, k.d.Binary, k.d.Env); err == nil {
 				t.Fatalf("%s %d: the process was not killed\n%s", c.name, n, out)
 			}
-			k.d.refuse(nil)
+			k.d.setRefusal(nil)
 			if out, err := output(t, k.d.Binary, append(k.d.Env, keeperAppends+"="+c.appends)); err != nil {
 				t.Fatalf("%s %d: the next start: %v\n%s", c.name, n, err, out)
 			}

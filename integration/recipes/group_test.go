@@ -177,12 +177,12 @@ func (w *crew) join(ctx context.Context, c *client.Client, id string) {
 		defer close(finished)
 		ended <- group.SharePartitions(ctx, c, group.PartitionsConfig{
 			Parent: "/crew", ID: id, Partitions: w.partitions,
-		}, func(ctx context.Context, p group.Partition) error { return w.own(ctx, id, p) })
+		}, func(ctx context.Context, p group.Partition) error { return w.workOn(ctx, id, p) })
 	}()
 }
 
-// own is the work on a partition: it checks that no other member does it, and takes some time to end.
-func (w *crew) own(ctx context.Context, id string, p group.Partition) error {
+// workOn is the work on a partition: it checks that no other member does it, and takes some time to end.
+func (w *crew) workOn(ctx context.Context, id string, p group.Partition) error {
 	w.lock <- struct{}{}
 	if w.owners[p.Number] != "" || p.Token() <= w.tokens[p.Number] || !p.Held() {
 		w.Errorf("partition %d of %q with token %d begins with %q, token %d, held %v", p.Number, w.owners[p.Number],

@@ -48,8 +48,8 @@ type rejectedRequest struct {
 	watches bool   // it is a read that sets a watch
 }
 
-// judge returns the frame to send in place of a request.
-func (r *rejecter) judge(frame []byte) []byte {
+// interceptFrame returns the frame to send in place of a request.
+func (r *rejecter) interceptFrame(frame []byte) []byte {
 	var h jute.RequestHeader
 	d := jute.NewDecoder(frame)
 	h.Decode(&d)
@@ -261,7 +261,7 @@ func (r rejection) play(s *scene, j *rejecter) (happened bool) {
 	if r.fill != nil {
 		r.fill(s, other, folder)
 	}
-	c := s.clientThat(j.judge)
+	c := s.clientThat(j.interceptFrame)
 	ctx, cancel := context.WithTimeout(s.ctx, sessionTimeout)
 	defer cancel()
 	err := r.call(ctx, c, folder)

@@ -67,8 +67,8 @@ var (
 	full    = of(target.Fault{Kind: target.Fill})
 )
 
-// deaf loses the other members' messages to a member.
-func deaf(s *scene, name string) (faults []target.Fault) {
+// loseIncoming loses the other members' messages to a member.
+func loseIncoming(s *scene, name string) (faults []target.Fault) {
 	for _, other := range s.others(name) {
 		faults = append(faults, target.Fault{Kind: target.Cut, Member: other, From: []string{name}, OneWay: true})
 	}
@@ -89,8 +89,8 @@ const minorityTime = 5 * time.Second
 // diskPause is the least time for which a disk pauses in each second: freezing it first writes its unwritten data.
 const diskPause = 50 * time.Millisecond
 
-// calm is the baseline for pausingDisk: no fault for as long.
-func calm(s *scene) string {
+// withoutFault is the baseline for pausingDisk: no fault for as long.
+func withoutFault(s *scene) string {
 	name, begin := followerOf(s), time.Now()
 	sleep(s.t.Context(), time.Duration(needs.Amount(10, 10, 60))*time.Second)
 	s.notePercentiles(name, begin)
@@ -166,15 +166,15 @@ var rows = slices.Concat(
 		{name: "removed-leader", title: "removed from the ensemble: the leader", lines: reconfigurable, play: removed(leaderOf), own: elected, others: elected},
 		{name: "no-leader", title: "a follower alone for 5 s: the others are killed", play: passing(followerOf, minorityTime, withoutOthers), own: minorityTime + 7*second, others: minorityTime + 7*second},
 		{name: "no-followers", title: "the leader alone for 5 s: the others are killed", play: passing(leaderOf, minorityTime, withoutOthers), own: minorityTime + 7*second, others: minorityTime + 7*second},
-		{name: "deaf-follower", title: "hears nothing of the others: a follower", play: permanent(followerOf, deaf), own: given, others: elected},
-		{name: "deaf-leader", title: "hears nothing of the others: the leader", play: permanent(leaderOf, deaf), own: given, others: elected},
+		{name: "deaf-follower", title: "hears nothing of the others: a follower", play: permanent(followerOf, loseIncoming), own: given, others: elected},
+		{name: "deaf-leader", title: "hears nothing of the others: the leader", play: permanent(leaderOf, loseIncoming), own: given, others: elected},
 		{name: "unheard-follower", title: "is not heard by the others: a follower", play: permanent(followerOf, unheard), own: given, others: unnoticed},
 		{name: "unheard-leader", title: "is not heard by the others: the leader", play: permanent(leaderOf, unheard), own: given, others: elected},
 	},
 	cuts(10*second, true), cuts(defaultTimeout, false), cuts(90*second, true),
 	hangs(1500*time.Millisecond, true), hangs(2500*time.Millisecond, false), hangs(12*second, false), hangs(20*second, true),
 	[]row{
-		{name: "pausing-none", title: "nothing", play: calm, own: unnoticed, others: unnoticed},
+		{name: "pausing-none", title: "nothing", play: withoutFault, own: unnoticed, others: unnoticed},
 		{name: "pausing-disk-follower", title: "disk pauses for 50 ms in each second: a follower's", play: pausingDisk(followerOf), own: unnoticed, others: unnoticed},
 		{name: "pausing-disk-leader", title: "disk pauses for 50 ms in each second: the leader's", play: pausingDisk(leaderOf), own: unnoticed, others: unnoticed},
 		{name: "failing-disk-follower", title: "disk fails: a follower's", play: permanent(followerOf, failing), own: moved, others: unnoticed},

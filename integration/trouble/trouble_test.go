@@ -45,7 +45,7 @@ func TestTrouble(t *testing.T) {
 				if f.session != "kept" {
 					t.Error("a session was lost")
 				}
-				if wrong := r.judge(f); wrong == "" || software() != target.Rollcall || t.Failed() {
+				if wrong := r.checkGaps(f); wrong == "" || software() != target.Rollcall || t.Failed() {
 					note(f)
 					return
 				} else if try == tries {
@@ -62,8 +62,8 @@ func TestTrouble(t *testing.T) {
 // for a sync now and then.
 const tries = 4
 
-// judge describes the fault of the gaps, or returns "".
-func (r row) judge(f finding) string {
+// checkGaps describes the fault of the gaps, or returns "".
+func (r row) checkGaps(f finding) string {
 	switch {
 	case f.own > r.own:
 		return fmt.Sprintf("the clients of the member in trouble waited %v, want at most %v", f.own, r.own)

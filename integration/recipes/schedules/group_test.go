@@ -151,7 +151,7 @@ func (a *actor) share(path string, most time.Duration, done *claims) bool {
 		Parent: path, ID: fmt.Sprintf("m%d", a.number), Partitions: partitions, Settle: settleTime,
 	}
 	err := group.SharePartitions(ctx, c, cfg, func(work context.Context, p group.Partition) error {
-		a.own(work, path, p, session)
+		a.workOn(work, path, p, session)
 		if done != nil {
 			done.add(p.Number)
 		}
@@ -164,8 +164,8 @@ func (a *actor) share(path string, most time.Duration, done *claims) bool {
 	return done == nil || done.isFull()
 }
 
-// own works with a partition. Several goroutines of a client do that.
-func (a *actor) own(ctx context.Context, path string, p group.Partition, session client.SessionID) {
+// workOn works with a partition. Several goroutines of a client do that.
+func (a *actor) workOn(ctx context.Context, path string, p group.Partition, session client.SessionID) {
 	got, _ := oneSubject(partitionOf(path, p.Number), true, p.Right, nil)
 	grants := a.recordGrants(got, session)
 	for range 2 {
