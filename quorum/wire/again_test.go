@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Of a request that begins within a snapshot, the applied entries are left out, and raft looks for no entry before the others. All other
-// requests stay as they are.
+// If a request begins within a snapshot, its applied entries are left out, and raft checks no entry before the others.
+// All other requests stay as they are.
 func TestRequestsThatBeginWithinASnapshot(t *testing.T) {
 	const applied = 19
 	log := map[uint64]*raft.Log{18: {Index: 18, Term: 2}, 19: {Index: 19, Term: 2}, 20: {Index: 20, Term: 3}}

@@ -81,7 +81,8 @@ func TestSameRequestsAsRaft(t *testing.T) {
 	}
 }
 
-// Answers have the bytes that raft's own transport answers. Those to an AppendEntries also have the field Frames.
+// Replies have the same bytes as the replies of raft's own transport. Replies to an AppendEntries also have the field
+// Frames.
 func TestSameAnswersAsRaft(t *testing.T) {
 	for name, answer := range map[string]raft.RPCResponse{
 		"entries":  {Response: &raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ID: []byte("2")}, Term: 1 << 40, LastLog: 7, Success: true}},

@@ -18,7 +18,7 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// Requests that raft would panic at, or that its log would refuse, do not reach it.
+// Requests at which raft would panic, or that its log would reject, do not reach it.
 func TestCheckRequest(t *testing.T) {
 	tooMany := raft.EncodeConfiguration(RaftConfiguration(make([]Peer, maxMemberID+1)))
 	configuration := raft.EncodeConfiguration(RaftConfiguration([]Peer{{ID: 1, Addr: "m1:1"}, {ID: 255, Addr: "m255:1"}}))
@@ -65,9 +65,9 @@ func TestCheckRequest(t *testing.T) {
 	}
 }
 
-// A term that no election can have reached is refused: what a request claims never reaches raft, and what
-// is answered to a candidate or to a member that joins is an error. Without that, one answer or request
-// with the highest term ended all elections for ever.
+// A term that no election can have reached is rejected: it never reaches raft from a request, and in a reply to a
+// candidate or to a member that joins it is an error. Without that, one reply or request with the highest term would end
+// all elections for ever.
 func TestImpossibleTerms(t *testing.T) {
 	for _, tt := range []struct {
 		term, own uint64
@@ -200,7 +200,7 @@ func TestEndlessReply(t *testing.T) {
 	}
 }
 
-// answerEach answers each request on a connection with what comes from answers.
+// answerEach replies to each request on a connection with the next value of answers.
 func answerEach(c net.Conn, answers <-chan any) {
 	r := bufio.NewReader(c)
 	dec, enc := codec.NewDecoder(r, new(codec.MsgpackHandle)), newEncoder(c)

@@ -29,7 +29,7 @@ func (c recorded) Write(b []byte) (int, error)     { return c.w.Write(b) }
 func (c recorded) SetReadDeadline(time.Time) error { return nil }
 func (c recorded) Close() error                    { return nil }
 
-// records returns what an end sends that writes the parts, one after the other.
+// records returns the bytes that an end sends when it writes the parts, one after the other.
 func records(t testing.TB, parts ...[]byte) []byte {
 	t.Helper()
 	var sent bytes.Buffer
@@ -48,7 +48,7 @@ func arriving(stream io.Reader) (c *checksumConn, reported *int) {
 	return newChecksumConn(recorded{r: stream}, func(error) { *reported++ }), reported
 }
 
-// What one end writes is what the other one reads, in whatever pieces both do so.
+// One end reads exactly the bytes that the other one writes, in whatever pieces both do so.
 func TestChecksumsCarryEverything(t *testing.T) {
 	rng := rand.NewChaCha8([32]byte{1})
 	var parts [][]byte
@@ -150,7 +150,7 @@ type failing struct{ err error }
 
 func (w failing) Write([]byte) (int, error) { return 1, w.err }
 
-// A hello or an answer to one in which a bit changes is an error, and never says something else.
+// A hello, or a reply to one, with a flipped bit is an error, and is never read as another message.
 func TestFlippedBitsOfAHello(t *testing.T) {
 	dialer, dialed := testHello(2), testHello(1)
 	flips := func(sent []byte, each func(bit int, flipped []byte)) {
@@ -238,8 +238,8 @@ func TestCorruptionsAreCountedAndLogged(t *testing.T) {
 	})
 }
 
-// FuzzChecksums checks that a changed byte of a stream is noticed before anything after it is read, and that any bytes at all are
-// read as a stream in bounded memory, or refused.
+// FuzzChecksums checks that a changed byte of a stream is noticed before anything after it is read, and that any bytes
+// at all are read as a stream in bounded memory, or rejected.
 func FuzzChecksums(f *testing.F) {
 	for _, request := range requests(f) {
 		f.Add(request, uint16(100), uint32(9), byte(1))

@@ -39,7 +39,8 @@ func of(ids ...uint32) (voters []directVoter) {
 	return voters
 }
 
-// A leader names those from which a follower whose clients wait must hear, and tells them to whom, under all of the conditions of its word.
+// A leader names the members from which a follower with waiting clients must hear, and the members that must report to
+// it, under all of the conditions of its word.
 func TestDirectWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		three, _ := leaderless(t)
@@ -130,7 +131,8 @@ func TestDirectWord(t *testing.T) {
 	})
 }
 
-// A follower commits what all that the word names have told it in the term, and as many others as the word asks for.
+// A follower commits the entries that all members in the word have reported to it in the term, and as many others as the
+// word demands.
 func TestDirectCommits(t *testing.T) {
 	header := headerOf(1, "m1:1")
 	must := directVoter{named(3), true}
@@ -323,7 +325,7 @@ func TestDirectWordIsSentOnce(t *testing.T) {
 	})
 }
 
-// A follower tells others when it acknowledges the entries of a request: when they are settled.
+// A follower reports to others when it acknowledges the entries of a request: when they are settled.
 func TestCopiesAreToldWhenSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := make(chan copyReport, 4)
@@ -370,7 +372,7 @@ func TestCopiesAreToldWhenSettled(t *testing.T) {
 	})
 }
 
-// newTelling returns a Transport that can reach server 2, and shows what it tells that server.
+// newTelling returns a Transport that can reach server 2, and passes its reports to that server to sent.
 func newTelling(t *testing.T, sent chan<- copyReport) (tr *Transport, dials *atomic.Int32) {
 	dials = new(atomic.Int32)
 	tr = newTestTransport(t, newPipes(func(c net.Conn) {
@@ -502,7 +504,7 @@ func TestDirectCommitNeedsTheLeader(t *testing.T) {
 	})
 }
 
-// A message about a term or an index that nobody can have reached ends its connection, and other members' messages need no reply.
+// A message with an impossible term or index ends its connection, and other members' messages need no reply.
 func TestUnreachableCopyIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := leaderless(t)

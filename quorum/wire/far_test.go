@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// pipes is a StreamLayer over connections in memory. What is sent to incoming is accepted. What is
-// dialed is passed to dialed; without it, nobody can be reached.
+// pipes is a StreamLayer over connections in memory. Connections in incoming are accepted. Dialed connections are passed
+// to dialed; without it, no member can be reached.
 type pipes struct {
 	incoming chan net.Conn
 	dialed   func(theirs net.Conn)
@@ -84,8 +84,8 @@ func (c *inConn) sendReply(resp any, failed error) error {
 	return c.write(c.form, resp, failed)
 }
 
-// far is the other end of a dialed connection: a member that shows the test each AppendEntries that
-// comes, and answers as the test says.
+// far is the other end of a dialed connection: a member that shows the test each AppendEntries that comes, and sends the
+// replies that the test chooses.
 type far struct {
 	t        testing.TB
 	conn     net.Conn
@@ -147,14 +147,14 @@ func (f *far) read() {
 	}
 }
 
-// answerFrame answers the oldest frame of entries that has no answer.
+// answerFrame replies to the oldest frame of entries without a reply.
 func (f *far) answerFrame(success bool) {
 	if _, err := f.conn.Write(appendFrameReply(nil, &raft.AppendEntriesResponse{Term: 5, Success: success}, nil)); err != nil {
 		f.t.Errorf("the answer is not taken: %v", err)
 	}
 }
 
-// answer answers the oldest request that has no answer.
+// answer replies to the oldest request without a reply.
 func (f *far) answer(success bool, text string) {
 	enc := newEncoder(f.conn)
 	if err := errors.Join(enc.Encode(text), enc.Encode(&raft.AppendEntriesResponse{Success: success})); err != nil {

@@ -40,8 +40,8 @@ func TestFitting(t *testing.T) {
 	}
 }
 
-// A pipeline sends one long request as several, each of which continues the one before. raft gets
-// an answer to each, the answer to its own request last.
+// A pipeline sends one long request as several, each of which continues the one before. raft gets a reply to each, the
+// reply to its own request last.
 func TestLongRequestInPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)

@@ -23,7 +23,7 @@ import (
 	"rollcall/quorum/disk"
 )
 
-// framed returns the frame of a request whose whole commit index is that of a majority, as a pipeline sends it.
+// framed returns the frame of a request as a pipeline sends it. A majority has all entries up to its commit index.
 func framed(t testing.TB, req *raft.AppendEntriesRequest, notice bool) []byte {
 	t.Helper()
 	return framedWith(t, req, req.LeaderCommitIndex, notice)
@@ -74,7 +74,7 @@ func received(t testing.TB, frame []byte) (*raft.AppendEntriesRequest, error) {
 	return command.(*raft.AppendEntriesRequest), nil
 }
 
-// someEntries returns a request with entries of all kinds that frames tell apart.
+// someEntries returns a request with entries of all kinds that frames distinguish.
 func someEntries() *raft.AppendEntriesRequest {
 	list := entries(0, 1, 70_000, 2<<20)
 	list[1].Type, list[2].Extensions, list[3].AppendedAt = raft.LogNoop, []byte("extension"), time.Unix(1_700_000_000, 123).UTC()
@@ -140,7 +140,7 @@ func TestTooManyEntriesAreNotFramed(t *testing.T) {
 	}
 }
 
-// A frame that no leader sends is refused before room for it is allocated, and one that is cut short is no request.
+// A frame that no leader sends is rejected before room for it is allocated, and a truncated one is no request.
 func TestFramesRefused(t *testing.T) {
 	position := strings.Repeat("\x00", positionSize)
 	head := strings.Repeat("\x00", entryHeaderSize-8)
@@ -169,7 +169,7 @@ func TestFramesRefused(t *testing.T) {
 	}
 }
 
-// A frame before any request in MessagePack names nobody, so it is refused.
+// A frame before any request in MessagePack names no sender, so it is rejected.
 func TestFrameWithoutSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes(nil)
@@ -220,7 +220,7 @@ type bytewise struct{ net.Conn }
 
 func (c bytewise) Read(b []byte) (int, error) { return c.Conn.Read(b[:min(1, len(b))]) }
 
-// Each answer says what raft answers, and errors come with their text, of 65,535 bytes at most.
+// Each reply has raft's reply, and errors come with their text, of 65,535 bytes at most.
 func TestFrameAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := strings.Repeat("long", 1<<15)
@@ -250,7 +250,7 @@ func TestFrameAnswers(t *testing.T) {
 	})
 }
 
-// A connection may be idle for any time, and one whose member takes no answers ends.
+// A connection may be idle for any time. It ends if its member reads no replies.
 func TestAnswersThatAreNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipes(nil)
@@ -276,7 +276,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 	})
 }
 
-// The time for an answer begins with the answer, also if that is longer than the buffer.
+// The time for a reply begins with the reply, also if that is longer than the buffer.
 func TestLongAnswerAfterARest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far, near := net.Pipe()
@@ -294,7 +294,7 @@ func TestLongAnswerAfterARest(t *testing.T) {
 	})
 }
 
-// follower is a member over a real connection that takes frames. It answers entries, and shows all that comes.
+// follower is a member over a real connection that accepts frames. It replies to entries, and shows every request.
 type follower struct {
 	*pipeline
 	commit, last atomic.Uint64
@@ -358,7 +358,7 @@ func (f *follower) serve(in *inConn) {
 	}
 }
 
-// send sends an entry, which is answered, and returns what came.
+// send sends an entry, which gets a reply, and returns the request that came.
 func (f *follower) send(t *testing.T, index uint64) *raft.AppendEntriesRequest {
 	t.Helper()
 	req := &raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, PrevLogEntry: index - 1, PrevLogTerm: 5, LeaderCommitIndex: f.commit.Load()}
@@ -391,8 +391,8 @@ func (f *follower) request(t *testing.T) *raft.AppendEntriesRequest {
 	}
 }
 
-// A member that answers that it takes frames gets them from then on. Notices have no answers, so several may be under way, and raft gets the
-// answers to its own requests.
+// A member whose reply reports that it accepts frames gets them from then on. Notices have no replies, so several may be
+// under way, and raft gets the replies to its own requests.
 func TestPipelineInFrames(t *testing.T) {
 	f := newFollower(t)
 	for index := uint64(2); index <= 100; index += 2 {
@@ -419,7 +419,7 @@ func TestPipelineInFrames(t *testing.T) {
 	}
 }
 
-// A notice that raft refuses, or that finds no raft, ends its connection.
+// A notice that raft rejects, or that finds no raft, ends its connection.
 func TestRefusedNoticeEndsConnection(t *testing.T) {
 	for name, answer := range map[string]raft.RPCResponse{
 		"refused": {Response: &raft.AppendEntriesResponse{Term: 6}},
@@ -490,8 +490,8 @@ func TestNoticeThatCannotBeSent(t *testing.T) {
 	}
 }
 
-// deaf returns a pipeline of term 5 in frames, in a bubble, and the connection of its member, which takes what the
-// test reads from it. Entry 1 counts as sent.
+// deaf returns a pipeline of term 5 in frames, in a bubble, and the connection of its member, which receives only the
+// bytes that the test reads from it. Entry 1 counts as sent.
 func deaf(t *testing.T) (*stream, net.Conn) {
 	var member net.Conn
 	d := &dialer{streamLayer: newPipes(func(theirs net.Conn) { member = theirs }), callTimeout: 10 * time.Second, addressOf: nowhere}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// How long a connection between members takes over TCP on one machine, from dialing to the answer of the
+// BenchmarkConnect measures a connection between members over TCP on one machine, from dialing to the reply to the
 // hello, plain and with a secret.
 func BenchmarkConnect(b *testing.B) {
 	const secret = "the secret of the members"

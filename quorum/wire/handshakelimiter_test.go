@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// begun returns how many of n handshakes with addr may begin now.
+// begun returns the number of handshakes with addr, out of n, that may begin now.
 func begun(d *HandshakeLimiter, addr string, n int) (passed int) {
 	for range n {
 		if d.takeToken(netip.MustParseAddr(addr)) == nil {
@@ -110,8 +110,8 @@ func TestStrangersEmptyNoMembersBucket(t *testing.T) {
 	})
 }
 
-// An address that a member has left is a stranger's, even if it has used up what it had as a member's. Its rejections count as
-// those of strangers, and names are looked up, because it may be a member with a new address.
+// An address that a member has left is a stranger's, even if it has used up its share as a member. Its rejections count
+// as strangers' rejections, and names are resolved, because it may be a member with a new address.
 func TestAddressThatAMemberHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHandshakeLimiter(testBook(1, []Peer{{ID: 1, Addr: "10.0.0.1:1"}, {ID: 2, Addr: "10.0.0.2:1"}}))
@@ -126,7 +126,7 @@ func TestAddressThatAMemberHasLeft(t *testing.T) {
 	})
 }
 
-// Names are looked up only while strangers are refused, and not more often than lookupInterval allows.
+// Names are resolved only while strangers are rejected, and not more often than lookupInterval allows.
 func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHandshakeLimiter(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m1:2"}, {ID: 3, Addr: "10.0.0.3:1"}}))
@@ -162,8 +162,8 @@ func TestNamesAreLookedUpWhenNeeded(t *testing.T) {
 	})
 }
 
-// The names are looked up at the same time. A name that the name service does not answer for delays no other one, and the
-// next look only by lookupTimeout, however many such names there are.
+// The names are resolved at the same time. A name without a reply of the name service delays no other one, and the next
+// round only by lookupTimeout, however many such names there are.
 func TestNamesAreLookedUpTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHandshakeLimiter(testBook(1, []Peer{{ID: 1, Addr: "m1:1"}, {ID: 2, Addr: "m2:1"}, {ID: 3, Addr: "m3:1"}, {ID: 4, Addr: "m4:1"}}))
@@ -293,7 +293,7 @@ func TestStormOfHandshakes(t *testing.T) {
 	})
 }
 
-// A handshake that was let in by the look at the door, and finds its token taken when it begins, ends.
+// A handshake that passes the check at the door, and finds its token taken when it begins, ends.
 func TestHandshakeFindsNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		come := make(arrivals)

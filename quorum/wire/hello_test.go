@@ -56,7 +56,7 @@ func newTestListener(t *testing.T, logs io.Writer) (*Listener, arrivals) {
 	return l, come
 }
 
-// Which hellos are accepted, and what the other dialers are told.
+// These cases list the accepted hellos, and the replies to the other dialers.
 func TestHello(t *testing.T) {
 	right, none := testEnsemble[:], make([]byte, hashSize)
 	preface := func(magic string, version uint16, from, to uint32, hash []byte) []byte {
@@ -140,9 +140,9 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// Raft's port takes nobody before both sides have named the same ensemble, and nobody without a disk. The open port does: a
-// member that has no data asks for the ensemble, and a command asks without a disk. Neither takes a member of another
-// ensemble, and none answers before this member knows its disk.
+// Raft's port accepts no member before both sides have named the same ensemble, and none without a disk. The open port
+// does: a member that has no data queries the ensemble, and a command sends its query without a disk. Neither port
+// accepts a member of another ensemble, and none replies before this member knows its disk.
 func TestHelloOfUnsettledMembers(t *testing.T) {
 	none, own, other := EnsembleID{}, testEnsemble, EnsembleID{7}
 	const untold = -1 // the connection is closed without an answer
@@ -208,7 +208,7 @@ func TestStartsDiffer(t *testing.T) {
 	}
 }
 
-// The dialer learns why it was refused, in bounded length and in bounded time.
+// The dialer gets the reason for a rejection, in bounded length and in bounded time.
 func TestDialed(t *testing.T) {
 	hello := NewHello(testBook(2, testPeers))
 	tests := []struct {
@@ -269,7 +269,7 @@ func TestDialed(t *testing.T) {
 	})
 }
 
-// A dialer that wants one disk takes no answer of another one, even if that has not refused it.
+// A dialer that wants one disk accepts no reply of another one, even if that has not rejected it.
 func TestDialedByAnotherDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, want := range []disk.ID{0, testDisk(1), testDisk(1) + 1} {
@@ -291,8 +291,8 @@ func TestDialedByAnotherDisk(t *testing.T) {
 	})
 }
 
-// The address of a member that is refused for now counts as a member's, because the member dials often. That of a process whose
-// number is no member's does not.
+// The address of a member that is rejected for now counts as a member's, because the member dials often. The address of
+// a process whose number is no member's does not.
 func TestAddressOfARefusedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, come := newTestListener(t, io.Discard)
@@ -490,7 +490,7 @@ func TestListenerClose(t *testing.T) {
 	})
 }
 
-// The same refusal is logged only once in a while, not for each retry.
+// The same rejection is logged only once in a while, not for each retry.
 func TestRefusalsAreLoggedSparingly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs bytes.Buffer
@@ -510,7 +510,7 @@ func TestRefusalsAreLoggedSparingly(t *testing.T) {
 	})
 }
 
-// Stream over real TCP: the advertised address, the hello, and a refusal.
+// This covers Stream over real TCP: the advertised address, the hello, and a rejection.
 func TestStreamTCP(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -627,8 +627,8 @@ func TestGuardedListener(t *testing.T) {
 	}
 }
 
-// With portUnification a member speaks with plain members both ways, and privately with the others.
-// A plain member tells from the log what a private one wants.
+// With portUnification a member speaks with plain members both ways, and privately with the others. The log of a plain
+// member shows that its peer is private.
 func TestUnifiedPorts(t *testing.T) {
 	const secret = "the secret of the members"
 	for _, tt := range []struct {
@@ -713,8 +713,8 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// comesIn returns the member that comes in with a hello to member 1 of the ensemble own, or 0 if nobody does. On raft's port
-// both must say the same ensemble. Anybody may ask, unless it says another ensemble.
+// comesIn returns the member that comes in with a hello to member 1 of the ensemble own, or 0 if none does. On raft's
+// port both must name the same ensemble. On the open port any caller may send a query, unless it names another ensemble.
 func comesIn(sent []byte, own EnsembleID, anybody bool) (from uint32) {
 	if len(sent) < helloSize || string(sent[:8]) != "ROLLCALL" || verifyChecksum(sent[:helloSize]) != nil {
 		return 0

@@ -13,7 +13,7 @@ import (
 	pb "google.golang.org/protobuf/proto"
 )
 
-// The cause of a term is what this member knew when it requested votes in that term.
+// The cause of a term is the one that this member knew when it requested votes in that term.
 func TestLeaderCauses(t *testing.T) {
 	const (
 		handedOver = proto.LeaderCauseKind_LEADER_CAUSE_HANDED_OVER
@@ -98,8 +98,8 @@ func TestResponsesThatShowALeader(t *testing.T) {
 	}
 }
 
-// The first request for a vote of a term fixes the cause of that term. Only a request that raft makes because it was asked to
-// stand has a late hand-over for its cause.
+// The first request for a vote of a term fixes the cause of that term. The cause is a late hand-over only if raft was
+// requested to stand.
 func TestRequestForAVoteFixesTheCause(t *testing.T) {
 	for name, tt := range map[string]struct {
 		atOnce bool

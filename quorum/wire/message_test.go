@@ -33,7 +33,7 @@ func encode(t testing.TB, kind byte, request any) []byte {
 	return b.Bytes()
 }
 
-// requests returns some of each kind, as long as members send them. They are those of member 255.
+// requests returns requests of each kind, as long as members send them. Member 255 sends them.
 func requests(t testing.TB) map[string][]byte {
 	t.Helper()
 	header := headerOf(255, longAddr)
@@ -171,7 +171,7 @@ func TestEntriesOutliveTheNextRequest(t *testing.T) {
 	}
 }
 
-// A request that no member sends is refused before raft's decoder allocates room for it.
+// A request that no member sends is rejected before raft's decoder allocates room for it.
 func TestReadRefuses(t *testing.T) {
 	list := func(n int) string { return "\xdc" + string([]byte{byte(n >> 8), byte(n)}) }
 	tests := []struct{ name, request string }{
@@ -289,7 +289,7 @@ func TestConnectionsOfOneMember(t *testing.T) {
 	})
 }
 
-// answered reads an answer of raft's, of the length that it has in these tests.
+// answered reads a reply of raft's, of the length that it has in these tests.
 func answered(c net.Conn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	_, err := c.Read(make([]byte, 4096))
@@ -297,8 +297,8 @@ func answered(c net.Conn) bool {
 	return err == nil
 }
 
-// If requests together are too long, those that began first lose their connections, but not those
-// that raft has already: if only these are left, the newest is refused.
+// If requests together are too long, the ones that began first lose their connections, but not the ones that raft has
+// already: if only these are left, the newest is rejected.
 func TestRequestsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner := newPeerConns(slog.New(slog.DiscardHandler))
@@ -348,9 +348,8 @@ func TestRequestsTogether(t *testing.T) {
 	})
 }
 
-// FuzzRequests checks that what is read of a request does not depend on how its bytes arrive, and
-// that raft's decoder finds the same end, and takes little memory. What is read of a frame is what a leader would write
-// as that frame.
+// FuzzRequests checks that a request is read in the same way however its bytes arrive, and that raft's decoder finds the
+// same end, and takes little memory. A frame that was read is written as the same bytes by a leader.
 func FuzzRequests(f *testing.F) {
 	for _, request := range requests(f) {
 		f.Add(request, uint16(3))

@@ -13,8 +13,8 @@ import (
 )
 
 // A request to a server without a vote has the entries that are committed and on this disk, reports that they are
-// committed, and waits for others no longer than an election timeout divided by commitWaitsPerElection. A configuration of
-// this term that is not committed decides who votes. One of an earlier term does not: raft has that one or a later one.
+// committed, and waits for others no longer than an election timeout divided by commitWaitsPerElection. An uncommitted
+// configuration of this term decides who votes. One of an earlier term does not: raft has that one or a later one.
 func TestUncommittedEntriesAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := leaderless(t) // 1, 2 and 3 vote

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// leads is a Transport with pipelines to members 2 and 3, which the test plays. Both have entries 1 to 9 of term 5.
+// leads is a Transport with pipelines to members 2 and 3, whose part the test takes. Both have entries 1 to 9 of term 5.
 func leads(t *testing.T) (tr *Transport, two, three *stream) {
 	tr = new(Transport)
 	open := func(member uint32) *stream {
@@ -21,7 +21,7 @@ func leads(t *testing.T) (tr *Transport, two, three *stream) {
 	return tr, open(2), open(3)
 }
 
-// commit calls Committed, waits for the time after, and returns which members have been told of the commit by then.
+// commit calls Committed, waits for the time after, and reports which members have been notified of the commit by then.
 func commit(tr *Transport, index uint64, first []uint32, after time.Duration, members ...*stream) (told [2]bool) {
 	for _, s := range members {
 		s.commit.Store(index)
@@ -37,7 +37,7 @@ func commit(tr *Transport, index uint64, first []uint32, after time.Duration, me
 	return told
 }
 
-// All members are told of each commit at once, however close together commits are.
+// All members are notified of each commit at once, however close together commits are.
 func TestAllAreToldAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, two, three := leads(t)

@@ -23,8 +23,7 @@ func (p *pipeEnd) Close() error {
 	return p.Conn.Close()
 }
 
-// If an attempt to connect takes long, others begin beside it. The first connection counts, and those of the others are
-// closed.
+// If an attempt to connect takes long, others begin beside it. The first connection counts, and the others are closed.
 func TestDialOverlapping(t *testing.T) {
 	for winner, takes := range [][]time.Duration{
 		{2 * attemptPause, time.Hour},
@@ -89,7 +88,8 @@ func TestDialOverlappingWaitsForASlowMember(t *testing.T) {
 	}
 }
 
-// An error counts only if no other attempt is under way. The member may have refused the others because they are so many.
+// An error counts only if no other attempt is under way. The member may have rejected the others because they are so
+// many.
 func TestDialOverlappingOutlivesErrors(t *testing.T) {
 	stalled, refused := errors.New("stalled"), errors.New("refused")
 	for _, want := range []error{nil, stalled} {

@@ -20,7 +20,7 @@ func noneAccepted(*raft.AppendEntriesRequest) {}
 
 func noDirect(*raft.AppendEntriesRequest) *directPart { return nil }
 
-// stream is a pipeline to a member that the test plays, with the log that it reports.
+// stream is a pipeline to a member whose part the test takes, with the log that it reports.
 type stream struct {
 	*pipeline
 	t                  *testing.T
@@ -109,8 +109,8 @@ func (s *stream) sentNext() *raft.AppendEntriesRequest {
 	}
 }
 
-// answer answers the oldest request without an answer, and returns the answer that raft gets. If
-// text is not empty, it is an error's.
+// answer replies to the oldest request without a reply, and returns the reply that raft gets. If text is not empty, it
+// is the text of an error.
 func (s *stream) answer(success bool, text string) raft.AppendFuture {
 	s.far.answer(success, text)
 	synctest.Wait()
@@ -122,7 +122,7 @@ func (s *stream) answer(success bool, text string) raft.AppendFuture {
 	}
 }
 
-// isTo reports whether f is the answer to a request that has come.
+// isTo reports whether f is the reply to a request that has come.
 func isTo(f raft.AppendFuture, req *raft.AppendEntriesRequest) bool {
 	return f != nil && f.Request().PrevLogEntry == req.PrevLogEntry && len(f.Request().Entries) == len(req.Entries)
 }
@@ -175,7 +175,7 @@ func TestClosedPipelineEndsItsReader(t *testing.T) {
 	})
 }
 
-// A pipeline passes its first bad answer on as no success, and closes, which frees its sender.
+// A pipeline passes its first bad reply on as no success, and closes, which frees its sender.
 func TestPipelineEndsAtFirstFailure(t *testing.T) {
 	for name, fail := range map[string]func(s *stream){
 		"refused": func(s *stream) { s.far.answer(false, "") },
@@ -426,7 +426,7 @@ func TestBytesInAFullPipeline(t *testing.T) {
 	})
 }
 
-// A bad answer to a notice ends the pipeline, like a bad answer to entries.
+// A bad reply to a notice ends the pipeline, like a bad reply to entries.
 func TestBadNoticeEndsPipeline(t *testing.T) {
 	for name, text := range map[string]string{"refused": "", "failed": "broken disk"} {
 		t.Run(name, func(t *testing.T) {
@@ -465,8 +465,8 @@ func TestUnsentNoticeEndsPipeline(t *testing.T) {
 	})
 }
 
-// Entries and notices are sent one at a time, commits are reported in order and none beyond what
-// was sent, and raft gets all answers to its own requests, in order.
+// Entries and notices are sent one at a time, commits are reported in order and none beyond the sent entries, and raft
+// gets all replies to its own requests, in order.
 func TestNoticesBesideEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
@@ -589,7 +589,7 @@ func TestTimeOfReplies(t *testing.T) {
 	})
 }
 
-// pendingFuture returns what a pipeline passes to raft by now, or nil.
+// pendingFuture returns the future that a pipeline has passed to raft by now, or nil.
 func pendingFuture(s *stream) raft.AppendFuture {
 	synctest.Wait()
 	select {

@@ -68,8 +68,8 @@ func TestLastConnectionIsLost(t *testing.T) {
 	})
 }
 
-// A port at which nothing listens refuses. One that listens does not, and neither does one that does not answer. A port
-// may also take a connection and end it.
+// A port at which nothing listens rejects a connection. A port that listens does not, and neither does one that does not
+// reply. A port may also accept a connection and end it.
 func TestProbe(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -149,7 +149,7 @@ func TestProbeIsLimited(t *testing.T) {
 	})
 }
 
-// A term that raft does not store in time is not waited for: the disk may hang. A term that raft has is not asked for.
+// A term that raft does not store in time is not waited for: the disk may hang. A term that raft has is not requested.
 func TestEnterTermIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(raft.Raft)
@@ -170,7 +170,7 @@ func TestEnterTermIsLimited(t *testing.T) {
 	})
 }
 
-// raft stands for election at once, or is not asked any more.
+// raft stands for election at once, or gets no further request.
 func TestStand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTestTransport(t, newPipes(nil))

@@ -40,7 +40,7 @@ func (p met) takes(start uint64) *Conn {
 	return conn
 }
 
-// refuses says hello as a process, which must be refused.
+// refuses says hello as a process, which must be rejected.
 func (p met) refuses(start uint64, want error) {
 	p.t.Helper()
 	if _, err := p.hello(start); !errors.Is(err, want) {
@@ -215,8 +215,8 @@ func TestProcessesAreBounded(t *testing.T) {
 	})
 }
 
-// Over hellos, the two processes of a copied directory learn of each other: the member that they dial closes the connections
-// of both, tells them the addresses and starts of both, and logs that. A member that dials one of them refuses it, too.
+// The two processes of a copied directory hear of each other by hellos: the member that they dial closes the connections
+// of both, sends them the addresses and starts of both, and logs that. A member that dials one of them rejects it, too.
 func TestCopiedDirectory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logs bytes.Buffer

@@ -8,7 +8,8 @@ import (
 	"rollcall/quorum/trust"
 )
 
-// The error of a closed handshake gives way to that of a proof that the same member rejected before, until a dial succeeds.
+// The error of a closed handshake gives way to the error of a proof that the same member rejected before, until a dial
+// succeeds.
 func TestProofRejectionsExplain(t *testing.T) {
 	rejected, closed, refused := fmt.Errorf("handshake: %w", trust.ErrProofRejected), fmt.Errorf("handshake: %w", trust.ErrHandshakeClosed), errors.New("refused")
 	p := newProofRejections()

@@ -32,8 +32,8 @@ func (d *down) serve(f *far) {
 	}
 }
 
-// A request to a member that is down is held until that member answers a heartbeat, or until there
-// is no reason to wait.
+// A request to a member that is down is held until that member replies to a heartbeat, or until there is no reason to
+// wait.
 func TestHold(t *testing.T) {
 	tests := []struct {
 		name string

@@ -8,8 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A follower knows of a commit once it was told that the entry is released, and either that a majority has it or by its own disk. A notice
-// that a majority has an entry is news, although the entry is not released, because the follower acknowledges it then.
+// A follower knows of a commit once it has heard that the entry is released, and that a majority has it or by its own
+// disk. A notice that a majority has an entry is news, although the entry is not released, because the follower
+// acknowledges it then.
 func TestToldOfMajorityBeforeRelease(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
@@ -39,7 +40,8 @@ func TestToldOfMajorityBeforeRelease(t *testing.T) {
 	}
 }
 
-// The majority index of a frame may be above the commit index, and is at most that of the last entry if the commit index is lower.
+// The majority index of a frame may be above the commit index, and is at most the index of the last entry if the commit
+// index is lower.
 func TestCheckMajority(t *testing.T) {
 	entries := []*raft.Log{{Index: 11}, {Index: 12}}
 	for _, tt := range []struct {

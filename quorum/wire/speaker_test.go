@@ -14,7 +14,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A request is refused if its header names another member than the connection's. Nobody may speak on a connection that is no member's.
+// A request is rejected if its header names another member than the connection's. No member may speak on a connection
+// that is no member's.
 func TestCheckSpeaker(t *testing.T) {
 	own, others := headerOf(2, "m2:1"), headerOf(3, "m3:1")
 	halves := []raft.RPCHeader{
@@ -63,8 +64,8 @@ func TestCheckSpeaker(t *testing.T) {
 	}
 }
 
-// A request that speaks for another member never reaches raft. Its sender is told, its connection is
-// closed, and the log names the member, its address and what it said, once in a while.
+// A request that speaks for another member never reaches raft. Its sender gets an error, its connection is closed, and
+// the log names the member, its address and the name that it used, once in a while.
 func TestImpostorIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -119,7 +120,7 @@ func TestImpostorIsRefused(t *testing.T) {
 	})
 }
 
-// A member takes leadership over from the member that it follows, and from nobody else.
+// A member takes leadership over only from the member that it follows.
 func TestHandOverComesFromTheLeader(t *testing.T) {
 	r, heard := leaderless(t)
 	for _, peer := range []raft.ServerID{named(2), named(3)} {
@@ -208,8 +209,8 @@ func TestVotesWithoutRegardToConfiguration(t *testing.T) {
 	}
 }
 
-// Over the network, a member grants a pre-vote and a vote to a candidate that its own configuration does not have, and a
-// second vote in the same term to nobody. It stores the candidate's name with its vote, without an address.
+// Over the network, a member grants a pre-vote and a vote to a candidate that its own configuration does not have, and
+// no second vote in the same term. It stores the candidate's name with its vote, without an address.
 func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 	p := newPipes(nil)
 	var running atomic.Pointer[raft.Raft]

@@ -252,8 +252,8 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// A member that gets leadership and does not answer holds the leader up for half an election timeout,
-// and the leader hears of that.
+// A member that gets leadership and does not reply delays the leader by half an election timeout, and the leader hears
+// of that.
 func TestTimeoutNowIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTestTransport(t, newPipes(func(c net.Conn) { go func() { _, _ = io.Copy(io.Discard, c) }() }))
@@ -287,7 +287,7 @@ func TestContactsLongest(t *testing.T) {
 	})
 }
 
-// Each disk that is wiped leaves a server that never answers again. The oldest ones are forgotten.
+// Each disk that is wiped leaves a server that never replies again. The oldest ones are forgotten.
 func TestContactsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c serverReplies
@@ -302,7 +302,7 @@ func TestContactsAreBounded(t *testing.T) {
 	})
 }
 
-// membersAt makes connections to addresses that of names those of members.
+// membersAt treats connections to the addresses in names as connections to members.
 type membersAt struct {
 	*pipes
 	of map[raft.ServerAddress]uint32
@@ -443,8 +443,8 @@ func TestRequestsAreMeantForDisks(t *testing.T) {
 	})
 }
 
-// When a server has left raft's configuration, the idle connections to it end, and their places are given back. Those in use
-// stay until their user ends them, because raft tells a server that it is removed.
+// When a server has left raft's configuration, the idle connections to it end, and their places are given back.
+// Connections in use stay until their user ends them, because raft notifies a server of its removal.
 func TestIdleConnectionsToRemovedServersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fars []*far

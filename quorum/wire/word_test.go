@@ -90,8 +90,8 @@ func TestTwoAreMajority(t *testing.T) {
 	}
 }
 
-// The word goes with entries and in notices, beside the index that a majority has. A commit that it has told is not told again,
-// and one beyond it is.
+// The word goes with entries and in notices, beside the index that a majority has. A commit that it has reported is not
+// reported again, and one beyond it is.
 func TestWordIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
@@ -116,7 +116,7 @@ func TestWordIsTold(t *testing.T) {
 	})
 }
 
-// A follower that takes no frames gets no word: it could not tell it from a commit that a majority has.
+// A follower that accepts no frames gets no word: it could not distinguish it from a commit that a majority has.
 func TestNoWordWithoutFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
@@ -132,8 +132,9 @@ func TestNoWordWithoutFrames(t *testing.T) {
 	})
 }
 
-// A follower that has the word, and acknowledges in time, gets no notice of the commit. One whose acknowledgement is late gets it,
-// and from then on at once, until it acknowledges entries before it is told that they are committed.
+// A follower that has the word, and acknowledges in time, gets no notice of the commit. One whose acknowledgement is
+// late gets it. From then on it gets the notice at once, until it acknowledges entries before it hears that they are
+// committed.
 func TestLateAckGetsTheCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
@@ -212,7 +213,7 @@ func TestEachAckHasItsTime(t *testing.T) {
 	})
 }
 
-// Members that were told of a commit by the leader's word are not woken for it once more.
+// Members that were notified of a commit by the leader's word are not woken for it once more.
 func TestCommitWakesNobodyTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, two, three := leads(t)
