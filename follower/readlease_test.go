@@ -124,8 +124,8 @@ func TestReadLease(t *testing.T) {
 	})
 }
 
-// While this member has not applied the log as far as the next leases need, the last one that is good stays so until its own end, however many
-// come.
+// While this member has not applied the log as far as the next leases need, the last one that is good stays so until its
+// own end, however many come.
 func TestEarlierLeaseStays(t *testing.T) {
 	withLeases(t, func(t *testing.T, r *readers) {
 		r.read()

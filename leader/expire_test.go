@@ -431,8 +431,8 @@ func TestMassExpiryIsPaced(t *testing.T) {
 	})
 }
 
-// When 5,000 sessions expire at once, at most 32 are ahead of a write that comes meanwhile: those in the entry that is under way. Entries that
-// take 2 ms end all of them within 0.7 s.
+// When 5,000 sessions expire at once, at most 32 are ahead of a write that comes meanwhile: those in the entry that is
+// under way. Entries that take 2 ms end all of them within 0.7 s.
 func TestWriteMeetsFewExpiries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, took, mostAhead, mostTime = 5_000, 2 * time.Millisecond, 32, 700 * time.Millisecond

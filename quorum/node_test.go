@@ -158,8 +158,8 @@ func TestHandOverByTurns(t *testing.T) {
 	}
 }
 
-// A member that the leader does not reach is no transfer target, although its log is as long as any and the other one was tried in vain: raft
-// takes no entries while it waits for a target.
+// A member that the leader does not reach is no transfer target, although its log is as long as any and the other one
+// was tried in vain: raft takes no entries while it waits for a target.
 func TestNoTransferOutOfReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 3)

@@ -406,8 +406,9 @@ func TestSnapshotByBytes(t *testing.T) {
 	})
 }
 
-// A disk that was marked as one that copies can be recovered and exported if it votes by its newest configuration, in its log or in its snapshot:
-// its process ended before it removed the mark. One that does not vote may lack what its leader had.
+// A disk that was marked as one that copies can be recovered and exported if it votes by its newest configuration, in
+// its log or in its snapshot: its process ended before it removed the mark. One that does not vote may lack what its
+// leader had.
 func TestRecoverMarkedDisk(t *testing.T) {
 	for name, snapshot := range map[string]bool{"log": false, "snapshot": true} {
 		t.Run(name, func(t *testing.T) {

@@ -130,8 +130,8 @@ func TestNoChangeWithoutLine(t *testing.T) {
 	}
 }
 
-// While the disk of the audit log hangs, a change waits, and is rejected before the session could expire. Other connections are served, and apply
-// works.
+// While the disk of the audit log hangs, a change waits, and is rejected before the session could expire. Other
+// connections are served, and apply works.
 func TestHangingAuditLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, out := newRequiredWorld(t, false)

@@ -11,8 +11,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A request that ends its connection is logged with the reason at the usual level, once in a minute for each reason, with the number of those
-// that were left out. A client that closes its session is not.
+// A request that ends its connection is logged with the reason at the usual level, once in a minute for each reason,
+// with the number of those that were left out. A client that closes its session is not.
 func TestRequestFaultsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Buffer

@@ -418,7 +418,8 @@ func TestWatchesAreLimited(t *testing.T) {
 	})
 }
 
-// A new session beyond the number waits until another one ends, and for its handshake's time at most. A session that is resumed does not wait.
+// A new session beyond the number waits until another one ends, and for its handshake's time at most. A session that is
+// resumed does not wait.
 func TestSessionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, false, limitedTo(t, "address sessions=2"))

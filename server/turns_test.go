@@ -226,7 +226,8 @@ func TestPacerGivesWay(t *testing.T) {
 	})
 }
 
-// A multiRead whose connection ends while it gives way reads no further operation, and leaves the turn to those who have it and wait for it.
+// A multiRead whose connection ends while it gives way reads no further operation, and leaves the turn to those who have
+// it and wait for it.
 func TestInterruptedMultiReadEndsWithItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const times, children = 50, 5000

@@ -120,7 +120,8 @@ func TestAnIdentityHasOnePlace(t *testing.T) {
 	}
 }
 
-// The ranges of a list have the permissions of each address, and are at most twice as many as the entries, at the ends of both families too.
+// The ranges of a list have the permissions of each address, and are at most twice as many as the entries, at the ends
+// of both families too.
 func TestRangesOfAddresses(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	drawn := func() netip.Addr { // few values of the first and last bytes, so that networks meet

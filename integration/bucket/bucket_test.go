@@ -44,7 +44,8 @@ func openBucket(t *testing.T) archive.Store {
 	return store
 }
 
-// Two senders store the same objects at the same time: each is stored once, and is never replaced. Every moment of the archive can be built.
+// Two senders store the same objects at the same time: each is stored once, and is never replaced. Every moment of the
+// archive can be built.
 func TestArchiveInABucket(t *testing.T) {
 	e := pasttest.New(t, time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC).UnixMilli())
 	local := archive.NewDirectory(t.TempDir())

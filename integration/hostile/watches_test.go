@@ -24,8 +24,8 @@ const (
 	leastAgain = 50 * time.Millisecond
 )
 
-// Twenty connections set 75,000 watches of all five kinds again in each request, as fast as they are answered. Other clients of the member write
-// and read meanwhile.
+// Twenty connections set 75,000 watches of all five kinds again in each request, as fast as they are answered. Other
+// clients of the member write and read meanwhile.
 func TestWatchesAgain(t *testing.T) {
 	needs.Check(t, needs.Nightly)
 	e, o := startMembers(t, "", "")

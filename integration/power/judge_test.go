@@ -149,7 +149,8 @@ func judge(all []kept, acked []acknowledged, majority int) error {
 	return nil
 }
 
-// cut takes the power after some changes, in the way of a seed, and writes what the disks, which have the numbers 1 to disks, keep to directories.
+// cut takes the power after some changes, in the way of a seed, and writes what the disks, which have the numbers 1 to
+// disks, keep to directories.
 func cut(t *testing.T, changes []change, place, disks int, seed uint64) (dirs []string, o *outage) {
 	t.Helper()
 	o = newOutage(seed, place)

@@ -14,8 +14,8 @@ import (
 
 const markName = "incomplete"
 
-// A restore or an import makes nothing in a directory before its mark there is durable, and names the command. It removes the mark of the data
-// when everything else is durable, and succeeds when no loss of power brings it back.
+// A restore or an import makes nothing in a directory before its mark there is durable, and names the command. It
+// removes the mark of the data when everything else is durable, and succeeds when no loss of power brings it back.
 func TestMarksAreDurable(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	s := saved(t)

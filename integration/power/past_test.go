@@ -29,8 +29,8 @@ func keptDirectories(dir string) history.Directories {
 // entries are the terms and the hashes of entries, the first of which has index 1.
 type entries []string
 
-// readPast reads what a member keeps, with each snapshot, to the entry with an index; 0: to the end of the log. It has to go back to the first entry
-// without a gap.
+// readPast reads what a member keeps, with each snapshot, to the entry with an index; 0: to the end of the log. It has
+// to go back to the first entry without a gap.
 func readPast(dir string, last uint64) (all entries, err error) {
 	list, err := history.List(keptDirectories(dir), last)
 	switch {
@@ -118,8 +118,8 @@ func startKeeping(dir string) (last uint64, err error) {
 	return d.Log().LastIndex()
 }
 
-// keepingPlaces returns the places at which a file of the past is moved, gets its name, or is synced with its directory. A compressed file's
-// source loses its name just after that.
+// keepingPlaces returns the places at which a file of the past is moved, gets its name, or is synced with its directory.
+// A compressed file's source loses its name just after that.
 func keepingPlaces(changes []change) (places []int) {
 	for place, c := range changes {
 		if c.kind == move || c.kind == rename && strings.HasSuffix(c.name, ".zst") || c.kind == sync && strings.Contains(c.name, "/"+disk.KeptDirName) {
@@ -129,8 +129,8 @@ func keepingPlaces(changes []change) (places []int) {
 	return places
 }
 
-// Whatever a loss of power interrupts, also while files of the past are moved and compressed, the member starts, and the past has every entry
-// since the first one, none that was not in the log, and no damage.
+// Whatever a loss of power interrupts, also while files of the past are moved and compressed, the member starts, and the
+// past has every entry since the first one, none that was not in the log, and no damage.
 func TestPastLosesPower(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	l := startLoner(t, "")

@@ -31,7 +31,8 @@ const (
 	journalName = "journal"
 	// keeperSteps is how many writes a keeper makes: rounds of all kinds of step.
 	keeperSteps = 5 * len(stepKinds)
-	// restartEvery is how many steps a keeper makes before it opens its stores again: a number without a factor in common with that of the kinds.
+	// restartEvery is how many steps a keeper makes before it opens its stores again: a number without a factor in
+	// common with that of the kinds.
 	restartEvery = 9
 )
 
@@ -357,8 +358,8 @@ func keeperSyncs(changes []change) map[string][]int {
 	return syncs
 }
 
-// A process that is killed, or finds no space, at any of its calls leaves stores with what it has acknowledged, and with the step that it had begun or
-// without it. The next start takes votes.
+// A process that is killed, or finds no space, at any of its calls leaves stores with what it has acknowledged, and with
+// the step that it had begun or without it. The next start takes votes.
 func TestStoresAreInterrupted(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	k := newKeeping(t)

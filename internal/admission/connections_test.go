@@ -2,7 +2,8 @@ package admission
 
 import "testing"
 
-// Connections are limited in all and for each address. A limit that is not positive is none. An address without connections takes no memory.
+// Connections are limited in all and for each address. A limit that is not positive is none. An address without
+// connections takes no memory.
 func TestConnectionLimiter(t *testing.T) {
 	for _, tt := range []struct {
 		most, perAddr int

@@ -72,7 +72,8 @@ func (r *responder) issueMany(n int) (certs []*x509.Certificate) {
 	return certs
 }
 
-// At most maxQueriesEach are under way to one responder. Those above it wait for their turn, in the order in which they came, and then succeed.
+// At most maxQueriesEach are under way to one responder. Those above it wait for their turn, in the order in which they
+// came, and then succeed.
 func TestQueriesWaitForTheirTurn(t *testing.T) {
 	r := newResponder(t)
 	certs := r.issueMany(maxQueriesEach + 5)

@@ -415,7 +415,8 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// Sessions that fall silent at once end between two polls, or three. The writes that are under way meanwhile count, and those before do not.
+// Sessions that fall silent at once end between two polls, or three. The writes that are under way meanwhile count, and
+// those before do not.
 func TestStormOfSilentSessions(t *testing.T) {
 	for text, creates := range map[string]int{"storm:conns=5,storms=2,each=3": 30, "storm:conns=5,storms=2,each=0,storm=vanish": 2} {
 		synctest.Test(t, func(t *testing.T) {

@@ -44,7 +44,8 @@ func TestSnapshotCommand(t *testing.T) {
 	}
 }
 
-// With streaming=false the command writes a snapshot to the disk, says its zxid and size in ZooKeeper's headers, and counts as one in the interval.
+// With streaming=false the command writes a snapshot to the disk, says its zxid and size in ZooKeeper's headers, and
+// counts as one in the interval.
 func TestSnapshotCommandToTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newTestHTTP(t, "leader")

@@ -198,7 +198,8 @@ func TestWrongName(t *testing.T) {
 	}
 }
 
-// The objects of two logs that were one, put into one archive by hand, are never mixed: a state is that of one of them, or there is an error.
+// The objects of two logs that were one, put into one archive by hand, are never mixed: a state is that of one of them,
+// or there is an error.
 func TestTwoPasts(t *testing.T) {
 	for seed := range uint64(12) {
 		both, digests := newMemory(), map[uint64]bool{}

@@ -279,8 +279,8 @@ func TestOperations(t *testing.T) {
 	}
 }
 
-// Two users with one name have two fingerprints, also if they are identities of one connection. Other schemes have none, because their names are
-// whole.
+// Two users with one name have two fingerprints, also if they are identities of one connection. Other schemes have none,
+// because their names are whole.
 func TestFingerprints(t *testing.T) {
 	ids := []*proto.Identity{
 		{Scheme: "ip", Id: "1.2.3.4"}, {Scheme: "digest", Id: "owner:hash1="}, {Scheme: "sasl", Id: "bob"}, {Scheme: "digest", Id: "owner:hash2="},

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// deposed has member 3 alone hold the end of the log, and then the leader deposed before it applies its first entry. 2 may have a lease of an
-// earlier term.
+// deposed has member 3 alone hold the end of the log, and then the leader deposed before it applies its first entry. 2
+// may have a lease of an earlier term.
 func (r *rig) deposed() {
 	r.NoteHeld("3", 5, r.last)
 	r.term.Store(0)

@@ -198,9 +198,9 @@ func TestTermWithShorterLeases(t *testing.T) {
 	}
 }
 
-// A leader whose log ends with the TermStart of one with shorter leases than before, or with none, releases nothing until the longer ones have
-// ended. raft's first entry of its term would release that TermStart, and a later leader that lacks this term's would wait for the shorter
-// time.
+// A leader whose log ends with the TermStart of one with shorter leases than before, or with none, releases nothing
+// until the longer ones have ended. raft's first entry of its term would release that TermStart, and a later leader that
+// lacks this term's would wait for the shorter time.
 func TestTermAfterOneWithShorterLeases(t *testing.T) {
 	for _, newest := range []time.Duration{0, lease / 2} {
 		bubble(t, lease, lease, func(t *testing.T, r *rig) {

@@ -194,7 +194,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Each byte of the client's choice counts: it is signed, and has one sequence number, one direction and one layer. A rotated one is the same.
+// Each byte of the client's choice counts: it is signed, and has one sequence number, one direction and one layer. A
+// rotated one is the same.
 func TestChoice(t *testing.T) {
 	a := newTestAcceptor(t, nil)
 	step := func(change func(choice []byte, session key) []byte) error {
