@@ -547,7 +547,8 @@ func TestObserver(t *testing.T) {
 		}
 		synctest.Wait()
 		last := seen.last
-		if id, _ := c.Session(); last.Session != id || last.Server != c.Server() || last.Server == "" || last.Xid == 0 || last.Zxid != 5 || last.Requests != 1 {
+		if id, _ := c.Session(); last.Session != id || last.Server != c.Server() || last.Server == "" || last.Xid == 0 ||
+			last.Zxid != 5 || last.Requests != 1 {
 			t.Errorf("the last call ended with %+v", last)
 		}
 		if want := []string{"getData /a true", "getData /b true", "setData /d false"}; !slices.Equal(seen.calls, want) {

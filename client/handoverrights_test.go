@@ -276,7 +276,8 @@ func TestRightsOfAnotherClient(t *testing.T) {
 		id, _ := c.Session()
 		_, err := (&Handover{Session: id + 1}).Rights(t.Context(), c)
 		wantError(t, err, ErrNotHeld)
-		if _, err := (&Handover{Session: id, Chroot: "/app"}).Rights(t.Context(), c); err == nil || !strings.Contains(err.Error(), `chroot is "", and must be "/app"`) {
+		if _, err := (&Handover{Session: id, Chroot: "/app"}).Rights(t.Context(), c); err == nil ||
+			!strings.Contains(err.Error(), `chroot is "", and must be "/app"`) {
 			t.Errorf("another chroot: %v", err)
 		}
 		if rights, err := (&Handover{Session: id}).Rights(t.Context(), c); err != nil || len(rights) != 0 {

@@ -228,7 +228,8 @@ func TestCannotResume(t *testing.T) {
 			{Position{"two", 5}, ErrOtherEnsemble, 5, 6},
 			{Position{"", 5}, ErrNoHistory, NoZxid, NoZxid},
 		} {
-			if err := resumeReason(t, c, tt.from); !errors.Is(err, tt.why) || err.Since != tt.since || err.Applied != tt.applied || err.From != tt.from {
+			if err := resumeReason(t, c, tt.from); !errors.Is(err, tt.why) || err.Since != tt.since || err.Applied != tt.applied ||
+				err.From != tt.from {
 				t.Errorf("from %v: %v", tt.from, err)
 			}
 		}

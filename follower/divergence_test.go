@@ -184,7 +184,8 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 			}
 			damages, disputes, asks := r.judged()
 			if damages > 0 || disputes != 8 || asks != 2*(disputes+1) { // one more is under way
-				t.Errorf("in 12 ticks: damaged %d times, disputed %d times, %d questions; a question lasts a tick and the pause half of one", damages, disputes, asks)
+				t.Errorf("in 12 ticks: damaged %d times, disputed %d times, %d questions; a question lasts a tick and the pause half of one",
+					damages, disputes, asks)
 			}
 			s.hangUp()
 		})

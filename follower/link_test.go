@@ -195,7 +195,8 @@ func TestDetachedConnection(t *testing.T) {
 			t.Fatalf("sent again: %v", got)
 		}
 		for i, txn := range got {
-			if jute.Op(txn.Op) != jute.OpEmpty || txn.Seq != uint64(i+1) || txn.Incarnation != ourBoot || txn.Member != self || len(txn.Body) != 0 || txn.Session != 0 {
+			if jute.Op(txn.Op) != jute.OpEmpty || txn.Seq != uint64(i+1) || txn.Incarnation != ourBoot || txn.Member != self ||
+				len(txn.Body) != 0 || txn.Session != 0 {
 				t.Errorf("sent again: %v", txn)
 			}
 		}

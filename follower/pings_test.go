@@ -144,7 +144,8 @@ func TestPing(t *testing.T) {
 		defer s.cancel()
 		s.ping(&proto.Ping{Number: 1})
 		pong := s.pong(0)
-		if pong.Number != 1 || pong.Incarnation != ourBoot || pong.Applied != r.state.index || len(pong.Batches) != 0 || pong.More || pong.Proof != 0 {
+		if pong.Number != 1 || pong.Incarnation != ourBoot || pong.Applied != r.state.index || len(pong.Batches) != 0 ||
+			pong.More || pong.Proof != 0 {
 			t.Errorf("answered %v", pong)
 		}
 		r.f.Touch(1, timeout)

@@ -245,7 +245,8 @@ func TestEverybodyGetsIn(t *testing.T) {
 			}
 			next[txn.Conn]++
 		}
-		if len(r.state.log) != conns*each || len(r.f.outbox.lanes) != 0 || r.f.outbox.queued.blockedSubmits[0].Len() != 0 || r.f.outbox.queued.queuedBytes != 0 || r.f.outbox.inFlight.totalBytes != 0 {
+		if len(r.state.log) != conns*each || len(r.f.outbox.lanes) != 0 || r.f.outbox.queued.blockedSubmits[0].Len() != 0 ||
+			r.f.outbox.queued.queuedBytes != 0 || r.f.outbox.inFlight.totalBytes != 0 {
 			t.Errorf("%d applied; left: %d lanes, %d blocked, %d and %d bytes", len(r.state.log), len(r.f.outbox.lanes), r.f.outbox.queued.blockedSubmits[0].Len(), r.f.outbox.queued.queuedBytes, r.f.outbox.inFlight.totalBytes)
 		}
 	})

@@ -482,7 +482,8 @@ func TestRefusedBeforeItCameBack(t *testing.T) {
 		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 2, Refused: []int64{int64(id)}}})
 		end := began.Add(timeout / 10 * 9)
 		if len(r.cut) != 0 || !r.f.leases.isValid(id, end) || r.f.leases.isValid(id, end.Add(1)) {
-			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, just after: %t", r.cut, r.f.leases.isValid(id, end), r.f.leases.isValid(id, end.Add(1)))
+			t.Errorf("cut %v; vouched for at 0.9 T after the attach was sent: %t, just after: %t",
+				r.cut, r.f.leases.isValid(id, end), r.f.leases.isValid(id, end.Add(1)))
 		}
 		s.ping(&proto.Ping{Ack: &proto.Ack{Incarnation: ourBoot, Through: 3, Refused: []int64{int64(id)}}})
 		if !slices.Equal(r.cut, []jute.SessionID{id}) || !slices.Equal(r.conns, []uint64{5}) {

@@ -184,8 +184,10 @@ func TestReaperIsHeldByOthers(t *testing.T) {
 			e.run()
 			e.at(11 * time.Second)
 			got, _ := e.log.reaped(t)
-			if s := e.Stats(); (len(got) == 5) != tt.reaps || (len(got) == 0) == tt.reaps || (e.records.count(notTrusted) == 1) != tt.says || s.ReaperPaused != tt.says || s.MaxClockGap != tt.apart {
-				t.Errorf("%s: %d nodes, said %d times, held %t, %v apart", tt.name, len(got), e.records.count(notTrusted), s.ReaperPaused, s.MaxClockGap)
+			if s := e.Stats(); (len(got) == 5) != tt.reaps || (len(got) == 0) == tt.reaps ||
+				(e.records.count(notTrusted) == 1) != tt.says || s.ReaperPaused != tt.says || s.MaxClockGap != tt.apart {
+				t.Errorf("%s: %d nodes, said %d times, held %t, %v apart",
+					tt.name, len(got), e.records.count(notTrusted), s.ReaperPaused, s.MaxClockGap)
 			}
 			e.end()
 		})

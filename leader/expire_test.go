@@ -368,7 +368,8 @@ func TestOnlyWhatWasAskedAboutIsTaken(t *testing.T) {
 	e.table.Touch(5, e.start.Add(9*time.Second), timeout)
 	wake(time.Second)
 	got := e.expiry.takeDue(100)
-	if slices.ContainsFunc(got, func(s sessiontracker.OverdueSession) bool { return s.ID == 5 || s.ID == 9 }) || len(got) != 3 || e.expiry.dueReleased.Load() {
+	if slices.ContainsFunc(got, func(s sessiontracker.OverdueSession) bool { return s.ID == 5 || s.ID == 9 }) ||
+		len(got) != 3 || e.expiry.dueReleased.Load() {
 		t.Errorf("took %v, want three of 1 to 6 without 5", got)
 	}
 	wake(time.Second) // 11 s: 9 is due by now, and is asked about

@@ -37,7 +37,8 @@ func TestPingsNameLostMembers(t *testing.T) {
 	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
 	l := lostAt(begun)
 	l.heard(2, 20, at(5), 60)
-	if got := reportedLost(l, at(6)); len(got) != 1 || got[3].GetSilentMs() != 6000 || got[3].GetThrough() != 50 || got[3].GetEndedThrough() != 0 {
+	if got := reportedLost(l, at(6)); len(got) != 1 || got[3].GetSilentMs() != 6000 || got[3].GetThrough() != 50 ||
+		got[3].GetEndedThrough() != 0 {
 		t.Errorf("member 3 was never heard: %v", got)
 	}
 	l.heard(3, 30, at(6), 61)

@@ -328,7 +328,8 @@ func TestSync(t *testing.T) {
 			t.Fatalf("Sync = %v, %v", reply, err)
 		}
 		want := fmt.Sprintf("leader: term %d has another nonce", term)
-		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: 1}, 0); status.Code(err) != codes.FailedPrecondition || status.Convert(err).Message() != want {
+		if _, err := e.Sync(t.Context(), &proto.SyncRequest{Nonce: 1}, 0); status.Code(err) != codes.FailedPrecondition ||
+			status.Convert(err).Message() != want {
 			t.Errorf("Sync of another term: %v, want %s", err, want)
 		}
 

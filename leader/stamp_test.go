@@ -105,7 +105,8 @@ func TestSilenceIsTheLeaders(t *testing.T) {
 		if err := pb.Unmarshal(got[0].Body, &body); err != nil {
 			t.Fatal(err)
 		}
-		if want := (&proto.Kill{Session: 10, OwnerIndex: 10, SilentMs: 3000, Operator: "alice"}); !pb.Equal(&body, want) || got[0].Member != 1 || got[0].Incarnation != 77 || got[0].Seq != 1 {
+		if want := (&proto.Kill{Session: 10, OwnerIndex: 10, SilentMs: 3000, Operator: "alice"}); !pb.Equal(&body, want) ||
+			got[0].Member != 1 || got[0].Incarnation != 77 || got[0].Seq != 1 {
 			t.Errorf("%v with %v, want %v", got[0], &body, want)
 		}
 		if !pb.Equal(own, sent) {

@@ -25,7 +25,8 @@ func (f *fakeLog) sweeps(t *testing.T) (n int) {
 			}
 			here++
 			var sweep proto.Sweep
-			if err := pb.Unmarshal(txn.Body, &sweep); err != nil || txn.Member != 0 || txn.Seq != 0 || txn.Session != 0 || sweep.Nodes != sweepNodes {
+			if err := pb.Unmarshal(txn.Body, &sweep); err != nil || txn.Member != 0 || txn.Seq != 0 || txn.Session != 0 ||
+				sweep.Nodes != sweepNodes {
 				t.Errorf("%v, %v", txn, err)
 			}
 		}

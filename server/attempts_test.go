@@ -44,7 +44,8 @@ func TestSuperGuessesLeaveTraces(t *testing.T) {
 	if n := table.FailureCounts()["super"]; n != 1 {
 		t.Errorf("%d guesses, want 1", n)
 	}
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "credentials failed") || !strings.Contains(text, "address=pipe kind=super failures=1") {
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "credentials failed") ||
+		!strings.Contains(text, "address=pipe kind=super failures=1") {
 		t.Errorf("the log says %s", text)
 	}
 	text := lines.text()

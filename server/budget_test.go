@@ -355,7 +355,8 @@ func TestSharedData(t *testing.T) {
 					var got jute.GetDataResponse
 					d := jute.NewDecoder(body)
 					if got.Decode(&d); d.Err() != nil || len(d.Rest()) > 0 || h.Xid != 2 || !bytes.Equal(got.Data, bytes.Repeat([]byte{want}, size)) {
-						t.Errorf("xid %d, %d bytes, of data %d, of which %d are %q", h.Xid, len(body), len(got.Data), bytes.Count(got.Data, []byte{want}), want)
+						t.Errorf("xid %d, %d bytes, of data %d, of which %d are %q",
+							h.Xid, len(body), len(got.Data), bytes.Count(got.Data, []byte{want}), want)
 					}
 					if int(got.Stat.DataLength) != size {
 						t.Errorf("stat of %d bytes", got.Stat.DataLength)

@@ -153,7 +153,8 @@ func TestWatchesListed(t *testing.T) {
 		for id, paths := range w.srv.Listing().Watches() {
 			got[id] = paths
 		}
-		if len(got) != 2 || !slices.Equal(got[a.id], []string{"/", "/a", "/z"}) || !slices.Equal(got[b.id], []string{"/z"}) || got[none.id] != nil {
+		if len(got) != 2 || !slices.Equal(got[a.id], []string{"/", "/a", "/z"}) || !slices.Equal(got[b.id], []string{"/z"}) ||
+			got[none.id] != nil {
 			t.Errorf("%v", got)
 		}
 	})

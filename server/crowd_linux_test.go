@@ -58,7 +58,8 @@ func (w *world) crowd(t *testing.T) []*client {
 	}
 	waitFor(t, func() bool {
 		s := w.srv.Stats()
-		return s.Connections == before.Connections+len(all) && s.Handshakes == before.Handshakes+3*crowdEach && s.Received == before.Received+4*crowdEach
+		return s.Connections == before.Connections+len(all) && s.Handshakes == before.Handshakes+3*crowdEach &&
+			s.Received == before.Received+4*crowdEach
 	})
 	return all
 }

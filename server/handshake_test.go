@@ -58,7 +58,8 @@ func TestNewSession(t *testing.T) {
 			var res jute.ConnectResponse
 			d := jute.NewDecoder(frame)
 			res.Decode(&d)
-			if len(frame) != tt.size || res.ProtocolVersion != 0 || res.TimeOut != 10000 || res.SessionID == 0 || len(res.Passwd) != 16 || res.ReadOnly {
+			if len(frame) != tt.size || res.ProtocolVersion != 0 || res.TimeOut != 10000 || res.SessionID == 0 ||
+				len(res.Passwd) != 16 || res.ReadOnly {
 				t.Errorf("answer % x, %+v", frame, res)
 			}
 			if seen[string(res.Passwd)] {
@@ -509,7 +510,8 @@ func TestAcceptFailuresLogged(t *testing.T) {
 			t.Errorf("Serve: %v", err)
 		}
 		took := fails * acceptPause
-		if n := strings.Count(log.String(), "accept failed"); n != 1+int(took/admission.LogInterval) || !strings.Contains(log.String(), "unlogged=") {
+		if n := strings.Count(log.String(), "accept failed"); n != 1+int(took/admission.LogInterval) ||
+			!strings.Contains(log.String(), "unlogged=") {
 			t.Errorf("%d lines about %d failures in %v:\n%s", n, fails, took, &log)
 		}
 	})

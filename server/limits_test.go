@@ -445,7 +445,8 @@ func TestStats(t *testing.T) {
 	_ = word.Close() // the server waits a second for it
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 1 })
 	s := w.srv.Stats()
-	if s.Received != 3 || s.Sent != 3 || s.Latency.Count != 1 || s.Latency.Max < s.Latency.Min || s.Latency.Avg <= 0 || s.EndedByReason["word"] != 1 {
+	if s.Received != 3 || s.Sent != 3 || s.Latency.Count != 1 || s.Latency.Max < s.Latency.Min || s.Latency.Avg <= 0 ||
+		s.EndedByReason["word"] != 1 {
 		t.Errorf("stats %+v", s)
 	}
 	c.must(jute.OpCreate, create("/a", "x", 0))
@@ -479,9 +480,11 @@ func TestStats(t *testing.T) {
 	}
 	w.srv.ResetStats()
 	if s := w.srv.Stats(); s.EndedByReason["word"] != 1 || s.EventsByType["changed"] != 1 || s.RequestLatency["connect"].Count != 1 {
-		t.Errorf("a reset has set to zero what is counted since New: %v, %v, %d connects", s.EndedByReason, s.EventsByType, s.RequestLatency["connect"].Count)
+		t.Errorf("a reset has set to zero what is counted since New: %v, %v, %d connects",
+			s.EndedByReason, s.EventsByType, s.RequestLatency["connect"].Count)
 	}
-	if s := w.srv.Stats(); s.Received != 0 || s.Latency.Count != 0 || s.ReadLatency.Count != 0 || s.ResponseSizes.Last != -1 || s.Connections != 1 {
+	if s := w.srv.Stats(); s.Received != 0 || s.Latency.Count != 0 || s.ReadLatency.Count != 0 || s.ResponseSizes.Last != -1 ||
+		s.Connections != 1 {
 		t.Errorf("stats after a reset %+v", s)
 	}
 	c.must(jute.OpSync, jute.SyncRequest{Path: []byte("/")})

@@ -143,7 +143,8 @@ func TestWatchPages(t *testing.T) {
 			t.Errorf("on /, whose children are watched: %+v, want %+v", page, ofB[:1])
 		}
 		page := append(make([]clients.Watch, 0, 3), onThree[0]) // a page that has been begun
-		if page, next := w.srv.Listing().WatchesFrom(t.Context(), page, b.id, ""); next != "/1" || !slices.Equal(page, []clients.Watch{onThree[0], ofB[0], ofB[1]}) {
+		if page, next := w.srv.Listing().WatchesFrom(t.Context(), page, b.id, ""); next != "/1" ||
+			!slices.Equal(page, []clients.Watch{onThree[0], ofB[0], ofB[1]}) {
 			t.Errorf("a page of 3 that had one watch: %+v, next %q", page, next)
 		}
 		over, cancel := context.WithCancel(t.Context())

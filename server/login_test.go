@@ -174,7 +174,8 @@ func TestSASLFailures(t *testing.T) {
 				if code := c.logIn(user, "wrong"); code != tt.code {
 					t.Errorf("%s: %v, want %v", user, code, tt.code)
 				}
-				if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "SASL login failed") || !strings.Contains(text, reason) || !strings.Contains(text, "client=") || strings.Contains(text, "secret") {
+				if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "SASL login failed") ||
+					!strings.Contains(text, reason) || !strings.Contains(text, "client=") || strings.Contains(text, "secret") {
 					t.Errorf("the log says %s, want %s", text, reason)
 				}
 				if tt.code != jute.OK {

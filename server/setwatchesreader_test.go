@@ -35,7 +35,8 @@ func TestSetWatchesReader(t *testing.T) {
 			got := jute.SetWatches2{RelativeZxid: 7, Data: [][]byte{}, Exist: [][]byte{}, Child: [][]byte{}, Persistent: [][]byte{}, Recursive: [][]byte{}}
 			for r.hasMore() {
 				part := r.next(most)
-				if n := len(slices.Concat(part.Data, part.Exist, part.Child, part.Persistent, part.Recursive)); n == 0 || n > most || part.RelativeZxid != 7 {
+				if n := len(slices.Concat(part.Data, part.Exist, part.Child, part.Persistent, part.Recursive)); n == 0 || n > most ||
+					part.RelativeZxid != 7 {
 					t.Fatalf("most %d: a part of %d: %+v", most, n, part)
 				}
 				got.Data, got.Exist, got.Child = append(got.Data, part.Data...), append(got.Exist, part.Exist...), append(got.Child, part.Child...)

@@ -236,7 +236,8 @@ func TestHeldRequestsEndWithTheirClient(t *testing.T) {
 				t.Errorf("%d connections are left, want 1", n)
 			}
 			time.Sleep(5 * time.Second)
-			if h, body := watcher.call(jute.OpGetData, getData("/e", false)); !closes && (h.Err != jute.OK || len(body) == 0 || string(body[4:8]) == "late") {
+			if h, body := watcher.call(jute.OpGetData, getData("/e", false)); !closes &&
+				(h.Err != jute.OK || len(body) == 0 || string(body[4:8]) == "late") {
 				t.Errorf("a request of a client that has gone was served: %v %q", h.Err, body)
 			}
 		})

@@ -257,7 +257,8 @@ func TestSilentClientsLoseTheirPlaces(t *testing.T) {
 		if ended := w.srv.Stats().EndedByReason; ended["max_tls_handshakes"] != 2 || ended["tls_failed"] != 0 {
 			t.Errorf("ended: %v", ended)
 		}
-		if n := strings.Count(log.String(), "a client's TLS handshake failed"); n != 1 || !strings.Contains(log.String(), admission.ErrDisplaced.Error()) {
+		if n := strings.Count(log.String(), "a client's TLS handshake failed"); n != 1 ||
+			!strings.Contains(log.String(), admission.ErrDisplaced.Error()) {
 			t.Errorf("%d lines:\n%s", n, log)
 		}
 	})
@@ -279,7 +280,8 @@ func TestTooManyHandshakes(t *testing.T) {
 			t.Error("a second handshake is not refused")
 		}
 		synctest.Wait()
-		if n := w.srv.Stats().EndedByReason["max_tls_handshakes"]; n != 1 || !strings.Contains(log.String(), admission.ErrTooManyHandshakes.Error()) {
+		if n := w.srv.Stats().EndedByReason["max_tls_handshakes"]; n != 1 ||
+			!strings.Contains(log.String(), admission.ErrTooManyHandshakes.Error()) {
 			t.Errorf("%d refused, log:\n%s", n, log)
 		}
 		_ = first.Close()
@@ -402,7 +404,8 @@ func TestHandshakeOfTooManyBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if n := w.srv.Stats().EndedByReason["tls_failed"]; n != 1 || !strings.Contains(log.String(), "the client's TLS handshake has more than 65536 bytes") {
+		if n := w.srv.Stats().EndedByReason["tls_failed"]; n != 1 ||
+			!strings.Contains(log.String(), "the client's TLS handshake has more than 65536 bytes") {
 			t.Errorf("%d refused, log:\n%s", n, log)
 		}
 		dial := w.dial
@@ -436,7 +439,9 @@ func TestFailedHandshakesAreLogged(t *testing.T) {
 		}
 	}
 	waitFor(t, func() bool { return w.srv.Stats().EndedByReason["tls_failed"] == 3 })
-	if n := strings.Count(log.String(), "a client's TLS handshake failed"); n == 0 || n > 1+int(time.Since(began)/admission.LogInterval) || !strings.Contains(log.String(), "client=127.0.0.1:") || !strings.Contains(log.String(), "didn't provide a certificate") {
+	if n := strings.Count(log.String(), "a client's TLS handshake failed"); n == 0 ||
+		n > 1+int(time.Since(began)/admission.LogInterval) || !strings.Contains(log.String(), "client=127.0.0.1:") ||
+		!strings.Contains(log.String(), "didn't provide a certificate") {
 		t.Errorf("%d lines:\n%s", n, &log)
 	}
 	const line = `"address":"127.0.0.1","operation":"authenticate","target":"tls","result":"failure","error":"tls: client didn't provide a certificate"`

@@ -88,7 +88,8 @@ func TestReport(t *testing.T) {
 			success, text := r.finish(), out.String()
 			if success != tt.success || runs != len(tt.runs) || !strings.Contains(text, tt.prints) || !strings.HasSuffix(text, "\n"+tt.counts+"\n") && text != tt.counts+"\n" ||
 				tt.hides != "" && strings.Contains(text, tt.hides) {
-				t.Errorf("success %t after %d runs; want %t after %d, %q, not %q, and %q:\n%s", success, runs, tt.success, len(tt.runs), tt.prints, tt.hides, tt.counts, text)
+				t.Errorf("success %t after %d runs; want %t after %d, %q, not %q, and %q:\n%s",
+					success, runs, tt.success, len(tt.runs), tt.prints, tt.hides, tt.counts, text)
 			}
 		})
 	}

@@ -84,7 +84,8 @@ func TestLoginRefused(t *testing.T) {
 				_ = p.Close()
 			}()
 			_, err := Open(ctx, Config{Servers: []string{"a"}, Dial: f.dial, Login: &Login{"bob", "bobsecret"}})
-			if !errors.Is(err, jute.AuthFailed) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "bobsecret") || len(f.dials) != 1 {
+			if !errors.Is(err, jute.AuthFailed) || !strings.Contains(err.Error(), tt.want) ||
+				strings.Contains(err.Error(), "bobsecret") || len(f.dials) != 1 {
 				t.Errorf("open: %v, after dialling %q; want %s", err, f.dials, tt.want)
 			}
 		})

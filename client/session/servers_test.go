@@ -111,7 +111,8 @@ func FuzzParseServers(f *testing.F) {
 			list = strings.Join(servers, ",") + ":" + root
 		}
 		again, rootAgain, err := ParseServers(list, 0)
-		if err != nil || strings.Join(again, " ") != strings.Join(servers, " ") || rootAgain != root || len(servers) == 0 || len(servers) > maxServers {
+		if err != nil || strings.Join(again, " ") != strings.Join(servers, " ") || rootAgain != root || len(servers) == 0 ||
+			len(servers) > maxServers {
 			t.Errorf("%q: %q and %q, and then %q and %q, %v", text, servers, root, again, rootAgain, err)
 		}
 	})

@@ -477,7 +477,8 @@ func TestOtherProtocol(t *testing.T) {
 			}()
 			limited, cancel := context.WithTimeout(ctx, 20*time.Millisecond) // one attempt
 			defer cancel()
-			if _, err := Open(limited, Config{Servers: []string{"a"}, Dial: f.dial}); !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), want) {
+			if _, err := Open(limited, Config{Servers: []string{"a"}, Dial: f.dial}); !errors.Is(err, ErrProtocol) ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v, want %s", reply, err, want)
 			}
 		})

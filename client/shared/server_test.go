@@ -79,7 +79,8 @@ func TestSetWithoutReceipt(t *testing.T) {
 			b.Before(b.Clients[0], jute.OpSetData, 1, func(string) { tt.fault(b) })
 			_, err := NewValue(b.Clients[0], "/v", Config{NoReceipts: true}).Set(b.Ctx, []byte("ours"))
 			data, stat, _ := b.Clients[0].Get(b.Ctx, "/v")
-			if got := fmt.Sprint(string(data), " ", stat.Version); got != tt.want || client.MayHaveHappened(err) != tt.isUnknown || (err != nil) != tt.isUnknown {
+			if got := fmt.Sprint(string(data), " ", stat.Version); got != tt.want || client.MayHaveHappened(err) != tt.isUnknown ||
+				(err != nil) != tt.isUnknown {
 				b.Errorf("%s: %s, %v, want %s", name, got, err, tt.want)
 			}
 		})

@@ -288,7 +288,8 @@ func TestReplace(t *testing.T) {
 		{[]Rule{rule}, 1, true},
 		{nil, 2, false},
 	} {
-		if err := l.Replace(step.rules); err != nil || changes != step.changes || (l.Table() != nil) != step.inForce || len(l.Rules()) != len(step.rules) {
+		if err := l.Replace(step.rules); err != nil || changes != step.changes || (l.Table() != nil) != step.inForce ||
+			len(l.Rules()) != len(step.rules) {
 			t.Errorf("step %d: %v, %d changes, rules %v", i, err, changes, l.Rules())
 		}
 	}
