@@ -51,10 +51,12 @@ func TestFailedSnapshotIsTheLast(t *testing.T) {
 				onSnapshotRejected: func(err error) { rejected = err }, onConfiguration: func() {}, onCommit: func(uint64) {},
 				awaitSettled: func(uint64) bool { return true }, awaitReleased: func(uint64, func()) bool { return true }, runTracked: func(_ string, op func() error) error { return op() },
 			}
-			if err := tt.fails(f); !errors.Is(err, errBroken) || errors.Is(ended, errBroken) != tt.ended || errors.Is(rejected, errBroken) == tt.ended {
+			if err := tt.fails(f); !errors.Is(err, errBroken) || errors.Is(ended, errBroken) != tt.ended ||
+				errors.Is(rejected, errBroken) == tt.ended {
 				t.Fatalf("%v; the member ended with %v, rejected %v", err, ended, rejected)
 			}
-			if got := f.Apply(&raft.Log{Index: 5, Data: []byte("a")}); (got == any(errStateMachineFailed)) != tt.ended || (len(m.commands()) == 0) != tt.ended {
+			if got := f.Apply(&raft.Log{Index: 5, Data: []byte("a")}); (got == any(errStateMachineFailed)) != tt.ended ||
+				(len(m.commands()) == 0) != tt.ended {
 				t.Errorf("an entry after it is answered with %v; applied %v", got, m.commands())
 			}
 			if _, err := f.Snapshot(); errors.Is(err, errStateMachineFailed) != tt.ended || (err != nil) != tt.ended {

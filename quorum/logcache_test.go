@@ -53,7 +53,8 @@ func TestLogCache(t *testing.T) {
 		store.reads = 0
 		for i := first; i <= last; i++ {
 			l := new(raft.Log)
-			if err := c.GetLog(i, l); err != nil || l.Index != i || l.Term != term || slices.ContainsFunc(l.Data, func(b byte) bool { return b != byte(i) }) {
+			if err := c.GetLog(i, l); err != nil || l.Index != i || l.Term != term ||
+				slices.ContainsFunc(l.Data, func(b byte) bool { return b != byte(i) }) {
 				t.Errorf("%s: entry %d is number %d of term %d: %v", when, i, l.Index, l.Term, err)
 			}
 		}

@@ -182,7 +182,8 @@ func TestFormerAddressIsLeft(t *testing.T) {
 		e.wait("the address to change", func() bool { return slices.Equal(lines(e.members[lead].node), list) })
 		synctest.Wait()
 		if got := configured[lead].Load() - before; got != 1 || configured[other].Load() != configured[lead].Load() {
-			t.Errorf("Configured was called %d times on the leader, %d times in all on it and %d times on member %d", got, configured[lead].Load(), configured[other].Load(), other)
+			t.Errorf("Configured was called %d times on the leader, %d times in all on it and %d times on member %d",
+				got, configured[lead].Load(), configured[other].Load(), other)
 		}
 		had := e.members[moved].machine.count()
 		e.propose("b", lead, other)

@@ -65,7 +65,8 @@ func TestWriteFigures(t *testing.T) {
 		for range 20 {
 			e.propose("c", 1)
 		}
-		if s := node.metrics.Stats(); s.LogWrites.Count < 21 || s.LogWrites.Max != 1500*time.Millisecond || s.SlowLogWrites != 1 || s.Snapshots.Count != 0 {
+		if s := node.metrics.Stats(); s.LogWrites.Count < 21 || s.LogWrites.Max != 1500*time.Millisecond ||
+			s.SlowLogWrites != 1 || s.Snapshots.Count != 0 {
 			t.Errorf("20 more writes: %+v", s)
 		}
 		time.Sleep(3 * snapshotInterval)

@@ -403,7 +403,8 @@ func TestMachineErrorStops(t *testing.T) {
 			t.Errorf("Run: %v, want the machine's error", err)
 		}
 		// raft has ended, and would have forgotten another entry that it was about to pass on, or would have passed it on.
-		if got := n.fsm.ApplyBatch([]*raft.Log{{Index: last + 1, Term: 1, Data: []byte("c")}}); len(got) != 1 || got[0] != any(errStateMachineFailed) {
+		if got := n.fsm.ApplyBatch([]*raft.Log{{Index: last + 1, Term: 1, Data: []byte("c")}}); len(got) != 1 ||
+			got[0] != any(errStateMachineFailed) {
 			t.Errorf("the entry after it was answered with %v", got)
 		}
 		if err := n.Propose([]byte("d"), nil).Error(); !errors.Is(err, ErrNotRunning) {
@@ -562,7 +563,8 @@ func TestProposeOutsideRun(t *testing.T) {
 		if err := n.Propose(nil, nil).Error(); !errors.Is(err, ErrNotRunning) {
 			t.Errorf("before raft runs: %v", err)
 		}
-		if n.status.Term() != 0 || n.status.LastIndex() != 0 || n.status.CommitIndex() != 0 || n.status.LeaderID() != 0 || n.status.IsLeader() || n.HasData() {
+		if n.status.Term() != 0 || n.status.LastIndex() != 0 || n.status.CommitIndex() != 0 || n.status.LeaderID() != 0 ||
+			n.status.IsLeader() || n.HasData() {
 			t.Error("a member that has not begun knows something")
 		}
 		e.stop(1)

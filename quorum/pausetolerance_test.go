@@ -57,7 +57,8 @@ func TestTimeoutsFitTogether(t *testing.T) {
 			t.Errorf("H %v: a follower gives up after %v, its leader after %v", heartbeat, usual, leaseTimeout(heartbeat))
 		}
 		if longest := p.longest + heartbeatGap(heartbeat); longest > 3*heartbeat || longest >= longestSilence(heartbeat) {
-			t.Errorf("H %v: a follower waits up to %v, want at most %v, and less than %v", heartbeat, longest, 3*heartbeat, longestSilence(heartbeat))
+			t.Errorf("H %v: a follower waits up to %v, want at most %v, and less than %v",
+				heartbeat, longest, 3*heartbeat, longestSilence(heartbeat))
 		}
 	}
 }

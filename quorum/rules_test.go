@@ -306,7 +306,8 @@ func TestReplyFromALaterAddress(t *testing.T) {
 		last, err := lead.stores.Log.LastIndex()
 		for i := uint64(1); i <= last && err == nil; i++ {
 			var entry raft.Log
-			if err = lead.stores.Log.GetLog(i, &entry); err == nil && entry.Type == raft.LogConfiguration && bytes.Contains(entry.Data, []byte("between")) {
+			if err = lead.stores.Log.GetLog(i, &entry); err == nil && entry.Type == raft.LogConfiguration &&
+				bytes.Contains(entry.Data, []byte("between")) {
 				t.Errorf("entry %d has the address from which there was no reply", i)
 			}
 		}

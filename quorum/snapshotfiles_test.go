@@ -170,7 +170,8 @@ func TestSnapshotOfNewerVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer := func(err error) bool {
-		return errors.Is(err, disk.ErrNewerFormat) && !errors.Is(err, disk.ErrDamaged) && strings.Contains(err.Error(), "start the newer version") &&
+		return errors.Is(err, disk.ErrNewerFormat) && !errors.Is(err, disk.ErrDamaged) &&
+			strings.Contains(err.Error(), "start the newer version") &&
 			regexp.MustCompile(`snapshot \S*\b2-\d+-`).MatchString(err.Error()) && !strings.Contains(err.Error(), "other members")
 	}
 	for _, log := range []string{"follows", "ends before", "is gone"} {

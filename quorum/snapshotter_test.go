@@ -37,7 +37,8 @@ func TestSnapshotOnDemand(t *testing.T) {
 		e.applied([]string{"a"}, 1)
 		first, err := n.snapshotter.TakeSnapshot(t.Context(), 0)
 		index, _, lerr := n.snapshotter.NewestSnapshot()
-		if err != nil || lerr != nil || first.Index != index || first.Index != n.status.AppliedIndex() || first.Term != n.status.Term() || first.Bytes == 0 || uint64(first.Zxid) != 1<<32|first.Index {
+		if err != nil || lerr != nil || first.Index != index || first.Index != n.status.AppliedIndex() ||
+			first.Term != n.status.Term() || first.Bytes == 0 || uint64(first.Zxid) != 1<<32|first.Index {
 			t.Fatalf("%+v, %v; the newest one is of index %d, %v", first, err, index, lerr)
 		}
 		if list, err := kept.List(); err != nil || first.Bytes != list[0].Size {
@@ -113,11 +114,14 @@ func TestSnapshotOnDemandNeedsRoom(t *testing.T) {
 		}
 		for _, most := range []int64{free + 1<<30, 1 << 62} {
 			_, err := n.snapshotter.TakeSnapshot(t.Context(), most)
-			if index, _, lerr := n.snapshotter.NewestSnapshot(); !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), fmt.Sprintf("may take %d, and %d are left", most, snapshotReserve)) || !strings.Contains(err.Error(), " bytes are free") || index != 0 || lerr != nil {
+			if index, _, lerr := n.snapshotter.NewestSnapshot(); !errors.Is(err, ErrNoSpace) ||
+				!strings.Contains(err.Error(), fmt.Sprintf("may take %d, and %d are left", most, snapshotReserve)) ||
+				!strings.Contains(err.Error(), " bytes are free") || index != 0 || lerr != nil {
 				t.Errorf("%d bytes where %d are free: %v; there is one of index %d, %v", most, free, err, index, lerr)
 			}
 		}
-		if err := errors.Join(checkFreeSpace(5, snapshotReserve+5), checkFreeSpace(0, snapshotReserve)); err != nil || !errors.Is(checkFreeSpace(6, snapshotReserve+5), ErrNoSpace) {
+		if err := errors.Join(checkFreeSpace(5, snapshotReserve+5), checkFreeSpace(0, snapshotReserve)); err != nil ||
+			!errors.Is(checkFreeSpace(6, snapshotReserve+5), ErrNoSpace) {
 			t.Errorf("at the limit: %v", err)
 		}
 		e.alive(1)

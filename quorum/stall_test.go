@@ -111,7 +111,8 @@ func TestStalledLeaderIsReplaced(t *testing.T) {
 				if took := time.Since(begin); took > 5*time.Second {
 					t.Errorf("member %d leads after %v", next, took)
 				}
-				if err := e.members[old].node.StallError(); !hangs(err) || !strings.Contains(fmt.Sprint(err), "log") && !strings.Contains(fmt.Sprint(err), "applying") {
+				if err := e.members[old].node.StallError(); !hangs(err) ||
+					!strings.Contains(fmt.Sprint(err), "log") && !strings.Contains(fmt.Sprint(err), "applying") {
 					t.Errorf("Stalled: %v", err)
 				}
 				peer := e.peers[next-1]

@@ -13,7 +13,8 @@ func TestStatusBeforeRaft(t *testing.T) {
 	if s.Term() != 0 || s.LastIndex() != 0 || s.LastTerm() != 0 || s.LeaderID() != 0 || s.IsLeader() || s.isLeaderIn(0) {
 		t.Error("raft has a state before it runs")
 	}
-	if s.isConfigured() || s.isVoter() || s.isOnlyVoter() || s.hasCaughtUp() || s.configurationCommitted() || s.HasFoundingMajority(peers, false) {
+	if s.isConfigured() || s.isVoter() || s.isOnlyVoter() || s.hasCaughtUp() || s.configurationCommitted() ||
+		s.HasFoundingMajority(peers, false) {
 		t.Error("this disk takes part before raft runs")
 	}
 	if got := s.ConfiguredMembers(); len(s.Servers()) != 0 || len(got) != 2 || got[0].ID != 1 || got[1].ID != 2 {

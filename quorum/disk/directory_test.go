@@ -144,7 +144,8 @@ func TestLogDirectoryApart(t *testing.T) {
 			if lost == "" {
 				openAndClose(t, cfg)
 				cfg.LogDir = ""
-				if _, err := Open(cfg); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "The way out: set dataLogDir to the directory that has the log") {
+				if _, err := Open(cfg); !errors.Is(err, ErrDamaged) ||
+					!strings.Contains(err.Error(), "The way out: set dataLogDir to the directory that has the log") {
 					t.Errorf("Open without the log's directory: %v", err)
 				}
 				cfg = directoryConfig(t.TempDir(), 1)

@@ -200,7 +200,8 @@ func TestQueueBesides(t *testing.T) {
 			t.Error("not finished")
 		}
 		q.wrote("1 to 1", fmt.Sprintf("2 to %d", batch+1), fmt.Sprintf("%d to %d", batch+2, end))
-		if entries, bytes, _ := q.AppendTotals(); entries != end || bytes != end*(1+entryOverhead) || len(q.operations.underWay) != 0 || q.logQueue.queuedBytes != 0 {
+		if entries, bytes, _ := q.AppendTotals(); entries != end || bytes != end*(1+entryOverhead) ||
+			len(q.operations.underWay) != 0 || q.logQueue.queuedBytes != 0 {
 			t.Errorf("%d entries, %d bytes; %v under way, %d bytes queued", entries, bytes, q.operations.underWay, q.logQueue.queuedBytes)
 		}
 	})
@@ -313,7 +314,8 @@ func TestQueueFails(t *testing.T) {
 			t.Error("something waits for a disk that has failed")
 		}
 		q.wrote()
-		if len(q.fails) != 1 || !errors.Is(q.fails[0], errHeld) || q.Durability().LimitToDurable(3) != 0 || q.StallError() != nil || len(q.operations.underWay) != 0 {
+		if len(q.fails) != 1 || !errors.Is(q.fails[0], errHeld) || q.Durability().LimitToDurable(3) != 0 ||
+			q.StallError() != nil || len(q.operations.underWay) != 0 {
 			t.Errorf("failed: %v; durable up to %d; %v under way", q.fails, q.Durability().LimitToDurable(3), q.operations.underWay)
 		}
 	})

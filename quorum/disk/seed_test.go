@@ -204,7 +204,8 @@ func TestMarkNamesTheCommand(t *testing.T) {
 	} {
 		cfg := seedConfig(t, false)
 		write(t, filepath.Join(cfg.DataDir, memberDirName, incompleteName), tt.text)
-		if _, err := Open(cfg); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+". ") {
+		if _, err := Open(cfg); !errors.Is(err, ErrIncomplete) ||
+			!strings.Contains(err.Error(), "run the command that fills it again: "+tt.want+". ") {
 			t.Errorf("mark %.80q: %v, want %q", tt.text, err, tt.want)
 		}
 		if err := Seed(cfg, again, fillIn(func() {})); err != nil {
@@ -229,7 +230,8 @@ func TestSeedAdvises(t *testing.T) {
 		{io.ErrUnexpectedEOF, true, "unexpected EOF. No member starts there until the data directories are filled. The way out: run the command again: " + again},
 		{io.ErrUnexpectedEOF, false, "unexpected EOF"},
 	} {
-		if err := explainSeedError(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want || WithAdvice(err, false).Error() != tt.want {
+		if err := explainSeedError(tt.err, tt.begun, again); !errors.Is(err, tt.err) || err.Error() != tt.want ||
+			WithAdvice(err, false).Error() != tt.want {
 			t.Errorf("%v, begun %t: %q, want %q", tt.err, tt.begun, err, tt.want)
 		}
 	}

@@ -70,7 +70,8 @@ func TestReadRecordOutOfPlace(t *testing.T) {
 		r := recordOf(testLog(5, 40))
 		r.batch, r.before = segmentHeaderSize, h.checksum
 		tt.change(&r)
-		if _, err := s.readRecord(r.appendTo(header, h.checksum, testLog(5, 40)), segmentHeaderSize); tt.fits != (err == nil) || err != nil && !errors.Is(err, ErrDamaged) {
+		if _, err := s.readRecord(r.appendTo(header, h.checksum, testLog(5, 40)), segmentHeaderSize); tt.fits != (err == nil) ||
+			err != nil && !errors.Is(err, ErrDamaged) {
 			t.Errorf("a record %s: %v", tt.name, err)
 		}
 	}

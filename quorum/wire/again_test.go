@@ -45,7 +45,8 @@ func TestRequestsThatBeginWithinASnapshot(t *testing.T) {
 		if len(got.Entries) > 0 {
 			first = got.Entries[0].Index
 		}
-		if got.PrevLogEntry != tt.want || first != tt.first || got.Term != 5 || got.LeaderCommitIndex != 19 || tt.want == 0 && tt.prev > 0 && got.PrevLogTerm != 0 {
+		if got.PrevLogEntry != tt.want || first != tt.first || got.Term != 5 || got.LeaderCommitIndex != 19 ||
+			tt.want == 0 && tt.prev > 0 && got.PrevLogTerm != 0 {
 			t.Errorf("%s: %+v, want entries from %d on after %d", tt.name, got, tt.first, tt.want)
 		}
 		if req.PrevLogEntry != tt.prev || len(req.Entries) != tt.count {

@@ -254,7 +254,8 @@ func FuzzChecksums(f *testing.F) {
 		c, reported := arriving(bytes.NewReader(stream))
 		got, err := io.ReadAll(c)
 		changed := change != 0 && len(stream) > 0
-		if !bytes.HasPrefix(data, got) || changed != errors.Is(err, ErrCorrupted) || changed != (*reported == 1) || !changed && (err != nil || len(got) != len(data)) {
+		if !bytes.HasPrefix(data, got) || changed != errors.Is(err, ErrCorrupted) || changed != (*reported == 1) ||
+			!changed && (err != nil || len(got) != len(data)) {
 			t.Fatalf("%d of %d bytes read, reported %d times, %v", len(got), len(data), *reported, err)
 		}
 		c, _ = arriving(bytes.NewReader(data))

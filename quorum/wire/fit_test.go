@@ -56,8 +56,10 @@ func TestLongRequestInPipeline(t *testing.T) {
 		}()
 		for _, want := range []struct{ prev, term, entries, commit uint64 }{{9, 4, 2, 11}, {11, 5, 2, 12}, {13, 5, 1, 12}} {
 			part := <-s.far.sent
-			if part.PrevLogEntry != want.prev || part.PrevLogTerm != want.term || uint64(len(part.Entries)) != want.entries || part.LeaderCommitIndex != want.commit {
-				t.Errorf("sent %d entries behind %d of term %d, commit %d; want %+v", len(part.Entries), part.PrevLogEntry, part.PrevLogTerm, part.LeaderCommitIndex, want)
+			if part.PrevLogEntry != want.prev || part.PrevLogTerm != want.term || uint64(len(part.Entries)) != want.entries ||
+				part.LeaderCommitIndex != want.commit {
+				t.Errorf("sent %d entries behind %d of term %d, commit %d; want %+v",
+					len(part.Entries), part.PrevLogEntry, part.PrevLogTerm, part.LeaderCommitIndex, want)
 			}
 			if f := s.answer(true, ""); !isTo(f, part) {
 				t.Error("raft has no answer to a part")

@@ -397,14 +397,16 @@ func TestPipelineInFrames(t *testing.T) {
 	f := newFollower(t)
 	for index := uint64(2); index <= 100; index += 2 {
 		for i := index; i < index+2; i++ {
-			if got := f.send(t, i); got.PrevLogEntry != i-1 || len(got.Entries) != 1 || string(got.Entries[0].Data) != "data" || string(got.ID) != string(named(1)) {
+			if got := f.send(t, i); got.PrevLogEntry != i-1 || len(got.Entries) != 1 || string(got.Entries[0].Data) != "data" ||
+				string(got.ID) != string(named(1)) {
 				t.Fatalf("entry %d came as %+v", i, got)
 			}
 		}
 		for _, commit := range []uint64{index, index + 1} {
 			f.commit.Store(commit)
 			f.signalCommit()
-			if got := f.request(t); got.LeaderCommitIndex != commit || got.PrevLogEntry != index+1 || got.PrevLogTerm != 5 || got.Term != 5 || len(got.Entries) != 0 {
+			if got := f.request(t); got.LeaderCommitIndex != commit || got.PrevLogEntry != index+1 || got.PrevLogTerm != 5 ||
+				got.Term != 5 || len(got.Entries) != 0 {
 				t.Fatalf("the notice of commit %d came as %+v", commit, got)
 			}
 		}

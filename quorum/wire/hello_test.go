@@ -185,7 +185,8 @@ func TestHelloOfUnsettledMembers(t *testing.T) {
 					}
 					if want == 0 {
 						c, err := l.Accept()
-						if err != nil || c.(*Conn).PeerDisk != tt.from || binary.BigEndian.Uint64(answer) != uint64(tt.at) || binary.BigEndian.Uint64(answer[8:]) != dialed.addressBook.RunID() {
+						if err != nil || c.(*Conn).PeerDisk != tt.from || binary.BigEndian.Uint64(answer) != uint64(tt.at) ||
+							binary.BigEndian.Uint64(answer[8:]) != dialed.addressBook.RunID() {
 							t.Errorf("open %t: %+v, %v; answer %x", port.acceptsUnknown, c, err, answer)
 						}
 					}
@@ -554,7 +555,8 @@ func TestStreamTCP(t *testing.T) {
 	}
 	lost := server(1, peers[0].Addr)
 	lost.DiskID++
-	if _, err := dialer.Dial(lost.ServerAddress(), time.Minute); !errors.Is(err, errHelloRejected) || !strings.Contains(err.Error(), "meant for member 1 with the disk 00000000000000d2") {
+	if _, err := dialer.Dial(lost.ServerAddress(), time.Minute); !errors.Is(err, errHelloRejected) ||
+		!strings.Contains(err.Error(), "meant for member 1 with the disk 00000000000000d2") {
 		t.Errorf("meant for another disk: %v", err)
 	}
 	book.SetEnsembleID(EnsembleID{7})
@@ -603,7 +605,8 @@ func TestGuardedListener(t *testing.T) {
 				conn, err := tt.dialer.HandshakeDialed(come.from("10.0.0.7:1"), 1)
 				synctest.Wait()
 				if tt.logged != "" {
-					if err == nil || errors.Is(err, errHelloRejected) || !strings.Contains(logs.String(), tt.logged) || !strings.Contains(logs.String(), "10.0.0.7:1") {
+					if err == nil || errors.Is(err, errHelloRejected) || !strings.Contains(logs.String(), tt.logged) ||
+						!strings.Contains(logs.String(), "10.0.0.7:1") {
 						t.Errorf("Dialed: %v; logged %q, want %q", err, logs.String(), tt.logged)
 					}
 					return
@@ -703,8 +706,10 @@ func FuzzHello(f *testing.F) {
 			if read := len(sent) - r.Len(); read > helloSize {
 				t.Fatalf("read %d bytes", read)
 			}
-			if comes := comesIn(sent, hello.addressBook.EnsembleID(), hello.acceptsUnknown); (err == nil) != (comes != 0) || err == nil && of.ID != comes {
-				t.Fatalf("ensemble %x, anybody %t: %q is let in as %d (%v), want %d", hello.addressBook.EnsembleID(), hello.acceptsUnknown, sent, of.ID, err, comes)
+			if comes := comesIn(sent, hello.addressBook.EnsembleID(), hello.acceptsUnknown); (err == nil) != (comes != 0) ||
+				err == nil && of.ID != comes {
+				t.Fatalf("ensemble %x, anybody %t: %q is let in as %d (%v), want %d",
+					hello.addressBook.EnsembleID(), hello.acceptsUnknown, sent, of.ID, err, comes)
 			}
 			if ref, ok := errors.AsType[*helloRejection](err); ok && (ref.replyCode == helloOK || ref.replyCode >= helloCodes) {
 				t.Fatalf("code %d", ref.replyCode)

@@ -68,7 +68,8 @@ func TestUncommittedEntriesAreLeftOut(t *testing.T) {
 			begun := time.Now()
 			tr.awaitThenTrimUncommitted(tt.to, req)
 			if len(req.Entries) != tt.entries || req.LeaderCommitIndex != tt.says || time.Since(begun) != tt.waits {
-				t.Errorf("%s: %d entries and the commit %d after %v, want %d, %d, %v", tt.name, len(req.Entries), req.LeaderCommitIndex, time.Since(begun), tt.entries, tt.says, tt.waits)
+				t.Errorf("%s: %d entries and the commit %d after %v, want %d, %d, %v",
+					tt.name, len(req.Entries), req.LeaderCommitIndex, time.Since(begun), tt.entries, tt.says, tt.waits)
 			}
 		}
 	})

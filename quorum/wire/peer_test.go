@@ -67,7 +67,8 @@ func TestCanonical(t *testing.T) {
 // configuration gives back the servers that it was made of, and leaves names that are no server's out.
 func TestServerNames(t *testing.T) {
 	a, b := Peer{ID: 3, DiskID: 0xa, Addr: "[::1]:3888", GRPCAddr: "[::1]:2888"}, Peer{ID: 3, DiskID: 1 << 63, Addr: "[::1]:3888", Observer: true}
-	if a.ServerID() != "3.000000000000000a" || b.ServerAddress() != "3.8000000000000000@[::1]:3888" || a.ServerAddress() != "3.000000000000000a@[::1]:3888/[::1]:2888" {
+	if a.ServerID() != "3.000000000000000a" || b.ServerAddress() != "3.8000000000000000@[::1]:3888" ||
+		a.ServerAddress() != "3.000000000000000a@[::1]:3888/[::1]:2888" {
 		t.Errorf("%q, %q, %q", a.ServerID(), a.ServerAddress(), b.ServerAddress())
 	}
 	c := RaftConfiguration([]Peer{b, a})

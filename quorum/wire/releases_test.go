@@ -58,7 +58,8 @@ func TestCheckMajority(t *testing.T) {
 		{"above the previous entry", nil, 9, 11, false},
 	} {
 		err := checkMajority(&raft.AppendEntriesRequest{PrevLogEntry: 10, Entries: tt.entries, LeaderCommitIndex: tt.commit}, tt.majority)
-		if tt.ok != (err == nil) || err != nil && (!errors.Is(err, errNotRaftRequest) || !strings.Contains(err.Error(), "must be at most that of the last entry")) {
+		if tt.ok != (err == nil) ||
+			err != nil && (!errors.Is(err, errNotRaftRequest) || !strings.Contains(err.Error(), "must be at most that of the last entry")) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

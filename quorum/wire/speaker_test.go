@@ -106,7 +106,8 @@ func TestImpostorIsRefused(t *testing.T) {
 		if len(reached) > 0 {
 			t.Error("raft has got the request")
 		}
-		if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "peer=2 remote=pipe") || !strings.Contains(said, "m3:1") {
+		if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "peer=2 remote=pipe") ||
+			!strings.Contains(said, "m3:1") {
 			t.Errorf("logged: %s", said)
 		}
 		conn := p.connect(2)

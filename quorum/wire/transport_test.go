@@ -296,7 +296,8 @@ func TestContactsAreBounded(t *testing.T) {
 			c.recordReply(named(1), 1)
 			time.Sleep(time.Second)
 		}
-		if newest := (Peer{ID: 3, DiskID: 3 * maxRepliedServers}).ServerID(); len(c.lastReplies) != maxRepliedServers || c.lastReplyAt(named(1)).IsZero() || c.lastReplyAt(newest).IsZero() {
+		if newest := (Peer{ID: 3, DiskID: 3 * maxRepliedServers}).ServerID(); len(c.lastReplies) != maxRepliedServers ||
+			c.lastReplyAt(named(1)).IsZero() || c.lastReplyAt(newest).IsZero() {
 			t.Errorf("%d servers, want %d; member 1 answered at %v", len(c.lastReplies), maxRepliedServers, c.lastReplyAt(named(1)))
 		}
 	})

@@ -40,7 +40,8 @@ func TestAsZooKeeper(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 		raw, err := base64.StdEncoding.DecodeString(want)
-		if err != nil || len(raw) != a.HashSize() || !a.HasHashSize("super:"+want) || a.HasHashSize("super:"+want+"AAAA") || a.HasHashSize("super:!") {
+		if err != nil || len(raw) != a.HashSize() || !a.HasHashSize("super:"+want) || a.HasHashSize("super:"+want+"AAAA") ||
+			a.HasHashSize("super:!") {
 			t.Errorf("%s: a hash has %d bytes", name, a.HashSize())
 		}
 		if again, err := ParseAlgorithm(a.String()); err != nil || again != a {

@@ -230,7 +230,8 @@ func TestChoice(t *testing.T) {
 			t.Errorf("%d bytes are taken", i)
 		}
 	}
-	if err := step(func(choice []byte, _ key) []byte { choice[2] |= isSealed; return choice }); err == nil || !strings.Contains(err.Error(), "is encrypted") {
+	if err := step(func(choice []byte, _ key) []byte { choice[2] |= isSealed; return choice }); err == nil ||
+		!strings.Contains(err.Error(), "is encrypted") {
 		t.Errorf("an encrypted one: %v", err)
 	}
 	for rotation := range uint16(40) {
@@ -334,11 +335,13 @@ func TestReplayCacheIsBounded(t *testing.T) {
 			if i != maxOfPrincipal {
 				continue
 			}
-			if err := c.add("user 0", []byte("one more"), time.Now()); err == nil || faultOf(t, err) != TooManyLogins || !strings.Contains(err.Error(), `"user 0" has logged in 32768 times`) {
+			if err := c.add("user 0", []byte("one more"), time.Now()); err == nil || faultOf(t, err) != TooManyLogins ||
+				!strings.Contains(err.Error(), `"user 0" has logged in 32768 times`) {
 				t.Errorf("one more of the first principal: %v", err)
 			}
 		}
-		if err := c.add("bob", []byte("one more"), time.Now()); err == nil || faultOf(t, err) != TooManyLogins || !strings.Contains(err.Error(), "262144 clients have logged in") {
+		if err := c.add("bob", []byte("one more"), time.Now()); err == nil || faultOf(t, err) != TooManyLogins ||
+			!strings.Contains(err.Error(), "262144 clients have logged in") {
 			t.Errorf("one more: %v", err)
 		}
 		if err := c.add("bob", make([]byte, 8), time.Now()); err == nil || faultOf(t, err) != Replayed {
@@ -476,7 +479,8 @@ func TestServerIsProved(t *testing.T) {
 
 // A client whose ticket has a key of another kind does not begin.
 func TestLoginNeedsAES(t *testing.T) {
-	if _, err := NewLogin(Ticket{SessionKey: types.EncryptionKey{KeyType: 23, KeyValue: make([]byte, 16)}}); err == nil || faultOf(t, err) != BadEncryption {
+	if _, err := NewLogin(Ticket{SessionKey: types.EncryptionKey{KeyType: 23, KeyValue: make([]byte, 16)}}); err == nil ||
+		faultOf(t, err) != BadEncryption {
 		t.Error(err)
 	}
 }

@@ -143,7 +143,8 @@ func TestServiceTickets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Service != service || time.Until(got.Ends) < 9*time.Hour || time.Until(got.Ends) > 10*time.Hour || time.Since(got.Begin) > time.Minute {
+	if got.Service != service || time.Until(got.Ends) < 9*time.Hour || time.Until(got.Ends) > 10*time.Hour ||
+		time.Since(got.Begin) > time.Minute {
 		t.Errorf("a ticket for %v from %v to %v", got.Service, got.Begin, got.Ends)
 	}
 	peer, token, err := NewPeerRequest(got.Ticket)
@@ -160,7 +161,8 @@ func TestServiceTickets(t *testing.T) {
 	if _, err := g.NewServiceRequest(Principal{service.Name, "OTHER.COM"}); err == nil || faultOf(t, err) != WrongRealm {
 		t.Errorf("a service of another realm: %v", err)
 	}
-	if _, err := NewInitialRequest(testKeytab(t), Principal{"zookeeper/other", "EXAMPLE.COM"}); err == nil || !strings.Contains(err.Error(), "the keytab has no key of zookeeper/other@EXAMPLE.COM") {
+	if _, err := NewInitialRequest(testKeytab(t), Principal{"zookeeper/other", "EXAMPLE.COM"}); err == nil ||
+		!strings.Contains(err.Error(), "the keytab has no key of zookeeper/other@EXAMPLE.COM") {
 		t.Errorf("a client without a key: %v", err)
 	}
 }
@@ -217,7 +219,8 @@ func TestKDCErrors(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if g, err := r.Take(tt.reply(t, r.Message)); err == nil || g != nil || faultOf(t, err) != tt.want || !strings.Contains(err.Error(), tt.text) {
+				if g, err := r.Take(tt.reply(t, r.Message)); err == nil || g != nil || faultOf(t, err) != tt.want ||
+					!strings.Contains(err.Error(), tt.text) {
 					t.Errorf("%v, want %v: %s", err, tt.want, tt.text)
 				}
 			})

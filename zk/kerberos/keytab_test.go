@@ -75,7 +75,8 @@ func TestKeytabIsRejected(t *testing.T) {
 		if err == nil {
 			err = keys.Check(service)
 		}
-		if err == nil || !strings.HasPrefix(err.Error(), tt.text) && !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "secret") {
+		if err == nil || !strings.HasPrefix(err.Error(), tt.text) && !strings.Contains(err.Error(), tt.text) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.40q: %v, want %s", tt.content, err, tt.text)
 		}
 		if _, err := NewAcceptor(Config{Service: service, ReadKeytab: func() ([]byte, error) { return tt.content, nil }}); err == nil {

@@ -90,7 +90,8 @@ func TestParseJAASRefuses(t *testing.T) {
 		{strings.Repeat(" ", MaxJAASBytes+1), "the file has over 1048576 bytes"},
 	} {
 		users, err := ParseJAAS([]byte(tt.text), "Server")
-		if err == nil || !strings.HasPrefix(err.Error(), tt.want) && !strings.Contains(err.Error(), "section \"Server\" "+tt.want) || users != nil {
+		if err == nil ||
+			!strings.HasPrefix(err.Error(), tt.want) && !strings.Contains(err.Error(), "section \"Server\" "+tt.want) || users != nil {
 			t.Errorf("%q:\n%v, want\n%s", tt.text[:min(len(tt.text), 200)], err, tt.want)
 		} else if strings.Contains(err.Error(), "secret") {
 			t.Errorf("the password is in %v", err)
@@ -128,7 +129,8 @@ func TestParseServerLoginRefuses(t *testing.T) {
 		{"Client {" + kerberosModule + kerberosOptions, `no section "Server"`},
 	} {
 		got, err := ParseServerLogin([]byte(tt.text), "Server")
-		if err == nil || !strings.HasPrefix(err.Error(), tt.want) && !strings.HasSuffix(err.Error(), tt.want) || got.Users != nil || got.Kerberos != nil {
+		if err == nil || !strings.HasPrefix(err.Error(), tt.want) && !strings.HasSuffix(err.Error(), tt.want) ||
+			got.Users != nil || got.Kerberos != nil {
 			t.Errorf("%s:\n%v, want\n%s", tt.text, err, tt.want)
 		}
 	}

@@ -35,11 +35,13 @@ func TestFilesAreMissing(t *testing.T) {
 		{Config{Krb5Conf: conf, Cache: "FILE:/nowhere/cache"}, "the cache of tickets /nowhere/cache"},
 	} {
 		step, err := New(tt.cfg).Begin(t.Context(), "host:2181")
-		if err == nil || step != nil || !strings.Contains(err.Error(), "a ticket for zookeeper/host: ") || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+		if err == nil || step != nil || !strings.Contains(err.Error(), "a ticket for zookeeper/host: ") ||
+			!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%+v: %v, want %s", tt.cfg, err, tt.want)
 		}
 	}
-	if _, err := New(Config{Krb5Conf: "/nowhere"}).Begin(t.Context(), "unix:/socket"); err == nil || !strings.Contains(err.Error(), "set ServerPrincipal") || errors.Is(err, fs.ErrNotExist) {
+	if _, err := New(Config{Krb5Conf: "/nowhere"}).Begin(t.Context(), "unix:/socket"); err == nil ||
+		!strings.Contains(err.Error(), "set ServerPrincipal") || errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }
