@@ -174,10 +174,12 @@ func TestNoActWithoutLine(t *testing.T) {
 	full := &fullLog{}
 	h.auditor.auditLog = full
 	w := visit{method: "POST", path: "/v1/sessions/0x7/kill", header: signedIn}.to(h)
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "no space left on device; nothing was done") || opsOf(h).asked == "kill" {
+	if w.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(w.Body.String(), "no space left on device; nothing was done") || opsOf(h).asked == "kill" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if len(full.required) != 1 || full.required[0].Operation != "kill session" || full.required[0].Target != "0x7" || full.required[0].User != "super" {
+	if len(full.required) != 1 || full.required[0].Operation != "kill session" || full.required[0].Target != "0x7" ||
+		full.required[0].User != "super" {
 		t.Errorf("lines %+v", full.required)
 	}
 	if !strings.Contains(log.String(), `outcome="rejected: no space left`) {

@@ -66,11 +66,13 @@ func TestV1Backup(t *testing.T) {
 // A HEAD gets the name of a backup and none of its bytes. A member that cannot make one replies with the reason.
 func TestV1BackupWithoutState(t *testing.T) {
 	h, _ := newTestHTTP(t, "leader")
-	if w := (visit{method: "HEAD", path: "/v1/backup", header: signedIn}).to(h); w.Code != 200 || w.Body.Len() > 0 || w.Header().Get("Content-Disposition") == "" {
+	if w := (visit{method: "HEAD", path: "/v1/backup", header: signedIn}).to(h); w.Code != 200 || w.Body.Len() > 0 ||
+		w.Header().Get("Content-Disposition") == "" {
 		t.Errorf("HEAD: %d with %d bytes", w.Code, w.Body.Len())
 	}
 	opsOf(h).err = &Failure{Status: http.StatusServiceUnavailable, Text: "this member is joining"}
-	if w := (visit{method: "GET", path: "/v1/backup", header: signedIn}).to(h); w.Code != 503 || w.Body.String() != `{"error":"this member is joining","reason":""}`+"\n" {
+	if w := (visit{method: "GET", path: "/v1/backup", header: signedIn}).to(h); w.Code != 503 ||
+		w.Body.String() != `{"error":"this member is joining","reason":""}`+"\n" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

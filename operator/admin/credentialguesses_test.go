@@ -61,7 +61,8 @@ func TestGuessesLeaveTraces(t *testing.T) {
 	want := audit.Event{
 		Address: "10.0.0.8:5", Operation: audit.Authenticate, Target: "http password", Result: audit.Failure, Error: "wrong password", Reason: "GET /v1/sessions",
 	}
-	if got := all.events[1]; got.Address != want.Address || got.Operation != want.Operation || got.Target != want.Target || got.Result != want.Result || got.Error != want.Error || got.Reason != want.Reason {
+	if got := all.events[1]; got.Address != want.Address || got.Operation != want.Operation || got.Target != want.Target ||
+		got.Result != want.Result || got.Error != want.Error || got.Reason != want.Reason {
 		t.Errorf("audited %+v, want %+v", got, want)
 	}
 }
@@ -109,7 +110,8 @@ func TestSlowedGuessesHoldNoPlaces(t *testing.T) {
 		for range 100 {
 			go func() {
 				if w := offering("10.0.0.7:5", "Bearer "+testToken).to(h); w.Code == http.StatusTooManyRequests {
-					if w.Header().Get("Retry-After") != "1" || w.Header().Get("Cache-Control") != "no-store" || !strings.Contains(w.Body.String(), "try again") {
+					if w.Header().Get("Retry-After") != "1" || w.Header().Get("Cache-Control") != "no-store" ||
+						!strings.Contains(w.Body.String(), "try again") {
 						t.Errorf("%v %s", w.Header(), w.Body)
 					}
 					rejected <- struct{}{}

@@ -63,7 +63,8 @@ func TestV1DrainMember(t *testing.T) {
 		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) || opsOf(h).asked != tt.asked {
 			t.Errorf("%s: %d %s, asked %q; want %d %s, %q", tt.body, w.Code, w.Body, opsOf(h).asked, tt.status, tt.want, tt.asked)
 		}
-		if tt.asked != "" && !strings.Contains(log.String(), fmt.Sprintf(`action=drain target="member %c" by=super from=127.0.0.1:1`, tt.body[10])) {
+		if tt.asked != "" &&
+			!strings.Contains(log.String(), fmt.Sprintf(`action=drain target="member %c" by=super from=127.0.0.1:1`, tt.body[10])) {
 			t.Errorf("%s: logged %s", tt.body, log)
 		}
 	}

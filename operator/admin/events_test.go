@@ -383,10 +383,12 @@ func TestStreamsAreBounded(t *testing.T) {
 			all = append(all, r)
 		}
 		w := visit{method: "GET", path: "/v1/events"}.to(h)
-		if text := failureOf(t, w.Body.Bytes()); w.Code != 503 || !strings.Contains(text, "as many streams") || w.Header().Get("Retry-After") == "" {
+		if text := failureOf(t, w.Body.Bytes()); w.Code != 503 || !strings.Contains(text, "as many streams") ||
+			w.Header().Get("Retry-After") == "" {
 			t.Errorf("%d %s", w.Code, text)
 		}
-		if w := (visit{method: "GET", path: "/v1/events?since=1"}).to(h); w.Code != 400 || !strings.Contains(failureOf(t, w.Body.Bytes()), `unknown parameter "since"`) {
+		if w := (visit{method: "GET", path: "/v1/events?since=1"}).to(h); w.Code != 400 ||
+			!strings.Contains(failureOf(t, w.Body.Bytes()), `unknown parameter "since"`) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		h.streams.removeReader(all[3])

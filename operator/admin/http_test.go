@@ -225,7 +225,8 @@ func TestHeaders(t *testing.T) {
 // The command line is not shown, because -set can give a secret there.
 func TestCommandLineIsNotServed(t *testing.T) {
 	h, _ := newAudited(t)
-	if w := (visit{method: "GET", path: "/debug/pprof/cmdline", header: signedIn}).to(h); w.Code != http.StatusNotFound || strings.Contains(w.Body.String(), "admin.test") {
+	if w := (visit{method: "GET", path: "/debug/pprof/cmdline", header: signedIn}).to(h); w.Code != http.StatusNotFound ||
+		strings.Contains(w.Body.String(), "admin.test") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -865,7 +866,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		go func() {
 			_, _ = fmt.Fprintf(long, "GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Long: %s\r\n\r\n", strings.Repeat("x", 2*maxHeaderBytes))
 		}()
-		if answer, err := http.ReadResponse(bufio.NewReader(long), nil); err != nil || answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		if answer, err := http.ReadResponse(bufio.NewReader(long), nil); err != nil ||
+			answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("a header of %d bytes: %v, %v", 2*maxHeaderBytes, answer, err)
 		}
 		stop()

@@ -32,7 +32,8 @@ func TestLogLevel(t *testing.T) {
 		{visit{method: "POST", path: "/v1/log-level", header: signedIn, body: `{"level":"ERROR"}`}, 200, `{"level":"error"}`, slog.LevelError},
 	} {
 		if w := tt.visit.to(h); w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) || log.Level() != tt.level {
-			t.Errorf("%s %s: %d %s, level %v; want %d with %s, level %v", tt.visit.method, tt.visit.body, w.Code, w.Body, log.Level(), tt.status, tt.want, tt.level)
+			t.Errorf("%s %s: %d %s, level %v; want %d with %s, level %v",
+				tt.visit.method, tt.visit.body, w.Code, w.Body, log.Level(), tt.status, tt.want, tt.level)
 		}
 	}
 	lines := log.LastLines()
@@ -64,7 +65,8 @@ func TestLogLines(t *testing.T) {
 	}
 	w := visit{method: "GET", path: "/v1/log", header: signedIn}.to(h)
 	var got api.List[api.Line]
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Items) != 1 || got.Items[0].Level != "warn" || !strings.Contains(got.Items[0].Text, `"client":"10.0.0.7:5"`) {
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Items) != 1 || got.Items[0].Level != "warn" ||
+		!strings.Contains(got.Items[0].Text, `"client":"10.0.0.7:5"`) {
 		t.Errorf("%v, %s", err, w.Body)
 	}
 }

@@ -128,7 +128,8 @@ func TestRemovedMemberRefuses(t *testing.T) {
 	for removed, want := range map[int64]string{0: `"removed":false`, 7: `"removed":true`} {
 		h, source := newTestHTTP(t, "follower")
 		source.health.RemovedVersion = removed
-		if w := (visit{method: "GET", path: "/v1/members", header: signedIn}).to(h); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+		if w := (visit{method: "GET", path: "/v1/members", header: signedIn}).to(h); w.Code != http.StatusOK ||
+			!strings.Contains(w.Body.String(), want) {
 			t.Errorf("the list: %d %s, want %s", w.Code, w.Body, want)
 		}
 	}

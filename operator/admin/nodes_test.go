@@ -23,7 +23,8 @@ func TestV1Node(t *testing.T) {
 	}
 	opsOf(h).shown = Node{Data: make([]byte, maxNodeDataBytes+1), Children: []string{"a"}}
 	var n api.Node
-	if err := json.Unmarshal((visit{method: "GET", path: "/v1/nodes?path=/a"}).to(h).Body.Bytes(), &n); err != nil || len(n.Data) != maxNodeDataBytes || n.NextChildren != "" {
+	if err := json.Unmarshal((visit{method: "GET", path: "/v1/nodes?path=/a"}).to(h).Body.Bytes(), &n); err != nil ||
+		len(n.Data) != maxNodeDataBytes || n.NextChildren != "" {
 		t.Errorf("%v: %d bytes of data, next %q", err, len(n.Data), n.NextChildren)
 	}
 }

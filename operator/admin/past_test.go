@@ -45,7 +45,8 @@ func TestPastHandler(t *testing.T) {
 		t.Fatalf("sessions %+v", sessions)
 	}
 	s := sessions.Items[0]
-	if s.Address != "10.0.0.7:1" || s.State != "unknown" || s.EphemeralCount != 1 || s.MemberID != 1 || s.TimeoutMs != 10_000 || s.LeftMs != nil {
+	if s.Address != "10.0.0.7:1" || s.State != "unknown" || s.EphemeralCount != 1 || s.MemberID != 1 ||
+		s.TimeoutMs != 10_000 || s.LeftMs != nil {
 		t.Errorf("session %+v", s)
 	}
 	var one api.OneSession

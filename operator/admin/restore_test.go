@@ -65,7 +65,8 @@ func TestEmptyRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, failed := h.backups.runRestore(recorder{}, r); failed == nil || failed.Status != 400 || !strings.Contains(failed.Text, "empty") || opsOf(h).asked != "" {
+	if _, failed := h.backups.runRestore(recorder{}, r); failed == nil || failed.Status != 400 ||
+		!strings.Contains(failed.Text, "empty") || opsOf(h).asked != "" {
 		t.Errorf("%v, asked for %q", failed, opsOf(h).asked)
 	}
 }
@@ -90,7 +91,8 @@ func TestRestoresAreLimited(t *testing.T) {
 		synctest.Wait()
 		refused := func(when string) {
 			t.Helper()
-			if w := request.to(h); w.Code != 429 || w.Header().Get("Retry-After") != "301" || !strings.Contains(w.Body.String(), "one restore at a time, and the next one 5m0s") {
+			if w := request.to(h); w.Code != 429 || w.Header().Get("Retry-After") != "301" ||
+				!strings.Contains(w.Body.String(), "one restore at a time, and the next one 5m0s") {
 				t.Errorf("%s: %d %v %s", when, w.Code, w.Header(), w.Body)
 			}
 		}

@@ -51,7 +51,8 @@ func TestLesserTokens(t *testing.T) {
 			}
 			v := visit{method: e.method, path: concrete(e.path), from: tt.from, header: []string{"Authorization", "Bearer " + tt.token, "Content-Type", kind}}
 			if w := v.to(h); w.Code != tt.statuses[e.access] {
-				t.Errorf("%s from %s: %s %s (%v): %d, want %d: %s", tt.token, tt.from, e.method, e.path, e.access, w.Code, tt.statuses[e.access], w.Body)
+				t.Errorf("%s from %s: %s %s (%v): %d, want %d: %s",
+					tt.token, tt.from, e.method, e.path, e.access, w.Code, tt.statuses[e.access], w.Body)
 			}
 		}
 	}

@@ -56,7 +56,8 @@ func TestSnapshotCommandToTheDisk(t *testing.T) {
 		}
 		opsOf(h).err = nil
 		w := request.to(h)
-		if w.Code != 200 || opsOf(h).asked != "snapshot" || w.Header().Get("last_zxid") != "0x500000009" || w.Header().Get("snapshot_size") != "4096" || !strings.Contains(w.Body.String(), `"error" : null`) {
+		if w.Code != 200 || opsOf(h).asked != "snapshot" || w.Header().Get("last_zxid") != "0x500000009" ||
+			w.Header().Get("snapshot_size") != "4096" || !strings.Contains(w.Body.String(), `"error" : null`) {
 			t.Errorf("%d %v %s, asked %s", w.Code, w.Header(), w.Body, opsOf(h).asked)
 		}
 		if w := request.to(h); w.Code != 429 {
@@ -111,7 +112,8 @@ func TestSnapshotsAreLimited(t *testing.T) {
 		if w := request.to(h); w.Code != 200 {
 			t.Errorf("after one that failed: %d %s", w.Code, w.Body)
 		}
-		if w := request.to(h); w.Code != 429 || w.Header().Get("Retry-After") != "301" || !strings.Contains(w.Body.String(), "takes one snapshot in 5m0s") {
+		if w := request.to(h); w.Code != 429 || w.Header().Get("Retry-After") != "301" ||
+			!strings.Contains(w.Body.String(), "takes one snapshot in 5m0s") {
 			t.Errorf("a second one: %d %v %s", w.Code, w.Header(), w.Body)
 		}
 		time.Sleep(DefaultSnapshotInterval + time.Millisecond)

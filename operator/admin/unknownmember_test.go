@@ -16,7 +16,8 @@ func TestUnknownMember(t *testing.T) {
 				continue
 			}
 			lists++
-			if w := (visit{method: "GET", path: e.path + "?member=9"}).to(h); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "the ensemble has no member 9; "+want) {
+			if w := (visit{method: "GET", path: e.path + "?member=9"}).to(h); w.Code != http.StatusBadRequest ||
+				!strings.Contains(w.Body.String(), "the ensemble has no member 9; "+want) {
 				t.Errorf("%s, %s: %d %s, want %q", role, e.path, w.Code, w.Body, want)
 			}
 			if w := (visit{method: "GET", path: e.path + "?member=1"}).to(h); w.Code != http.StatusOK {

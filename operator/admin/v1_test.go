@@ -205,7 +205,8 @@ func TestV1Failures(t *testing.T) {
 		}
 	}
 	h, _ := newTestHTTP(t, "leader")
-	if w := (visit{method: "GET", path: "/v1/sessions/0x77"}).to(h); w.Code != 404 || failureOf(t, w.Body.Bytes()) != "there is no session 0x77; if it has ended, /v1/ends?session=0x77 says how" {
+	if w := (visit{method: "GET", path: "/v1/sessions/0x77"}).to(h); w.Code != 404 ||
+		failureOf(t, w.Body.Bytes()) != "there is no session 0x77; if it has ended, /v1/ends?session=0x77 says how" {
 		t.Errorf("an unknown session: %d %s", w.Code, w.Body)
 	}
 }
@@ -243,7 +244,8 @@ func TestV1Kill(t *testing.T) {
 	const path = "/v1/sessions/0x1000012f99a0001/kill"
 	h, _ := newTestHTTP(t, "leader")
 	w := visit{method: "POST", path: path, header: signedIn}.to(h)
-	if w.Code != 200 || !strings.HasPrefix(w.Body.String(), `{"id":"0x1000012f99a0001","state":"ended","ended":"2026-11-20T02:43:20Z","reason":"killed"`) {
+	if w.Code != 200 ||
+		!strings.HasPrefix(w.Body.String(), `{"id":"0x1000012f99a0001","state":"ended","ended":"2026-11-20T02:43:20Z","reason":"killed"`) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	if f := opsOf(h); f.by != "super from 127.0.0.1:1" {
@@ -254,7 +256,8 @@ func TestV1Kill(t *testing.T) {
 		t.Errorf("asked by %q", f.by)
 	}
 	opsOf(h).ends = nil
-	if w := (visit{method: "POST", path: path, header: signedIn}).to(h); w.Code != 504 || !strings.Contains(failureOf(t, w.Body.Bytes()), "has ended") {
+	if w := (visit{method: "POST", path: path, header: signedIn}).to(h); w.Code != 504 ||
+		!strings.Contains(failureOf(t, w.Body.Bytes()), "has ended") {
 		t.Errorf("without an end: %d %s", w.Code, w.Body)
 	}
 	opsOf(h).err = &Failure{Status: 404, Text: "no such session"}

@@ -201,7 +201,8 @@ func TestClientGivesUp(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, base := range []string{"http://127.0.0.1:1", "127.0.0.1:8080", "http://[::1", ""} {
-		if _, err := api.Get[api.End](t.Context(), &api.Client{BaseURL: base}, "ends", nil); err == nil || !strings.HasPrefix(err.Error(), "api: ") {
+		if _, err := api.Get[api.End](t.Context(), &api.Client{BaseURL: base}, "ends", nil); err == nil ||
+			!strings.HasPrefix(err.Error(), "api: ") {
 			t.Errorf("%q: %v", base, err)
 		}
 	}

@@ -39,7 +39,8 @@ func TestStream(t *testing.T) {
 	}
 	text = nil
 	var refused *Error
-	if err := c.GetStream(t.Context(), "other", nil, read); !errors.As(err, &refused) || refused.Status != 503 || refused.Text != "the member /v1/other is joining" || text != nil {
+	if err := c.GetStream(t.Context(), "other", nil, read); !errors.As(err, &refused) || refused.Status != 503 ||
+		refused.Text != "the member /v1/other is joining" || text != nil {
 		t.Errorf("a refusal: %v, %q", err, text)
 	}
 }

@@ -162,7 +162,8 @@ func TestWrongSnapshot(t *testing.T) {
 	for i := range l.Spans[0].states {
 		l.Spans[0].states[i].bytes = 1 << 40
 	}
-	if v, err := Verify(t.Context(), store, l, l.Spans[0]); err != nil || !strings.Contains(fmt.Sprint(v.Damage), "is not what the members had") {
+	if v, err := Verify(t.Context(), store, l, l.Spans[0]); err != nil ||
+		!strings.Contains(fmt.Sprint(v.Damage), "is not what the members had") {
 		t.Errorf("a large one: %v, %q", err, v.Damage)
 	}
 }
@@ -192,7 +193,8 @@ func TestWrongName(t *testing.T) {
 		for _, err := range readRun(t.Context(), store, r) {
 			failed = err
 		}
-		if (failed != nil) != (name != "") || failed != nil && (!errors.Is(failed, disk.ErrDamaged) || !strings.Contains(failed.Error(), r.name())) {
+		if (failed != nil) != (name != "") ||
+			failed != nil && (!errors.Is(failed, disk.ErrDamaged) || !strings.Contains(failed.Error(), r.name())) {
 			t.Errorf("%q: %v", name, failed)
 		}
 	}
@@ -227,7 +229,8 @@ func TestTwoPasts(t *testing.T) {
 		}
 		err = built.Advance(past.Moment{}, nil)
 		built.Close()
-		if err == nil && !digests[built.State().Digest()] || err != nil && !strings.Contains(err.Error(), "is not that of the objects before it") {
+		if err == nil && !digests[built.State().Digest()] ||
+			err != nil && !strings.Contains(err.Error(), "is not that of the objects before it") {
 			t.Fatalf("seed %d: %v, %v; spans %+v", seed, built.Point(), err, l.Spans)
 		}
 	}

@@ -273,7 +273,8 @@ func TestOperations(t *testing.T) {
 		if written, dropped := l.LineCounts(); written != uint64(len(want))+2 || dropped != 0 {
 			t.Errorf("%d written, %d dropped", written, dropped)
 		}
-		if text := d.text.String(); strings.Contains(text, "DATA") || strings.Contains(text, "SECRET") || strings.Contains(text, "PASSWORD") || strings.Contains(text, "hash") {
+		if text := d.text.String(); strings.Contains(text, "DATA") || strings.Contains(text, "SECRET") ||
+			strings.Contains(text, "PASSWORD") || strings.Contains(text, "hash") {
 			t.Errorf("data or secrets in\n%s", text)
 		}
 	}
@@ -300,7 +301,8 @@ func TestFingerprints(t *testing.T) {
 		e.Ids = append(e.Ids, ids[1])
 	}
 	var line struct{ Who, Fingerprints []string }
-	if err := json.Unmarshal((&formatter{}).appendLine(nil, &e), &line); err != nil || len(line.Who) != maxNames || len(line.Fingerprints) != maxNames-1 {
+	if err := json.Unmarshal((&formatter{}).appendLine(nil, &e), &line); err != nil || len(line.Who) != maxNames ||
+		len(line.Fingerprints) != maxNames-1 {
 		t.Errorf("%d names and %d fingerprints: %v", len(line.Who), len(line.Fingerprints), err)
 	}
 	for i := range 2 * maxNames {

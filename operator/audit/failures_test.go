@@ -63,10 +63,13 @@ func TestFailuresAreBounded(t *testing.T) {
 				others = append(others, line)
 			}
 		}
-		if most := failureBurst + int(time.Since(began)/failureRefillTime); failed+summaries < failureBurst || failed+summaries > most || failed+told != 1000+1 {
-			t.Errorf("%d lines of failures, and %d about others; told are %d; want %d lines at most, and 1001 failures in all", failed, summaries, told, most)
+		if most := failureBurst + int(time.Since(began)/failureRefillTime); failed+summaries < failureBurst ||
+			failed+summaries > most || failed+told != 1000+1 {
+			t.Errorf("%d lines of failures, and %d about others; told are %d; want %d lines at most, and 1001 failures in all",
+				failed, summaries, told, most)
 		}
-		if text := strings.Join(others, "\n"); len(others) != 2 || !strings.Contains(text, `"address":"10.0.0.7"`) || !strings.Contains(text, `"operation":"delete"`) {
+		if text := strings.Join(others, "\n"); len(others) != 2 || !strings.Contains(text, `"address":"10.0.0.7"`) ||
+			!strings.Contains(text, `"operation":"delete"`) {
 			t.Errorf("other lines:\n%s", text)
 		}
 		before := len(d.lines())
@@ -109,7 +112,8 @@ func TestFailuresOfManyAddresses(t *testing.T) {
 			lines++
 		}
 		if lines != (maxFailureBuckets+1)*failureBurst || summaries != maxFailureBuckets+1 || lines+told != addresses*rounds {
-			t.Errorf("%d lines, and %d about %d others, want %d, %d, and %d failures in all", lines, summaries, told, (maxFailureBuckets+1)*failureBurst, maxFailureBuckets+1, addresses*rounds)
+			t.Errorf("%d lines, and %d about %d others, want %d, %d, and %d failures in all",
+				lines, summaries, told, (maxFailureBuckets+1)*failureBurst, maxFailureBuckets+1, addresses*rounds)
 		}
 	})
 }

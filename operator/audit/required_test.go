@@ -44,7 +44,8 @@ func TestLineBeforeChange(t *testing.T) {
 				t.Fatalf("%v after %v", err, time.Since(begun))
 			}
 			lines := d.lines()
-			if len(lines) != 2*i+1 || !strings.Contains(lines[2*i], `"operation":"delete","path":"/a","result":"invoked"`) || !strings.Contains(lines[2*i], `"session":"0x5"`) {
+			if len(lines) != 2*i+1 || !strings.Contains(lines[2*i], `"operation":"delete","path":"/a","result":"invoked"`) ||
+				!strings.Contains(lines[2*i], `"session":"0x5"`) {
 				t.Fatalf("lines %q", lines)
 			}
 			l.AddApplied(1, &proto.Txn{Op: int32(jute.OpDelete), Body: deleteA}, bob, &znode.Result{})
@@ -109,7 +110,8 @@ func TestFullDiskRejects(t *testing.T) {
 		if err := l.WriteIfRequired(t.Context(), Event{User: "super", Operation: "kill session"}); err != nil {
 			t.Errorf("an act: %v", err)
 		}
-		if lines := d.lines(); len(lines) != 3 || !strings.Contains(lines[0], `"dropped":4`) || !strings.Contains(lines[2], `"who":["user:super"],"operation":"kill session","result":"invoked"`) {
+		if lines := d.lines(); len(lines) != 3 || !strings.Contains(lines[0], `"dropped":4`) ||
+			!strings.Contains(lines[2], `"who":["user:super"],"operation":"kill session","result":"invoked"`) {
 			t.Errorf("lines %q", lines)
 		}
 	})

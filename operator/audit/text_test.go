@@ -52,7 +52,8 @@ func FuzzLine(f *testing.F) {
 		if err := json.Unmarshal(line, &fields); err != nil {
 			t.Fatalf("%v in %s", err, line)
 		}
-		if got, _ := fields["path"].(string); len(path) <= maxText && utf8.ValidString(path) && got != path || fields["operation"] != "create" || fields["result"] != "failure" {
+		if got, _ := fields["path"].(string); len(path) <= maxText && utf8.ValidString(path) && got != path ||
+			fields["operation"] != "create" || fields["result"] != "failure" {
 			t.Errorf("%s", line)
 		}
 		for _, zooKeeper := range []bool{false, true} {

@@ -77,7 +77,8 @@ func TestVerifyCompares(t *testing.T) {
 		"sessions": func(h *Head) { h.Sessions++ },
 		"digest":   func(h *Head) { h.Digest = FormatDigest(1) },
 	} {
-		if _, _, err := Verify(bytes.NewReader(sample(t, change))); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "its head says "+name) {
+		if _, _, err := Verify(bytes.NewReader(sample(t, change))); !errors.Is(err, ErrCorrupt) ||
+			!strings.Contains(err.Error(), "its head says "+name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -87,15 +88,18 @@ func TestVerifyCompares(t *testing.T) {
 func TestVerifyRefuses(t *testing.T) {
 	file := sample(t, nil)
 	cut := file[:len(file)-20]
-	if _, _, err := Verify(bytes.NewReader(cut)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), fmt.Sprintf("cut short at byte %d,", len(cut))) {
+	if _, _, err := Verify(bytes.NewReader(cut)); !errors.Is(err, ErrCorrupt) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("cut short at byte %d,", len(cut))) {
 		t.Errorf("cut: %v", err)
 	}
 	changed := bytes.Clone(file)
 	changed[len(changed)-100] ^= 1
-	if _, _, err := Verify(bytes.NewReader(changed)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "do not fit their checksum") {
+	if _, _, err := Verify(bytes.NewReader(changed)); !errors.Is(err, ErrCorrupt) ||
+		!strings.Contains(err.Error(), "do not fit their checksum") {
 		t.Errorf("changed: %v", err)
 	}
-	if _, _, err := Verify(bytes.NewReader(file[:len(file)-16])); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "before its end") {
+	if _, _, err := Verify(bytes.NewReader(file[:len(file)-16])); !errors.Is(err, ErrCorrupt) ||
+		!strings.Contains(err.Error(), "before its end") {
 		t.Errorf("without its end: %v", err)
 	}
 	if _, _, err := Verify(bytes.NewReader(framed(t, someHead(), []byte("no state at all")))); !errors.Is(err, znode.ErrNotSnapshot) {

@@ -32,7 +32,8 @@ func TestAssets(t *testing.T) {
 	for name, a := range c.assets {
 		w := httptest.NewRecorder()
 		c.ServeAsset(w, httptest.NewRequest("GET", Prefix+name, nil))
-		if w.Code != 200 || w.Header().Get("Content-Type") != a.mediaType || w.Header().Get("Content-Security-Policy") != Policy || w.Body.Len() == 0 {
+		if w.Code != 200 || w.Header().Get("Content-Type") != a.mediaType ||
+			w.Header().Get("Content-Security-Policy") != Policy || w.Body.Len() == 0 {
 			t.Errorf("%s: %d, %v, %d bytes", name, w.Code, w.Header(), w.Body.Len())
 		}
 	}

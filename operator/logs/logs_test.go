@@ -76,7 +76,8 @@ func TestLastLines(t *testing.T) {
 		l.Logger().Info("line", "n", i)
 	}
 	lines := l.LastLines()
-	if len(lines) != maxLines || !strings.HasSuffix(lines[0].Text, "n=3") || !strings.HasSuffix(lines[maxLines-1].Text, fmt.Sprint("n=", maxLines+2)) {
+	if len(lines) != maxLines || !strings.HasSuffix(lines[0].Text, "n=3") ||
+		!strings.HasSuffix(lines[maxLines-1].Text, fmt.Sprint("n=", maxLines+2)) {
 		t.Errorf("%d lines, from %q to %q", len(lines), lines[0].Text, lines[len(lines)-1].Text)
 	}
 	l.Logger().Info(strings.Repeat("ä", maxLineBytes))

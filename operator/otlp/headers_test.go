@@ -37,7 +37,8 @@ func TestHeadersFile(t *testing.T) {
 			if len(got) != tt.headers || (err == nil) != (tt.err == "") {
 				t.Fatalf("%d headers, %v; want %d, %q", len(got), err, tt.headers, tt.err)
 			}
-			if err != nil && (!strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), headersKey) || strings.Contains(err.Error(), "s3cret")) {
+			if err != nil &&
+				(!strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), headersKey) || strings.Contains(err.Error(), "s3cret")) {
 				t.Errorf("the error is %v, want %q", err, tt.err)
 			}
 			s := Settings{HeadersFile: path}

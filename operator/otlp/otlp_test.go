@@ -166,7 +166,8 @@ func TestPausesAndLostRequests(t *testing.T) {
 		r.KeepSlow(lost)
 		synctest.Wait()
 		spans := r.collector.Spans()
-		if got := attributesOf(spans[0].Attributes); spans[0].Name != "pause" || fmt.Sprint(got) != "map[rollcall.clients:5 rollcall.slow.id:2-1]" {
+		if got := attributesOf(spans[0].Attributes); spans[0].Name != "pause" ||
+			fmt.Sprint(got) != "map[rollcall.clients:5 rollcall.slow.id:2-1]" {
 			t.Errorf("the pause is %v", spans[0])
 		}
 		if spans[1].GetStatus().GetMessage() == "" {
@@ -333,7 +334,8 @@ func TestRetries(t *testing.T) {
 					t.Errorf("tries after %v, want 3 with pauses of %v and %v", times, first, second)
 				}
 				if len(r.collector.Spans()) != 3 || r.sent.spans.Load() != 3 || r.dropped.spans.Load() != 0 {
-					t.Errorf("%d spans came; %d are counted as sent and %d as dropped", len(r.collector.Spans()), r.sent.spans.Load(), r.dropped.spans.Load())
+					t.Errorf("%d spans came; %d are counted as sent and %d as dropped",
+						len(r.collector.Spans()), r.sent.spans.Load(), r.dropped.spans.Load())
 				}
 			})
 		})

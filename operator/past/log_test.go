@@ -156,7 +156,8 @@ func TestMomentsOutside(t *testing.T) {
 		}
 	}
 	r.Kept = nil
-	if _, err := past.Open(t.Context(), r, atMs(begin+300)); !errors.Is(err, past.ErrDamaged) || !strings.Contains(err.Error(), "begins with entry") {
+	if _, err := past.Open(t.Context(), r, atMs(begin+300)); !errors.Is(err, past.ErrDamaged) ||
+		!strings.Contains(err.Error(), "begins with entry") {
 		t.Errorf("without a snapshot: %v", err)
 	}
 }

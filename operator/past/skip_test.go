@@ -91,7 +91,8 @@ func TestOldestIsSkipped(t *testing.T) {
 		for _, s := range r.Kept[1:] {
 			spoil(r, s)
 		}
-		if _, err := past.Open(t.Context(), r, past.Moment{}); err == nil || !strings.Contains(err.Error(), "no snapshot before that can be read") {
+		if _, err := past.Open(t.Context(), r, past.Moment{}); err == nil ||
+			!strings.Contains(err.Error(), "no snapshot before that can be read") {
 			t.Errorf("%s: without any snapshot: %v", name, err)
 		}
 	}

@@ -180,7 +180,8 @@ func FuzzCheck(f *testing.F) {
 				return nil // bytes in a list that are not UTF-8: JSON has none, but U+FFFD
 			}
 			var again Record
-			if err := json.Unmarshal(written, &again); err != nil || again.Path != r.Path || !bytes.Equal(again.Data, r.Data) || (again.Data == nil) != (r.Data == nil) || !jute.EqualACLs(again.ACL, r.ACL) || again.Owner != r.Owner {
+			if err := json.Unmarshal(written, &again); err != nil || again.Path != r.Path || !bytes.Equal(again.Data, r.Data) ||
+				(again.Data == nil) != (r.Data == nil) || !jute.EqualACLs(again.ACL, r.ACL) || again.Owner != r.Owner {
 				t.Errorf("%+v was written as %s and read as %+v, %v", r, written, again, err)
 			}
 			return nil

@@ -94,7 +94,8 @@ func nodesOf(dump string) string {
 // way, the servers' do not.
 func TestLoadAtRoot(t *testing.T) {
 	s, text := newDump(t)
-	if _, _, err := s.load(t, text, subtree.LoadOptions{Into: "/"}); !errors.Is(err, subtree.ErrExists) || !strings.Contains(err.Error(), "/app ") {
+	if _, _, err := s.load(t, text, subtree.LoadOptions{Into: "/"}); !errors.Is(err, subtree.ErrExists) ||
+		!strings.Contains(err.Error(), "/app ") {
 		t.Errorf("a root with nodes: %v", err)
 	}
 	whole, _, _ := s.dump(t, "/", false)
@@ -138,7 +139,8 @@ func TestLoadRefuses(t *testing.T) {
 	if _, _, err := s.Client.Create(t.Context(), s.FullPath("/lock"), nil, client.Ephemeral); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.load(t, text, subtree.LoadOptions{Into: "/lock", Mode: subtree.Merge}); err == nil || !strings.Contains(err.Error(), "ephemeral node, which cannot have children") {
+	if _, _, err := s.load(t, text, subtree.LoadOptions{Into: "/lock", Mode: subtree.Merge}); err == nil ||
+		!strings.Contains(err.Error(), "ephemeral node, which cannot have children") {
 		t.Errorf("into an ephemeral node: %v", err)
 	}
 	wantLines(t, s.tree(t, "/"), append(before, "/lock *")...)
@@ -258,7 +260,8 @@ func TestLoadOutlivesConnections(t *testing.T) {
 		w.after, w.only = 3, 3
 		w.mu.Unlock()
 		_, done := broken.mustLoad(t, text, subtree.LoadOptions{})
-		if loaded, _, _ := s.dump(t, "/app", false); done.Nodes != strings.Count(text, `"path":"/app`)-1 || nodesOf(loaded) != strings.ReplaceAll(nodesOfDocument(text), "},{", "},\n{") {
+		if loaded, _, _ := s.dump(t, "/app", false); done.Nodes != strings.Count(text, `"path":"/app`)-1 ||
+			nodesOf(loaded) != strings.ReplaceAll(nodesOfDocument(text), "},{", "},\n{") {
 			t.Errorf("loaded %+v, and it is another tree", done)
 		}
 		w.mu.Lock()

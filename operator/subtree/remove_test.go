@@ -135,7 +135,8 @@ func TestRemoveRefused(t *testing.T) {
 	if _, err := s.Client.SetACL(t.Context(), s.FullPath("/a/b"), noRead, -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = s.Remove(t.Context(), "/a", subtree.RemoveOptions{}); !errors.Is(err, client.ErrNoAuth) || !errors.As(err, &named) || named.Path != s.FullPath("/a/b") {
+	if _, err = s.Remove(t.Context(), "/a", subtree.RemoveOptions{}); !errors.Is(err, client.ErrNoAuth) ||
+		!errors.As(err, &named) || named.Path != s.FullPath("/a/b") {
 		t.Errorf("a node that may not be read: %v", err)
 	}
 }

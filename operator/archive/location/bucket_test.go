@@ -75,7 +75,8 @@ func TestBucket(t *testing.T) {
 	if auth := f.seen.Get("Authorization"); !strings.Contains(auth, "test-key/") || !strings.Contains(auth, "/eu-test-1/s3/") {
 		t.Errorf("the request is signed by %q", auth)
 	}
-	if f.objects["a/b/x/s/1"] == nil || slices.ContainsFunc(f.requests, func(r string) bool { return !strings.HasPrefix(r, "PUT /bucket/a/b/") }) {
+	if f.objects["a/b/x/s/1"] == nil ||
+		slices.ContainsFunc(f.requests, func(r string) bool { return !strings.HasPrefix(r, "PUT /bucket/a/b/") }) {
 		t.Errorf("requests %q", f.requests)
 	}
 	if err := store.Put(t.Context(), "x/s/2", []byte("other")); !errors.Is(err, archive.ErrExists) || read(t, store, "x/s/2") != "x/s/2" {
@@ -184,7 +185,8 @@ func TestLostReply(t *testing.T) {
 		t.Error("no reply, and no error")
 	}
 	f.lose = nil
-	if err := store.Put(t.Context(), "x/1", []byte("second")); !errors.Is(err, archive.ErrExists) || !bytes.Equal(f.objects["a/b/x/1"], []byte("first")) {
+	if err := store.Put(t.Context(), "x/1", []byte("second")); !errors.Is(err, archive.ErrExists) ||
+		!bytes.Equal(f.objects["a/b/x/1"], []byte("first")) {
 		t.Errorf("%v, %q", err, f.objects["a/b/x/1"])
 	}
 }

@@ -116,7 +116,8 @@ func TestBucketStalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := io.ReadAll(r)
-	if string(b) != "begin" || err == nil || !strings.Contains(err.Error(), "s3://bucket/a/b/x: it was not read to its end: the service has neither") {
+	if string(b) != "begin" || err == nil ||
+		!strings.Contains(err.Error(), "s3://bucket/a/b/x: it was not read to its end: the service has neither") {
 		t.Errorf("%q, %v", b, err)
 	}
 	_ = r.Close()                                                                                         // it has failed
