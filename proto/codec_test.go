@@ -216,7 +216,8 @@ func checkDecoded(t *testing.T, data []byte) {
 	}
 	if err == nil {
 		again, err := forwarded.marshal()
-		if wantAgain, wantErr := pb.Marshal(wantForwarded); err != nil || wantErr != nil || !bytes.Equal(again, wantAgain) || cap(again) != len(again) {
+		if wantAgain, wantErr := pb.Marshal(wantForwarded); err != nil || wantErr != nil || !bytes.Equal(again, wantAgain) ||
+			cap(again) != len(again) {
 			t.Errorf("message %x: encoded %x, %v; want %x, %v", data, again, err, wantAgain, wantErr)
 		}
 	}

@@ -150,7 +150,8 @@ func TestTouchAllKeepsTimeouts(t *testing.T) {
 func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
 	table := NewGlobalTable(start, tick, seeds(1, 2))
 	now := start.Add(steps(table, 0, time.Minute))
-	if got := table.TakeOverdue(nil, 5); len(got) != 2 || got[0].TrackedSession != (TrackedSession{ID: 1, Timeout: 4 * time.Second, OwnerMember: 1, OwnerIndex: 10}) {
+	if got := table.TakeOverdue(nil, 5); len(got) != 2 ||
+		got[0].TrackedSession != (TrackedSession{ID: 1, Timeout: 4 * time.Second, OwnerMember: 1, OwnerIndex: 10}) {
 		t.Fatalf("Decide = %v", got)
 	}
 	table.AddIfMissing(TrackedSession{ID: 1, Timeout: tick}, now)
@@ -161,7 +162,8 @@ func TestAttachRevivesAndOpenDoesNot(t *testing.T) {
 	if due := steps(table, 5*time.Second, time.Minute); due != 8*time.Second {
 		t.Errorf("due at %v, want 8s", due)
 	}
-	if got := table.TakeOverdue(nil, 5); len(got) != 1 || got[0].TrackedSession != (TrackedSession{ID: 2, Timeout: tick, OwnerMember: 9, OwnerIndex: 99}) {
+	if got := table.TakeOverdue(nil, 5); len(got) != 1 ||
+		got[0].TrackedSession != (TrackedSession{ID: 2, Timeout: tick, OwnerMember: 9, OwnerIndex: 99}) {
 		t.Errorf("Decide = %v, want 2 as attached", got)
 	}
 }

@@ -26,7 +26,8 @@ func TestTouchMap(t *testing.T) {
 	m.Touch(1, 5*time.Second, start)
 	got := m.Flush(start)
 	want := map[jute.SessionID]LastTouch{1: {5000, 0}, 2: {9000, 0}}
-	if len(got) != 1 || got[0].Number != 1 || got[0].SentAt != start || got[0].LongestTimeout != 9*time.Second || !maps.Equal(got[0].Touches, want) {
+	if len(got) != 1 || got[0].Number != 1 || got[0].SentAt != start || got[0].LongestTimeout != 9*time.Second ||
+		!maps.Equal(got[0].Touches, want) {
 		t.Fatalf("Flush = %+v", got)
 	}
 	m.Touch(3, 1*time.Second, start)

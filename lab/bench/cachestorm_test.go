@@ -60,7 +60,8 @@ func TestCacheStorm(t *testing.T) {
 				if r.Ops != clients || len(r.Errors) > 0 || r.Latency.Max < 2000 || extra["last client current after"] != r.Latency.Max/1000 {
 					t.Errorf("%+v", r)
 				}
-				if extra["reads"] != tt.reads || extra["clients that lost their connection"] != tt.dropped || extra["sessions lost"] != float64(tt.lost) {
+				if extra["reads"] != tt.reads || extra["clients that lost their connection"] != tt.dropped ||
+					extra["sessions lost"] != float64(tt.lost) {
 					t.Errorf("%v, want %v reads", extra, tt.reads)
 				}
 				if extra["others p50"] != 1 || extra["others before p50"] != 1 {

@@ -116,7 +116,8 @@ func TestAwaitExpiry(t *testing.T) {
 		for _, f := range result.Extra {
 			extra[f.Name] = f.Value
 		}
-		if result.Ops != 4 || result.Latency.Max != 1_900_000 || result.Errors["did not expire in time"] != 1 || time.Since(base) != 22*time.Second {
+		if result.Ops != 4 || result.Latency.Max != 1_900_000 || result.Errors["did not expire in time"] != 1 ||
+			time.Since(base) != 22*time.Second {
 			t.Errorf("after %v: %+v", time.Since(base), result)
 		}
 		if extra["early"] != 1 || extra["earliest by"] != 100 || extra["first to last"] != 2100 {

@@ -387,7 +387,8 @@ func TestCases(t *testing.T) {
 				base := quickParams()
 				base.Hook, base.Timeout = "true", 4*time.Second
 				r, lines := f.runCase(t, tt.text, base)
-				if r.Ops < tt.ops*98/100 || r.Ops > tt.ops*102/100 || r.Latency.P50 != tt.p50 || len(r.Errors) > 0 || len(r.Notes) > 0 || r.Target != "fake" {
+				if r.Ops < tt.ops*98/100 || r.Ops > tt.ops*102/100 || r.Latency.P50 != tt.p50 || len(r.Errors) > 0 ||
+					len(r.Notes) > 0 || r.Target != "fake" {
 					t.Errorf("%+v, want %d ops of %v µs", r, tt.ops, tt.p50)
 				}
 				for op, want := range tt.requests {
@@ -407,7 +408,8 @@ func TestCases(t *testing.T) {
 						t.Errorf("%s is %v, want %v", name, got[name], want)
 					}
 				}
-				if first, last := lines[0], lines[len(lines)-1]; !strings.HasSuffix(first, ": connecting") || !strings.HasSuffix(last, ": removing the nodes") {
+				if first, last := lines[0], lines[len(lines)-1]; !strings.HasSuffix(first, ": connecting") ||
+					!strings.HasSuffix(last, ": removing the nodes") {
 					t.Errorf("it said first %q and last %q", first, last)
 				}
 			})

@@ -47,7 +47,8 @@ func TestHolding(t *testing.T) {
 		record(client.StateChange{State: s})
 	}
 	got, err := h.fetchCounts()
-	if err != nil || got.Pings.Count() != 1 || got.Pings.Max() != 2*time.Millisecond || got.Seen != 3 || got.Expired != 1 || got.Dropped != 2 || got.Back.Count() != 1 {
+	if err != nil || got.Pings.Count() != 1 || got.Pings.Max() != 2*time.Millisecond || got.Seen != 3 || got.Expired != 1 ||
+		got.Dropped != 2 || got.Back.Count() != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -77,7 +78,8 @@ func TestHoldInProcesses(t *testing.T) {
 		extra[e.Name] = e.Value
 	}
 	// One connection is the run's own. On a slow machine some of the others may break.
-	if n := f.conns.Load(); n < 24 || n > 24+int64(extra["connections dropped"]) || extra["expired"] != 0 || extra["not closed"] > extra["connections dropped"] || extra["opened"] <= 0 || extra["closed"] <= 0 {
+	if n := f.conns.Load(); n < 24 || n > 24+int64(extra["connections dropped"]) || extra["expired"] != 0 ||
+		extra["not closed"] > extra["connections dropped"] || extra["opened"] <= 0 || extra["closed"] <= 0 {
 		t.Errorf("%d connections, %v", n, extra)
 	}
 }
@@ -121,7 +123,8 @@ func TestHoldRefused(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := ServeKeeper(t.Context(), nil, strings.NewReader(`{"Do":"dance"}`), &out); err != nil || !strings.Contains(out.String(), `unknown request \"dance\"`) {
+	if err := ServeKeeper(t.Context(), nil, strings.NewReader(`{"Do":"dance"}`), &out); err != nil ||
+		!strings.Contains(out.String(), `unknown request \"dance\"`) {
 		t.Errorf("%s, %v", &out, err)
 	}
 	if err := ServeKeeper(t.Context(), nil, strings.NewReader(`dance`), io.Discard); err == nil {
@@ -198,7 +201,8 @@ func TestHoldHook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Run(t.Context(), Config{Target: Target{Servers: servers}, Params: p}); err == nil || !strings.Contains(err.Error(), `hook "exit 3"`) {
+	if _, err := Run(t.Context(), Config{Target: Target{Servers: servers}, Params: p}); err == nil ||
+		!strings.Contains(err.Error(), `hook "exit 3"`) {
 		t.Errorf("%v", err)
 	}
 }

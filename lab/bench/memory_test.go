@@ -23,7 +23,8 @@ func TestGrowthFigures(t *testing.T) {
 			got[f.Name] = f.Value
 		}
 		others, ok := got["PSS growth per session, each other member"]
-		if got["RSS growth per session"] != 50 || got["PSS growth per session, members that serve them"] != tt.serving || others != tt.others || ok != tt.hasOthers {
+		if got["RSS growth per session"] != 50 || got["PSS growth per session, members that serve them"] != tt.serving ||
+			others != tt.others || ok != tt.hasOthers {
 			t.Errorf("%s: %v", name, got)
 		}
 		begin := usageReading{serverUsage: usage{cpuByPID: map[int]time.Duration{1: time.Second, 2: time.Second, 3: time.Second}}}

@@ -88,7 +88,8 @@ func TestInParallelEnds(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := inParallel(ctx, 10, 1, func(context.Context, int) error { calls++; return nil }); calls != 3 || !errors.Is(err, context.Canceled) {
+	if err := inParallel(ctx, 10, 1, func(context.Context, int) error { calls++; return nil }); calls != 3 ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("%d calls after the end, %v", calls-3, err)
 	}
 }

@@ -131,7 +131,8 @@ func TestPlan(t *testing.T) {
 	}
 	dir, _ := os.Getwd()
 	var plan strings.Builder
-	if err := PrintPlan(&plan, Config{Target: hooks}, All()); err != nil || !strings.Contains(plan.String(), `in "`+dir+`", UNIT="zookeeper", without DEVICE`+"\n") {
+	if err := PrintPlan(&plan, Config{Target: hooks}, All()); err != nil ||
+		!strings.Contains(plan.String(), `in "`+dir+`", UNIT="zookeeper", without DEVICE`+"\n") {
 		t.Errorf("%v; the plan:\n%s", err, plan.String())
 	}
 	plan.Reset()

@@ -114,7 +114,8 @@ func TestLeftoversStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	removed, err := RemoveLeftovers(ctx, servers)
-	if len(removed) != 1 || removed[0] != groundsPrefix+"goes" || err == nil || !strings.Contains(err.Error(), groundsPrefix+"stays is not removed") {
+	if len(removed) != 1 || removed[0] != groundsPrefix+"goes" || err == nil ||
+		!strings.Contains(err.Error(), groundsPrefix+"stays is not removed") {
 		t.Errorf("removed %q, %v", removed, err)
 	}
 }

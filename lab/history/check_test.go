@@ -63,7 +63,8 @@ func TestSimulatedHistories(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d histories: %d calls, %d without an answer, %d events, %d terms, %d expiries", simulations, calls, unknown, events, terms, expired)
+	t.Logf("%d histories: %d calls, %d without an answer, %d events, %d terms, %d expiries",
+		simulations, calls, unknown, events, terms, expired)
 	if unknown < simulations || events < simulations || terms < 2*simulations || expired < simulations {
 		t.Error("the histories are too tame")
 	}

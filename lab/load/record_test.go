@@ -53,7 +53,8 @@ func TestAnswersAreKept(t *testing.T) {
 	for i := range judge.MaxAnswers + 1 {
 		r.noteAnswer(v, answer(judge.Ping, "1", result.Millis(1000+100*i)))
 	}
-	if n := len(v.rec.Answers); n != judge.MaxAnswers || v.rec.Answers[0].Sent != 1100 || v.rec.Answers[n-1].Sent != 1000+100*judge.MaxAnswers {
+	if n := len(v.rec.Answers); n != judge.MaxAnswers || v.rec.Answers[0].Sent != 1100 ||
+		v.rec.Answers[n-1].Sent != 1000+100*judge.MaxAnswers {
 		t.Errorf("%d answers from %+v on", n, v.rec.Answers[0])
 	}
 }
@@ -75,7 +76,8 @@ func TestStatesAreKept(t *testing.T) {
 			r.stateChanged(v, client.StateChange{State: tt.state, At: time.Now().Add(-100 * time.Millisecond)}, 0)
 			r.stateChanged(v, client.StateChange{State: client.Expired, At: time.Now()}, 0)
 			n := len(v.rec.States)
-			if first := v.rec.States[0]; n != judge.MaxStates || !first.On || first.Member != "2" || first.At != 1000 || v.rec.States[n-2].Name != tt.state.String() {
+			if first := v.rec.States[0]; n != judge.MaxStates || !first.On || first.Member != "2" || first.At != 1000 ||
+				v.rec.States[n-2].Name != tt.state.String() {
 				t.Errorf("%d states from %+v on: %+v", n, first, v.rec.States[n-2:])
 			}
 			if v.rec.Ended != tt.how || v.rec.EndedAt != 900 || r.expired != tt.expired {
@@ -115,7 +117,8 @@ func TestLoadIsCounted(t *testing.T) {
 	r.noteStep(judge.Step{Kind: judge.Seen})
 	r.noteSession(&sessionLife{}, "0x1", 1)
 	e := r.finish([]*judge.Key{k})
-	if want := (result.Load{Sessions: 1, Writes: 5, Reads: 1, Events: 1, Locks: 1}); e.Load != want || len(e.Watches) != 2 || len(e.Keys) != 1 || len(e.Dropped) > 0 {
+	if want := (result.Load{Sessions: 1, Writes: 5, Reads: 1, Events: 1, Locks: 1}); e.Load != want || len(e.Watches) != 2 ||
+		len(e.Keys) != 1 || len(e.Dropped) > 0 {
 		t.Errorf("%+v, want %+v; %d steps, dropped %v", e.Load, want, len(e.Watches), e.Dropped)
 	}
 	r.evidence.Holds = make([]judge.Hold, maxHolds)

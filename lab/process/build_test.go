@@ -71,7 +71,8 @@ func TestBuildHurried(t *testing.T) {
 	if all := replaced(); all["/another"] != other || fileText(all[path]) != "// other\n"+hurriedLines[0].New {
 		t.Errorf("with an overlay in GOFLAGS: %v", all)
 	}
-	if _, err := BuildHurried("../..", dir, Changed{"go.mod", "no such line", ""}); err == nil || !strings.Contains(err.Error(), `go.mod has "no such line" 0 times`) {
+	if _, err := BuildHurried("../..", dir, Changed{"go.mod", "no such line", ""}); err == nil ||
+		!strings.Contains(err.Error(), `go.mod has "no such line" 0 times`) {
 		t.Errorf("a line that is not there: %v", err)
 	}
 	t.Setenv("GOFLAGS", "-overlay=/no/such/file")

@@ -51,7 +51,8 @@ func TestEnsemble(t *testing.T) {
 	for i, want := range []string{"leader", "follower", "observer"} {
 		m := e.Members[i]
 		at, err := m.HTTP()
-		if got := m.Mode(); got != want || err != nil || at != fmt.Sprintf("127.0.0.1:%d", m.Process.Cmd.Process.Pid) || !strings.Contains(fileText(m.Log), "env=all\n") {
+		if got := m.Mode(); got != want || err != nil || at != fmt.Sprintf("127.0.0.1:%d", m.Process.Cmd.Process.Pid) ||
+			!strings.Contains(fileText(m.Log), "env=all\n") {
 			t.Errorf("member %d is %q, with HTTP at %s, %v; its log:\n%s", m.ID, got, at, err, fileText(m.Log))
 		}
 	}
@@ -70,7 +71,8 @@ func TestEnsemble(t *testing.T) {
 	two.Env = []string{"STAND_IN=own"}
 	e.Start(two)
 	e.Settle()
-	if at, err := two.HTTP(); err != nil || at != fmt.Sprintf("127.0.0.1:%d", two.Process.Cmd.Process.Pid) || !strings.Contains(fileText(two.Log), "env=own\n") {
+	if at, err := two.HTTP(); err != nil || at != fmt.Sprintf("127.0.0.1:%d", two.Process.Cmd.Process.Pid) ||
+		!strings.Contains(fileText(two.Log), "env=own\n") {
 		t.Errorf("HTTP of the second process of member 2: %s, %v; its log:\n%s", at, err, fileText(two.Log))
 	}
 	if strings.Contains(fileText(two.Log), "shuts down") {
@@ -122,7 +124,8 @@ func TestMemberAlone(t *testing.T) {
 	for grows, want := range map[bool]string{false: "standalone", true: "leader"} {
 		e := StartEnsemble(t, Config{Binary: standIn, Size: 1, Grows: grows})
 		text := fileText(e.Members[0].Config)
-		if got := e.Members[0].Mode(); got != want || strings.Contains(text, "standaloneEnabled=false\n"+e.Members[0].Line) != grows || !strings.Contains(text, "admin.enableServer=false\n") {
+		if got := e.Members[0].Mode(); got != want ||
+			strings.Contains(text, "standaloneEnabled=false\n"+e.Members[0].Line) != grows || !strings.Contains(text, "admin.enableServer=false\n") {
 			t.Errorf("grows: %t; it is %q with\n%s", grows, got, text)
 		}
 		if strings.Contains(text, "audit") || strings.Contains(text, "server.1") != grows {

@@ -249,7 +249,8 @@ func TestCommand(t *testing.T) {
 	if got := strings.Join(out.lastOf(9), "|"); got != "at=127.0.0.1:1/x 127.0.0.1:1/x" {
 		t.Errorf("the program printed %q", got)
 	}
-	if _, err := (Command{filepath.Join(dir, "none")}).Start(t.Context(), "", out); err == nil || !strings.Contains(err.Error(), "start "+dir) {
+	if _, err := (Command{filepath.Join(dir, "none")}).Start(t.Context(), "", out); err == nil ||
+		!strings.Contains(err.Error(), "start "+dir) {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }
@@ -304,7 +305,8 @@ func TestEndSession(t *testing.T) {
 			t.Errorf("%d sessions are left", left)
 		}
 	}
-	if err := endSession(t.Context(), servers, "127.0.0.1:1", *s); err == nil || !strings.Contains(err.Error(), "end session "+jute.SessionID(s.id).String()) {
+	if err := endSession(t.Context(), servers, "127.0.0.1:1", *s); err == nil ||
+		!strings.Contains(err.Error(), "end session "+jute.SessionID(s.id).String()) {
 		t.Errorf("no server: %v", err)
 	}
 }
@@ -359,7 +361,8 @@ func TestSessionsAreLimited(t *testing.T) {
 		check := func(what string, dropped int) {
 			t.Helper()
 			if len(r.sessions) > maxSessions || r.record.dropped != dropped {
-				t.Fatalf("after %s, %d sessions are kept, and %d were dropped that may live; want %d at most, and %d", what, len(r.sessions), r.record.dropped, maxSessions, dropped)
+				t.Fatalf("after %s, %d sessions are kept, and %d were dropped that may live; want %d at most, and %d",
+					what, len(r.sessions), r.record.dropped, maxSessions, dropped)
 			}
 		}
 

@@ -116,7 +116,8 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if r := got.Runs[1]; got.Format != 1 || got.Counts["not done"] != 1 || r.Request != "s1 create2 /<b>&/* #1" || r.Fault != "after" || r.Outcome != "broke" || r.Again != "survived" {
+	if r := got.Runs[1]; got.Format != 1 || got.Counts["not done"] != 1 || r.Request != "s1 create2 /<b>&/* #1" ||
+		r.Fault != "after" || r.Outcome != "broke" || r.Again != "survived" {
 		t.Errorf("%+v", got)
 	}
 }

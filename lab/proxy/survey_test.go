@@ -162,7 +162,8 @@ func TestCarefulProgramSurvives(t *testing.T) {
 					t.Error(run.Line())
 				}
 			}
-			t.Errorf("%d requests, it survived %d of %d, want %d and %d", len(result.Recorded), result.Counts[Survived], len(result.Runs), requests, tt.points)
+			t.Errorf("%d requests, it survived %d of %d, want %d and %d",
+				len(result.Recorded), result.Counts[Survived], len(result.Runs), requests, tt.points)
 		}
 	}
 }

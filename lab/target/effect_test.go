@@ -210,7 +210,8 @@ func TestHealWithoutEffect(t *testing.T) {
 			if limit == queryLimit {
 				want = "the repair had no effect: member 2 still opens no session at b:2181"
 			}
-			if err == nil || !strings.Contains(err.Error(), want) || limit == healLimit && !strings.Contains(err.Error(), "run `rollcall drill heal`") {
+			if err == nil || !strings.Contains(err.Error(), want) ||
+				limit == healLimit && !strings.Contains(err.Error(), "run `rollcall drill heal`") {
 				t.Errorf("%v, want %q", err, want)
 			}
 			if took := time.Since(began); took > limit {

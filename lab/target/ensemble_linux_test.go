@@ -338,7 +338,8 @@ func TestFaultsOfOperators(t *testing.T) {
 			}
 			now := fileText(p.Dir(m.Name), "secret")
 			next := strings.TrimPrefix(now, old)
-			if (next != now) != (mode == Both) || len(next) < 20 || !strings.Contains(fileText(m.log), fmt.Sprintf("%q: the ensemble's secrets", now)) {
+			if (next != now) != (mode == Both) || len(next) < 20 ||
+				!strings.Contains(fileText(m.log), fmt.Sprintf("%q: the ensemble's secrets", now)) {
 				t.Errorf("member %s has read %q in mode %s, after %q", m.Name, now, mode, old)
 			}
 		}
@@ -400,7 +401,8 @@ func TestCertificatesAreRotated(t *testing.T) {
 func TestMoveIn(t *testing.T) {
 	p := standInsFor(t, ProcessConfig{Size: 3, Program: ZooKeeper})
 	before := p.Members()
-	if text := fileText(p.members[0].config); before[0].Admin != "" || p.TokenFile() != "" || !strings.Contains(text, "admin.enableServer=false\n") {
+	if text := fileText(p.members[0].config); before[0].Admin != "" || p.TokenFile() != "" ||
+		!strings.Contains(text, "admin.enableServer=false\n") {
 		t.Errorf("ZooKeeper has %+v, %q and\n%s", before[0], p.TokenFile(), text)
 	}
 	if err := p.Break(t.Context(), Fault{Kind: MoveIn, Member: "1"}); err != nil {
@@ -412,7 +414,8 @@ func TestMoveIn(t *testing.T) {
 	want := fmt.Sprintf("%s import --config %s", p.members[0].Admin, p.members[0].config)
 	for i, m := range p.members {
 		want += " " + filepath.Join(p.Dir(m.Name), "data")
-		if m.data != filepath.Join(p.Dir(m.Name), "rollcall") || m.Clients != before[i].Clients || m.Admin == "" || strings.Count(fileText(m.log), "shuts down") != 1 {
+		if m.data != filepath.Join(p.Dir(m.Name), "rollcall") || m.Clients != before[i].Clients || m.Admin == "" ||
+			strings.Count(fileText(m.log), "shuts down") != 1 {
 			t.Errorf("%+v after %+v", m, before[i])
 		}
 	}

@@ -59,7 +59,8 @@ func TestPlainEnsemble(t *testing.T) {
 			t.Errorf("the process was %d and is %d", before, now)
 		}
 	}
-	if text := fileText(p.members[1].config) + fileText(p.members[0].config); strings.Count(text, "\nz=1\n") != 2 || strings.Contains(text, "x=y") {
+	if text := fileText(p.members[1].config) + fileText(p.members[0].config); strings.Count(text, "\nz=1\n") != 2 ||
+		strings.Contains(text, "x=y") {
 		t.Errorf("the configurations are\n%s", text)
 	}
 	if _, err := os.Stat(kept); err != nil {
@@ -115,7 +116,8 @@ func TestFloorMembers(t *testing.T) {
 func TestPlacedMembers(t *testing.T) {
 	j, dir := openJournal(t, t.TempDir()), t.TempDir()
 	here := Place{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 63, byte(os.Getpid() >> 8), byte(os.Getpid())}), 3000)}
-	if _, err := NewPlaced(t.Context(), ProcessConfig{Journal: j, Dir: dir}, []Place{here}); err == nil || !strings.Contains(err.Error(), "1 places for 3 members") {
+	if _, err := NewPlaced(t.Context(), ProcessConfig{Journal: j, Dir: dir}, []Place{here}); err == nil ||
+		!strings.Contains(err.Error(), "1 places for 3 members") {
 		t.Errorf("%v", err)
 	}
 	p, err := NewPlaced(t.Context(), ProcessConfig{Journal: j, Dir: dir, Size: 1}, []Place{here})
@@ -129,7 +131,8 @@ func TestPlacedMembers(t *testing.T) {
 		t.Error(err)
 	}
 	there := Place{Namespace: "rollcall-none", Address: here.Address}
-	if _, err := NewPlaced(t.Context(), ProcessConfig{Journal: j, Dir: dir, Size: 1}, []Place{there}); err == nil || !strings.Contains(err.Error(), "rollcall-none") {
+	if _, err := NewPlaced(t.Context(), ProcessConfig{Journal: j, Dir: dir, Size: 1}, []Place{there}); err == nil ||
+		!strings.Contains(err.Error(), "rollcall-none") {
 		t.Errorf("a namespace that is not there: %v", err)
 	}
 }

@@ -82,7 +82,8 @@ func TestMemoryGroup(t *testing.T) {
 	if got := insideGroup("", "a", "b"); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("without a group: %q", got)
 	}
-	if _, err := (&ProcessConfig{Journal: journal, Memory: MinMemory - 1}).complete(); err == nil || !strings.Contains(err.Error(), "must be at least") {
+	if _, err := (&ProcessConfig{Journal: journal, Memory: MinMemory - 1}).complete(); err == nil ||
+		!strings.Contains(err.Error(), "must be at least") {
 		t.Errorf("%v", err)
 	}
 }

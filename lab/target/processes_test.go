@@ -38,7 +38,8 @@ func TestMemberDoesNotShutDown(t *testing.T) {
 		got, _ := makeDeaf(m)
 		began := time.Now()
 		err := new(Processes).endMember(t.Context(), m, syscall.SIGTERM)
-		if err == nil || !strings.Contains(err.Error(), "member 2: process 99999999 does not end after terminated: the limit is 1m0s; so it was killed") {
+		if err == nil ||
+			!strings.Contains(err.Error(), "member 2: process 99999999 does not end after terminated: the limit is 1m0s; so it was killed") {
 			t.Errorf("%v", err)
 		}
 		if took := time.Since(began); took != endLimit {

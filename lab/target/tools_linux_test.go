@@ -105,7 +105,8 @@ ip link delete HOST if /sys/class/net/HOST
 ip netns delete NS-hub if /run/netns/NS-hub
 ip netns delete NS-1 if /run/netns/NS-1
 ip netns delete NS-2 if /run/netns/NS-2`)
-	if m := p.members[1]; m.Clients != n.subnet+".2:2181" || len(m.setup) != 1 || len(p.setup) != 3 || !n.netem || p.Kind() != "namespaces" || len("rcd"+n.id) > 15 {
+	if m := p.members[1]; m.Clients != n.subnet+".2:2181" || len(m.setup) != 1 || len(p.setup) != 3 || !n.netem ||
+		p.Kind() != "namespaces" || len("rcd"+n.id) > 15 {
 		t.Errorf("%+v, %+v, %s", m, n, p.Kind())
 	}
 	_, private, _ := net.ParseCIDR("198.18.0.0/15")
@@ -244,7 +245,8 @@ func TestDiskCommands(t *testing.T) {
 	}
 	p.members, p.names = []*member{m}, []string{"1"}
 	disk := filepath.Join(p.dir, "1", "disk")
-	if got, want := calls(), "mkfs.ext4 -q -m 0 "+disk+".ext4\nmount -o loop "+disk+".ext4 "+disk+"\n"; got != want || m.data != filepath.Join(disk, "data") {
+	if got, want := calls(), "mkfs.ext4 -q -m 0 "+disk+".ext4\nmount -o loop "+disk+".ext4 "+disk+"\n"; got != want ||
+		m.data != filepath.Join(disk, "data") {
 		t.Errorf("%s\nwant\n%s; the data are in %s", got, want, m.data)
 	}
 	if info, err := os.Stat(disk + ".ext4"); err != nil || info.Size() != diskBytes {

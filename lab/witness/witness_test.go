@@ -173,7 +173,8 @@ func TestGather(t *testing.T) {
 	if n := len(all[0].Ends); n != 4 || all[0].Forgotten != 0 || all[0].Ends[0].Number != 1 || all[0].Ends[0].Zxid != 0x200000001 {
 		t.Errorf("%d ends, forgotten %d: %+v", n, all[0].Forgotten, all[0].Ends)
 	}
-	if all[0].DigestAt != 32 || !slices.Equal(all[0].Live, []string{"0x8"}) || !slices.Equal(all[0].Leads, []judge.Lead{{Term: 2, Leader: 1}}) {
+	if all[0].DigestAt != 32 || !slices.Equal(all[0].Live, []string{"0x8"}) ||
+		!slices.Equal(all[0].Leads, []judge.Lead{{Term: 2, Leader: 1}}) {
 		t.Errorf("%+v", all[0])
 	}
 	if n := len(all[1].Ends); n != 2 || all[1].Forgotten != 2 {
@@ -203,7 +204,8 @@ func TestGatherWaits(t *testing.T) {
 	fakes[1].applied = []uint64{committed - 1}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second) // it must answer once in this time
 	defer stop()
-	if all := Gather(ctx, members[1:2], 0); !strings.Contains(all[0].Silent, "has not applied entry 40") && !strings.Contains(all[0].Silent, "deadline") {
+	if all := Gather(ctx, members[1:2], 0); !strings.Contains(all[0].Silent, "has not applied entry 40") &&
+		!strings.Contains(all[0].Silent, "deadline") {
 		t.Errorf("a member that lags: %+v", all[0])
 	}
 }

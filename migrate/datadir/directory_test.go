@@ -42,7 +42,8 @@ func TestChoose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Zxid != second+4 || report.Directory != directories[1] || !strings.Contains(report.ChoiceReason, "epoch, 1, and among those the highest zxid, 0x100000004") {
+	if s.Zxid != second+4 || report.Directory != directories[1] ||
+		!strings.Contains(report.ChoiceReason, "epoch, 1, and among those the highest zxid, 0x100000004") {
 		t.Errorf("zxid %#x of %v, because %s", s.Zxid, report.Directory, report.ChoiceReason)
 	}
 	if len(report.Notes) != 0 {
@@ -276,7 +277,8 @@ func TestChooseWithoutLogs(t *testing.T) {
 	given := []Directory{{Data: behind}, {Data: ahead}}
 	for range 2 {
 		var d *Damage
-		if _, _, err := Read(given, Options{}); !errors.As(err, &d) || !strings.HasPrefix(d.File, ahead) || !strings.Contains(d.Remedy, "name the dataLogDir") {
+		if _, _, err := Read(given, Options{}); !errors.As(err, &d) || !strings.HasPrefix(d.File, ahead) ||
+			!strings.Contains(d.Remedy, "name the dataLogDir") {
 			t.Errorf("%v: %v, want that %s has no log", given, err, ahead)
 		}
 		given[0], given[1] = given[1], given[0]

@@ -112,7 +112,8 @@ func TestJudge(t *testing.T) {
 		t.Errorf("all targets:\n%s", got)
 	}
 	k.targets = []target{{part: "alone", row: "start"}, {part: "alone", row: "set", figure: "ops/s"}, {part: "alone", row: "set", figure: "p99"}}
-	if got := k.All("alone"); !strings.Contains(got, "| start | seconds | - | 0.600 | - |\n| set | ops/s |") || strings.Count(got, "| set |") != 1 {
+	if got := k.All("alone"); !strings.Contains(got, "| start | seconds | - | 0.600 | - |\n| set | ops/s |") ||
+		strings.Count(got, "| set |") != 1 {
 		t.Errorf("all:\n%s", got)
 	}
 	k.targets = []target{{part: "three", row: "set"}, {part: "three", row: "start"}}
@@ -128,7 +129,8 @@ func TestJudge(t *testing.T) {
 	if got, want := string(k.figuresCSV()), "three,get,ops/s,,ZooKeeper,100,100,100,2,1,0\n"; !strings.Contains(got, want) {
 		t.Errorf("figures:\n%s, want\n%s", got, want)
 	}
-	if !k.isVoid("three", "get", "Rollcall", "ZooKeeper") || !k.isVoid("three", "get", floorSide) || k.isVoid("three", "get", "Rollcall") || k.isVoid("three", "set", "Rollcall", "ZooKeeper") {
+	if !k.isVoid("three", "get", "Rollcall", "ZooKeeper") || !k.isVoid("three", "get", floorSide) ||
+		k.isVoid("three", "get", "Rollcall") || k.isVoid("three", "set", "Rollcall", "ZooKeeper") {
 		t.Error("a row is not void because of one run on a side, or is void because of a side that does not count")
 	}
 	if got := k.remarkLines([]string{"three"}); !strings.Contains(got, "get on ZooKeeper: void, 1 of 2 runs") {

@@ -80,7 +80,8 @@ func TestPackageHasItsPages(t *testing.T) {
 		}
 		for _, target := range links(text) {
 			name, _, _ := strings.Cut(path.Join(path.Dir(page), target), "#")
-			if !strings.Contains(target, "://") && strings.HasPrefix(name, "docs/") && !strings.HasPrefix(name, "docs/dev/") && (path.Ext(name) == ".md" || path.Ext(name) == ".csv") {
+			if !strings.Contains(target, "://") && strings.HasPrefix(name, "docs/") && !strings.HasPrefix(name, "docs/dev/") &&
+				(path.Ext(name) == ".md" || path.Ext(name) == ".csv") {
 				want(page, name)
 			}
 		}

@@ -114,7 +114,8 @@ func TestSeedNamesTheDraw(t *testing.T) {
 	}
 	one, again, other := draw(1), draw(1), draw(2)
 	if len(one) != 10 || !slices.Equal(one, again) || slices.Equal(one, other) {
-		t.Errorf("seed 1 draws\n%s\nand again\n%s\nseed 2 draws\n%s", strings.Join(one, "\n"), strings.Join(again, "\n"), strings.Join(other, "\n"))
+		t.Errorf("seed 1 draws\n%s\nand again\n%s\nseed 2 draws\n%s",
+			strings.Join(one, "\n"), strings.Join(again, "\n"), strings.Join(other, "\n"))
 	}
 }
 

@@ -112,7 +112,8 @@ func TestCommands(t *testing.T) {
 	first := table()
 	for i, row := range first {
 		text, err := os.ReadFile(filepath.Join(row[5], "zoo.cfg"))
-		if err != nil || !strings.Contains(string(text), "tickTime=2000\n") || !strings.Contains(string(text), "x=y\nz=1\n") || strings.Contains(string(text), "ecret") {
+		if err != nil || !strings.Contains(string(text), "tickTime=2000\n") || !strings.Contains(string(text), "x=y\nz=1\n") ||
+			strings.Contains(string(text), "ecret") {
 			t.Errorf("zoo.cfg of member %d: %v\n%s", i+1, err, text)
 		}
 		if len(row) != 6 || row[0] != fmt.Sprint(i+1) || row[1] == "0" || !strings.HasSuffix(row[2], ":2181") || row[3]+row[4] != "" {
@@ -141,7 +142,8 @@ func TestCommands(t *testing.T) {
 	commands <- "await"
 	wantOK("await after launch")
 	rows := table()
-	if text, _ := os.ReadFile(filepath.Join(rows[1][5], "zoo.cfg")); rows[1][1] == "0" || !bytes.Contains(text, []byte("\na=b\n")) || bytes.Contains(text, []byte("x=y")) {
+	if text, _ := os.ReadFile(filepath.Join(rows[1][5], "zoo.cfg")); rows[1][1] == "0" ||
+		!bytes.Contains(text, []byte("\na=b\n")) || bytes.Contains(text, []byte("x=y")) {
 		t.Errorf("after start: %q\n%s", rows, text)
 	}
 	for _, command := range []string{"", "kill", "kill 1 2", "start", "stop 1", "await 1", "kill 3", "start 3", "start 2 fails=yes"} {
@@ -193,10 +195,12 @@ func TestEnds(t *testing.T) {
 // A command line that is wrong gets an error that names the flag.
 func TestFlags(t *testing.T) {
 	s := standIns(t, "--proof", "certificates", "--tls", "--admin", "--java", "-Xms1g", "--java", "-Xmx1g", "--program", "zookeeper", "--place", "a=10.47.0.1:3000")
-	if s.Proof != target.ByCertificates || !s.Secure || s.NoAdmin || fmt.Sprint(s.Java) != "[-Xms1g -Xmx1g]" || s.Program != target.ZooKeeper || s.places[0].Namespace != "a" || s.Size != 3 {
+	if s.Proof != target.ByCertificates || !s.Secure || s.NoAdmin || fmt.Sprint(s.Java) != "[-Xms1g -Xmx1g]" ||
+		s.Program != target.ZooKeeper || s.places[0].Namespace != "a" || s.Size != 3 {
 		t.Errorf("%+v", s)
 	}
-	if s = standIns(t); s.Proof != target.Unproven || s.Secure || !s.NoAdmin || s.Java != nil || s.Program != target.Rollcall || s.places != nil {
+	if s = standIns(t); s.Proof != target.Unproven || s.Secure || !s.NoAdmin || s.Java != nil ||
+		s.Program != target.Rollcall || s.places != nil {
 		t.Errorf("without flags: %+v", s)
 	}
 	for args, want := range map[string]string{

@@ -648,7 +648,8 @@ func checkMultis(t *testing.T, ctx context.Context, c *client.Client) {
 	if err != nil || len(results) != 3 || results[0].Path != "/a/d" || results[1].Stat.Version != 1 {
 		t.Errorf("multi: %+v, %v", results, err)
 	}
-	if names, _, err := c.Children(ctx, "/a"); err != nil || !slices.Equal(names, []string{"d", "c"}) && !slices.Equal(names, []string{"c", "d"}) {
+	if names, _, err := c.Children(ctx, "/a"); err != nil ||
+		!slices.Equal(names, []string{"d", "c"}) && !slices.Equal(names, []string{"c", "d"}) {
 		t.Errorf("children after a multi: %q, %v", names, err)
 	}
 	_, err = c.Multi(ctx, client.DeleteOp("/a/c", client.AnyVersion), client.DeleteOp("/a/b", client.AnyVersion),

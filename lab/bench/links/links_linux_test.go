@@ -149,7 +149,8 @@ func TestNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, from, err := conn.ReadFrom(buffer)
-		if took := time.Since(begun); err != nil || n != 1 || buffer[0] != byte(1-i) || from.String() != conns[1-i].LocalAddr().String() || took < delay {
+		if took := time.Since(begun); err != nil || n != 1 || buffer[0] != byte(1-i) ||
+			from.String() != conns[1-i].LocalAddr().String() || took < delay {
 			t.Errorf("%d: %v of %v after %v, %v", i, buffer[:n], from, took, err)
 		}
 		_ = conn.Close()
