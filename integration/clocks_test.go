@@ -227,11 +227,13 @@ func TestLeadersClockJumps(t *testing.T) {
 			}
 			time.Sleep(2 * tick)
 			if gone := !has(e, leader, "/before"); !gone || !has(e, leader, "/again") || !has(e, leader, "/after") || heldBy(t, e, leader) {
-				t.Errorf("%v: 2 ticks after the clock was right, want only the node that is due gone, and the reaper not held; the node is gone: %t", by, gone)
+				t.Errorf("%v: 2 ticks after the clock was right, want only the node that is due gone, and the reaper not held; the node is gone: %t",
+					by, gone)
 			}
 			time.Sleep(4 * tick) // the TTL of /again ends 1 tick after the check above, and the reaper runs within another tick
 			if has(e, leader, "/again") || has(e, leader, "/after") || has(e, leader, "/wrong") != (by > 0) {
-				t.Errorf("%v: nodes written under a right clock are there: %t, %t; a node created under a wrong one: %t", by, has(e, leader, "/again"), has(e, leader, "/after"), has(e, leader, "/wrong"))
+				t.Errorf("%v: nodes written under a right clock are there: %t, %t; a node created under a wrong one: %t",
+					by, has(e, leader, "/again"), has(e, leader, "/after"), has(e, leader, "/wrong"))
 			}
 			for _, id := range e.IDs() {
 				e.Kill(id)
@@ -284,12 +286,14 @@ func TestLeadersClockIsNotThatOfMost(t *testing.T) {
 		restart(-365 * 24 * time.Hour)
 		time.Sleep(20 * tick)
 		if !has(e, leader, "/n") || !heldBy(t, e, leader) || c.Disconnects() > 0 {
-			t.Errorf("followers' clocks are wrong: the node is there: %t, the reaper is held: %t, %d disconnects", has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
+			t.Errorf("followers' clocks are wrong: the node is there: %t, the reaper is held: %t, %d disconnects",
+				has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
 		}
 		restart(365 * 24 * time.Hour)
 		time.Sleep(2 * tick)
 		if has(e, leader, "/n") || heldBy(t, e, leader) || c.Disconnects() > 0 {
-			t.Errorf("all clocks are right: the node is there: %t, the reaper is held: %t, %d disconnects", has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
+			t.Errorf("all clocks are right: the node is there: %t, the reaper is held: %t, %d disconnects",
+				has(e, leader, "/n"), heldBy(t, e, leader), c.Disconnects())
 		}
 	})
 }

@@ -150,7 +150,8 @@ func TestCommitBeyondAConflictingTail(t *testing.T) {
 		write(t, c, "/after", 10, nil)
 		e.Equal()
 		logs := [][]uint64{termsOf(e, old), termsOf(e, ids[0]), termsOf(e, ids[1])}
-		if n := min(len(logs[0]), len(logs[1]), len(logs[2])); !slices.Equal(logs[0][:n], logs[1][:n]) || !slices.Equal(logs[1][:n], logs[2][:n]) {
+		if n := min(len(logs[0]), len(logs[1]), len(logs[2])); !slices.Equal(logs[0][:n], logs[1][:n]) ||
+			!slices.Equal(logs[1][:n], logs[2][:n]) {
 			t.Errorf("logs differ: %v", logs)
 		}
 		for i := range int32(30) { // its client has been waiting, because the member has sent them again

@@ -44,7 +44,8 @@ func TestLastWords(t *testing.T) {
 			if id == full {
 				continue
 			}
-			if text := silence(t, e, id, full); !strings.Contains(text, "its last words, at 20") || !strings.Contains(text, "no space left on device") {
+			if text := silence(t, e, id, full); !strings.Contains(text, "its last words, at 20") ||
+				!strings.Contains(text, "no space left on device") {
 				t.Errorf("member %d says of the member whose disk is full: %q", id, text)
 			}
 		}

@@ -120,7 +120,8 @@ func (c *causes) shown() (znode.LeaderCause, time.Duration) {
 		if got.At = (time.Time{}); got != want {
 			c.t.Errorf("the events of member %d end with %+v, want %+v", id, got, want)
 		}
-		if line := fmt.Sprintf("leader=%d term=%d cause=%q", leader, last.Term, why); id != leader && !strings.Contains(c.logs[id].String(), line) {
+		if line := fmt.Sprintf("leader=%d term=%d cause=%q", leader, last.Term, why); id != leader &&
+			!strings.Contains(c.logs[id].String(), line) {
 			c.t.Errorf("the log of member %d lacks %s:\n%s", id, line, c.logs[id])
 		}
 	}

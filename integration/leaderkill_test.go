@@ -73,7 +73,8 @@ func killLeader(t *testing.T, seed uint64, sum *killed) {
 		sum.acknowledged.Add(uint64(len(w.acked)))
 		sum.unknown.Add(uint64(len(w.lost)))
 		if n := w.client.Disconnects(); w.client.Home() != first && (n > 0 || len(w.lost) > 0) {
-			t.Errorf("%s: client of member %d, which survived, saw %d disconnects and lost sight of %d writes", w.dir, w.client.Home(), n, len(w.lost))
+			t.Errorf("%s: client of member %d, which survived, saw %d disconnects and lost sight of %d writes",
+				w.dir, w.client.Home(), n, len(w.lost))
 		}
 	}
 	if !e.Running(first) {

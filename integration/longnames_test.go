@@ -114,7 +114,8 @@ func wantOrdered(t *testing.T, numbers []string) {
 	if !slices.IsSorted(numbers) || len(slices.Compact(slices.Clone(numbers))) != len(numbers) {
 		t.Errorf("the numbers are %q", numbers)
 	}
-	if first, last := numbers[0], numbers[len(numbers)-1]; first > "2147483647" && len(last) != 19 || first <= "2147483647" && last <= "2147483647" {
+	if first, last := numbers[0], numbers[len(numbers)-1]; first > "2147483647" && len(last) != 19 ||
+		first <= "2147483647" && last <= "2147483647" {
 		t.Errorf("the numbers %q have not passed the edge", numbers)
 	}
 }

@@ -95,7 +95,8 @@ func TestRemovedMemberDisturbsNobody(t *testing.T) {
 			}
 		}
 		if got := term(e, e.Leader()).Term; got != before || e.Leader() != leader || c.Disconnects() > 0 {
-			t.Errorf("member %d led in term %d, now member %d in term %d; a client saw %d disconnects", leader, before, e.Leader(), got, c.Disconnects())
+			t.Errorf("member %d led in term %d, now member %d in term %d; a client saw %d disconnects",
+				leader, before, e.Leader(), got, c.Disconnects())
 		}
 		if got := e.Disk(a).Votes(b); got != voted {
 			t.Errorf("member %d has voted for the removed one in term %d", a, got)

@@ -251,7 +251,8 @@ func TestKillOverHTTP(t *testing.T) {
 				}
 				id, begun := victim.Session().String(), time.Now()
 				end, err := api.Post[api.End](t.Context(), e.Operator(asked), "sessions/"+id+"/kill", struct{}{})
-				if err != nil || end.ID != id || end.State != "ended" || end.Reason != "killed" || end.EphemeralCount != 1 || end.MemberID != own || end.LeaderID != leader {
+				if err != nil || end.ID != id || end.State != "ended" || end.Reason != "killed" || end.EphemeralCount != 1 ||
+					end.MemberID != own || end.LeaderID != leader {
 					t.Fatalf("%+v, %v", end, err)
 				}
 				if !strings.HasPrefix(end.EndedBy, "super from 127.0.0.1:") {
@@ -333,7 +334,8 @@ func TestKillOverHTTPFails(t *testing.T) {
 				if refused, ok := errors.AsType[*api.Error](err); !ok || refused.Status != tt.status || !strings.Contains(refused.Text, tt.want) {
 					t.Errorf("%v, want %d and %q", err, tt.status, tt.want)
 				}
-				if got := logs.audit(b); len(got) != 1 || !strings.Contains(got[0], `outcome="`+tt.audit+`: kill session`) || !strings.Contains(got[0], tt.want) {
+				if got := logs.audit(b); len(got) != 1 || !strings.Contains(got[0], `outcome="`+tt.audit+`: kill session`) ||
+					!strings.Contains(got[0], tt.want) {
 					t.Errorf("the audit log is %q", got)
 				}
 				e.Gate(leader).Release()

@@ -129,7 +129,8 @@ func TestNobodyCanDoBetter(t *testing.T) {
 			tried[o.Member] = true
 		}
 		if n := len(seen.all()) - before; n > rounds*2+1 || len(tried) != 3 {
-			t.Errorf("%d changes of leader in %v, of %d members; want each of 3 tried, and at most 2 changes in %v", n, rounds*rest, len(tried), rest)
+			t.Errorf("%d changes of leader in %v, of %d members; want each of 3 tried, and at most 2 changes in %v",
+				n, rounds*rest, len(tried), rest)
 		}
 		for _, id := range e.IDs() {
 			e.Unshut(id, cluster.GRPCPort, cluster.In)

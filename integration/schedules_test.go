@@ -136,7 +136,8 @@ func playSeed(t *testing.T, seed uint64, size extent, sum *totals) {
 		var about string // set once the schedule is drawn
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("seed %d, %s\nto repeat it, as often as it takes: ROLLCALL_SEED=%d go test -count=50 -failfast -run '^%s$' ./integration", seed, about, seed, name)
+				t.Logf("seed %d, %s\nto repeat it, as often as it takes: ROLLCALL_SEED=%d go test -count=50 -failfast -run '^%s$' ./integration",
+					seed, about, seed, name)
 			}
 		})
 		synctest.Test(t, func(t *testing.T) { h = schedule(t, seed, size, sum, &about) })

@@ -42,7 +42,8 @@ func stalledLeader(t *testing.T) {
 	for i := 0; time.Now().Before(away.Add(-500 * time.Millisecond)); i++ {
 		for _, c := range []*cluster.Client{own, others} {
 			begun := time.Now()
-			if _, err := c.Create(fmt.Sprintf("/%d-%d", c.Member(), i), nil, jute.Persistent); err != nil || time.Since(begun) > 20*time.Millisecond {
+			if _, err := c.Create(fmt.Sprintf("/%d-%d", c.Member(), i), nil, jute.Persistent); err != nil ||
+				time.Since(begun) > 20*time.Millisecond {
 				t.Fatalf("a write at member %d: %v, after %v", c.Member(), err, time.Since(begun))
 			}
 		}
@@ -113,7 +114,8 @@ func TestStalledFollower(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i < 40 {
-				if _, err := own.Create(fmt.Sprint("/own-", i), nil, jute.Persistent); err != nil || time.Since(begun) > 50*time.Millisecond || own.Disconnects() > 0 {
+				if _, err := own.Create(fmt.Sprint("/own-", i), nil, jute.Persistent); err != nil ||
+					time.Since(begun) > 50*time.Millisecond || own.Disconnects() > 0 {
 					t.Fatalf("write %d of the follower's client: %v after %v, %d disconnects", i, err, time.Since(begun), own.Disconnects())
 				}
 			}

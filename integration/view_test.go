@@ -142,7 +142,8 @@ func (v *viewed) compare(at uint32, rows []api.Session, silent uint32) {
 		if s.MemberID != v.members[idOf(s)] || s.State != want || s.TimeoutMs != viewTimeout.Milliseconds() || s.EphemeralCount != ephemerals {
 			v.t.Errorf("member %d shows %+v, want member %d, %v, %d ephemerals", at, s, v.members[idOf(s)], want, ephemerals)
 		}
-		if i > 0 && uint64(idOf(s)) <= uint64(idOf(rows[i-1])) || (s.Connection != nil && s.Connection.SessionID == s.ID) != (want == view.StateConnected) {
+		if i > 0 && uint64(idOf(s)) <= uint64(idOf(rows[i-1])) ||
+			(s.Connection != nil && s.Connection.SessionID == s.ID) != (want == view.StateConnected) {
 			v.t.Errorf("member %d shows %+v after %v", at, s, rows[max(i, 1)-1].ID)
 		}
 	}
@@ -156,7 +157,8 @@ func (v *viewed) showsTimes(at uint32) {
 		v.t.Fatal(err)
 	}
 	for _, s := range a.Items {
-		if lived := time.Since(s.CreatedAt); s.HeardMs == nil || s.LeftMs == nil || *s.HeardMs+*s.LeftMs != viewTimeout.Milliseconds() || *s.HeardMs > (lived+time.Second).Milliseconds() {
+		if lived := time.Since(s.CreatedAt); s.HeardMs == nil || s.LeftMs == nil ||
+			*s.HeardMs+*s.LeftMs != viewTimeout.Milliseconds() || *s.HeardMs > (lived+time.Second).Milliseconds() {
 			v.t.Errorf("member %d: session %v of %v ago: %+v, of %v", at, s.ID, lived, s, viewTimeout)
 		}
 	}
@@ -268,7 +270,8 @@ func (v *viewed) showsConnectionsOf(at uint32, all []api.Session) {
 	for _, filter := range []view.ConnectionFilter{{Member: 2}, {Address: address}, {Address: "10.9.8.7"}} {
 		want := 0
 		for _, s := range all {
-			if s.State == view.StateConnected && (filter.Member == 0 || s.MemberID == filter.Member) && (filter.Address == "" || s.Address == filter.Address) {
+			if s.State == view.StateConnected && (filter.Member == 0 || s.MemberID == filter.Member) &&
+				(filter.Address == "" || s.Address == filter.Address) {
 				want++
 			}
 		}
@@ -420,7 +423,8 @@ func TestViewOfStalledMember(t *testing.T) {
 			row = a.Items[slices.IndexFunc(a.Items, func(s api.Member) bool { return s.MemberID == stalled })]
 			return row.StallReason != ""
 		})
-		if row.Role != "follower" || row.Zxid == "0x0" || row.Lag == nil || *row.Lag != 0 || !strings.Contains(row.StallReason, "its disk hangs") {
+		if row.Role != "follower" || row.Zxid == "0x0" || row.Lag == nil || *row.Lag != 0 ||
+			!strings.Contains(row.StallReason, "its disk hangs") {
 			t.Errorf("%+v, want a follower that serves, whose disk hangs", row)
 		}
 		v.Disk(stalled).Release()

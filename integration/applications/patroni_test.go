@@ -67,7 +67,8 @@ func TestPatroni(t *testing.T) {
 				demoted++
 			}
 		}
-		t.Logf("Patroni on %s: leader stopped for %v: %d of %d primaries demoted, load %s to %s", s.name, stopped, demoted, clusters, before, load(t))
+		t.Logf("Patroni on %s: leader stopped for %v: %d of %d primaries demoted, load %s to %s",
+			s.name, stopped, demoted, clusters, before, load(t))
 		if s.binary == rollcall && demoted > 0 {
 			t.Errorf("%d primaries were demoted, want none", demoted)
 		}

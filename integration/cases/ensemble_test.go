@@ -198,7 +198,8 @@ func readOnlyWords(s *stage) {
 	s.checkReply("isro", "rw")
 	s.forsaken()
 	s.checkReply("isro", "ro")
-	if got := s.word(s.at, "srvr"); !strings.Contains(got, "\nREAD-ONLY mode; serving only read-only clients\n") || !strings.Contains(got, "\nMode: read-only\n") {
+	if got := s.word(s.at, "srvr"); !strings.Contains(got, "\nREAD-ONLY mode; serving only read-only clients\n") ||
+		!strings.Contains(got, "\nMode: read-only\n") {
 		s.Errorf("srvr: %q", got)
 	}
 	s.company()

@@ -119,7 +119,8 @@ func TestGoReconfig(t *testing.T) {
 			t.Error(err)
 		}
 		text := listOf(t, c)
-		if !strings.HasSuffix(text, fmt.Sprintf("\nversion=%x", stat.Mzxid)) || !strings.Contains(text, s.want) || s.leaving != "" && strings.Contains(text, "server."+s.leaving+"=") {
+		if !strings.HasSuffix(text, fmt.Sprintf("\nversion=%x", stat.Mzxid)) || !strings.Contains(text, s.want) ||
+			s.leaving != "" && strings.Contains(text, "server."+s.leaving+"=") {
 			t.Errorf("after joining %q, leaving %q the list is %s, zxid %#x", s.joining, s.leaving, text, stat.Mzxid)
 		}
 		if err := process.Until(ctx, fmt.Sprintf("the follower to serve: %t", s.serves), func() bool { return (follower.Mode() != "") == s.serves }); err != nil {

@@ -86,7 +86,8 @@ func TestLeaderStopped(t *testing.T) {
 		}
 	}
 	for _, w := range writers {
-		t.Logf("%s: %d writes acknowledged, %d of unknown outcome, longest pause %.1f s", w.at.name, len(w.acked), len(w.unknown), w.pause.Seconds())
+		t.Logf("%s: %d writes acknowledged, %d of unknown outcome, longest pause %.1f s",
+			w.at.name, len(w.acked), len(w.unknown), w.pause.Seconds())
 	}
 	if t.Failed() {
 		return

@@ -100,7 +100,8 @@ func (d *duel) runAndCompare(t *testing.T, sum *tally, name string, steps []step
 	if err != nil || sv.step < 0 { // it does not differ every time
 		short, sv = steps, v
 	}
-	t.Errorf("%s, %s, differs from ZooKeeper:\n%s\nshortest sequence, for ROLLCALL_STEPS:\n%s\nwhere it differs:\n%s", name, d.rc.name, v.text, printSteps(short), sv.text)
+	t.Errorf("%s, %s, differs from ZooKeeper:\n%s\nshortest sequence, for ROLLCALL_STEPS:\n%s\nwhere it differs:\n%s",
+		name, d.rc.name, v.text, printSteps(short), sv.text)
 }
 
 // play runs steps on both sides at the same time.

@@ -36,7 +36,8 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d nodes, %d sessions, snapshot 0x%x, %d transactions, %d digests", state.Len(), len(state.Sessions), report.SnapshotZxid, report.Transactions, report.Digests)
+	t.Logf("%d nodes, %d sessions, snapshot 0x%x, %d transactions, %d digests",
+		state.Len(), len(state.Sessions), report.SnapshotZxid, report.Transactions, report.Digests)
 	if report.SnapshotZxid == 0 || state.Len() < 100 || len(state.Sessions) < len(sessions) {
 		t.Error("that is too little to compare")
 	}

@@ -226,7 +226,8 @@ func (g *generator) path() *text {
 func (g *generator) harmless() *text {
 	for {
 		p := g.odd()
-		if p == nil || *p != "" && !strings.HasPrefix(string(*p), "/zookeeper") && utf8.ValidString(string(*p)) && !strings.Contains(string(*p), "😀") {
+		if p == nil ||
+			*p != "" && !strings.HasPrefix(string(*p), "/zookeeper") && utf8.ValidString(string(*p)) && !strings.Contains(string(*p), "😀") {
 			return p
 		}
 	}

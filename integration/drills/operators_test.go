@@ -108,7 +108,8 @@ func TestOperatorsWork(t *testing.T) {
 				if d.Outcome != result.Pass {
 					t.Errorf("%s: %s %s %+v", d.Name, d.Outcome, d.Reason, broken(d))
 				}
-				if rule := half[d.Name]; rule != "" && !slices.ContainsFunc(d.Verdicts, func(v result.Verdict) bool { return v.Rule == rule && v.Judged > 0 }) {
+				if rule := half[d.Name]; rule != "" &&
+					!slices.ContainsFunc(d.Verdicts, func(v result.Verdict) bool { return v.Rule == rule && v.Judged > 0 }) {
 					t.Errorf("%s: %s has judged nothing", d.Name, rule)
 				}
 			}
@@ -160,7 +161,8 @@ func TestOperatorsAreTampered(t *testing.T) {
 				t.Logf("%s took %v", d.Name, time.Duration(d.Took)*time.Millisecond)
 				rule := half[d.Name]
 				fails := slices.ContainsFunc(broken(d), func(v result.Verdict) bool { return v.Rule == rule })
-				if d.Outcome != result.Fail || rule != "" && !fails || rule == "" && !strings.Contains(d.Reason, "no such format") && !strings.Contains(d.Reason, "tampered") {
+				if d.Outcome != result.Fail || rule != "" && !fails ||
+					rule == "" && !strings.Contains(d.Reason, "no such format") && !strings.Contains(d.Reason, "tampered") {
 					t.Errorf("%s: %s, %s, %+v; want that it fails, by %q", d.Name, d.Outcome, d.Reason, broken(d), rule)
 				}
 			}

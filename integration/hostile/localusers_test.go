@@ -220,7 +220,8 @@ func TestPortIsTakenAtRestart(t *testing.T) {
 	for member := 1; member <= upSize; member += 2 {
 		s := h.squat(h.operators(member))
 		h.refuses(h.up, "another program, perhaps of another user")
-		if text, status := h.command("http://" + h.operators(member)); status != refusedStatus || !strings.Contains(text, "does not prove that it has the token") {
+		if text, status := h.command("http://" + h.operators(member)); status != refusedStatus ||
+			!strings.Contains(text, "does not prove that it has the token") {
 			t.Errorf("exit status %d\n%s", status, text)
 		}
 		if text, status := h.command("unix:" + h.file(fmt.Sprint(member, "/admin.sock"))); status == 0 {

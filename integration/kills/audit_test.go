@@ -167,7 +167,8 @@ func checkLines(t *testing.T, m *process.Member) {
 	}
 	for line := range bytes.Lines(text) {
 		var l struct{ At, Operation string }
-		if err := json.Unmarshal(line, &l); err != nil || l.At == "" || l.Operation == "" || strings.Contains(l.Operation, "torn") || !bytes.HasSuffix(line, []byte("}\n")) {
+		if err := json.Unmarshal(line, &l); err != nil || l.At == "" || l.Operation == "" ||
+			strings.Contains(l.Operation, "torn") || !bytes.HasSuffix(line, []byte("}\n")) {
 			t.Errorf("not a line: %q, %v", line, err)
 		}
 	}

@@ -26,7 +26,8 @@ type node struct {
 }
 
 func (n node) equal(m node) bool {
-	return bytes.Equal(n.data, m.data) && (n.data == nil) == (m.data == nil) && n.stat == m.stat && n.acl == m.acl && slices.Equal(n.children, m.children)
+	return bytes.Equal(n.data, m.data) && (n.data == nil) == (m.data == nil) && n.stat == m.stat && n.acl == m.acl &&
+		slices.Equal(n.children, m.children)
 }
 
 func (n node) String() string {

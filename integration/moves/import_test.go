@@ -132,7 +132,8 @@ func goesOn(t *testing.T, s *site) {
 	if _, err := c.Set(t.Context(), "/bounded/child", []byte("678"), -1); err != nil {
 		t.Fatal(err)
 	}
-	if usage, _, err := c.Get(t.Context(), "/zookeeper/quota/bounded/zookeeper_stats"); err != nil || !strings.HasPrefix(string(usage), "count=2,bytes=8") {
+	if usage, _, err := c.Get(t.Context(), "/zookeeper/quota/bounded/zookeeper_stats"); err != nil ||
+		!strings.HasPrefix(string(usage), "count=2,bytes=8") {
 		t.Errorf("the quota's usage is %q, %v", usage, err)
 	}
 	if _, err := c.Set(t.Context(), "/bounded/child", []byte("67"), -1); err != nil {

@@ -326,7 +326,8 @@ func (d *recorded) change(c *process.Call) (what string, writes bool) {
 		if _, ours := d.opened(c.Thread, c.Args[0]); !ours {
 			return "", false
 		}
-		return fmt.Sprintf("system call %d of %s", c.Number, d.nameOf(c.Thread, c.Args[0])), c.Number != unix.SYS_FSYNC && c.Number != unix.SYS_FDATASYNC
+		return fmt.Sprintf("system call %d of %s", c.Number, d.nameOf(c.Thread, c.Args[0])),
+			c.Number != unix.SYS_FSYNC && c.Number != unix.SYS_FDATASYNC
 	}
 	return "", false
 }

@@ -63,7 +63,8 @@ func losesNewDirectory(t *testing.T, address *net.TCPAddr, data string, files []
 		dirs, o := cut(t, changes, place, 1, uint64(seed))
 		err := keepsNew(filepath.Join(dirs[0], data), before(acked, place))
 		for _, name := range files {
-			if left := filesBelow(t, filepath.Join(dirs[0], name)); !same(left, filesBelow(t, filepath.Join(dir, name))) && (len(left) > 0 || place >= acked[0].place) {
+			if left := filesBelow(t, filepath.Join(dirs[0], name)); !same(left, filesBelow(t, filepath.Join(dir, name))) &&
+				(len(left) > 0 || place >= acked[0].place) {
 				err = errors.Join(err, fmt.Errorf("%s has lost its content: %v", name, sizes(left)))
 			}
 		}

@@ -122,7 +122,8 @@ func startKeeping(dir string) (last uint64, err error) {
 // A compressed file's source loses its name just after that.
 func keepingPlaces(changes []change) (places []int) {
 	for place, c := range changes {
-		if c.kind == move || c.kind == rename && strings.HasSuffix(c.name, ".zst") || c.kind == sync && strings.Contains(c.name, "/"+disk.KeptDirName) {
+		if c.kind == move || c.kind == rename && strings.HasSuffix(c.name, ".zst") ||
+			c.kind == sync && strings.Contains(c.name, "/"+disk.KeptDirName) {
 			places = append(places, place)
 		}
 	}

@@ -266,7 +266,8 @@ func waits(t *testing.T, m *run) {
 		serves = serves || m.serves()
 		return serves || !m.proc.IsRunning() || m.elections(t) >= before+vainElections
 	}) {
-		t.Fatalf("member %d, without the last writes and alone, lost %d elections in %v, want %d", m.ID, m.elections(t)-before, patience, vainElections)
+		t.Fatalf("member %d, without the last writes and alone, lost %d elections in %v, want %d",
+			m.ID, m.elections(t)-before, patience, vainElections)
 	}
 	if serves {
 		t.Errorf("member %d, without the last writes, serves alone", m.ID)

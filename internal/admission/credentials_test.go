@@ -193,7 +193,8 @@ func TestLines(t *testing.T) {
 			return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		}
 		fail(t, table, "10.0.0.1")
-		if all := lines(); len(all) != 1 || !strings.Contains(all[0], `level=WARN msg="credentials failed" address=10.0.0.1 kind=token failures=1 slowed=false unlogged=0`) {
+		if all := lines(); len(all) != 1 ||
+			!strings.Contains(all[0], `level=WARN msg="credentials failed" address=10.0.0.1 kind=token failures=1 slowed=false unlogged=0`) {
 			t.Errorf("lines %q", all)
 		}
 		time.Sleep(addressLineInterval)

@@ -123,7 +123,8 @@ func TestErrors(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) || !strings.Contains(err.Error(), accepted.RemoteAddr().String()) {
+	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, syscall.ECONNRESET) ||
+		!strings.Contains(err.Error(), accepted.RemoteAddr().String()) {
 		t.Errorf("writes after the other end has closed: %v, want a reset that names the other end", err)
 	}
 }

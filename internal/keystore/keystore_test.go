@@ -156,7 +156,8 @@ func TestOpenRefuses(t *testing.T) {
 		{write(t, dir, "key-only.pem", key), "", "there is no certificate to trust"},
 	} {
 		_, err := Open(Options{Prefix: "ssl.quorum", Trust: Store{Location: tt.file, Password: tt.password}})
-		if err == nil || !strings.HasPrefix(err.Error(), "ssl.quorum.trustStore.location="+tt.file+": ") || !strings.Contains(err.Error(), tt.want) {
+		if err == nil || !strings.HasPrefix(err.Error(), "ssl.quorum.trustStore.location="+tt.file+": ") ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.file, err, tt.want)
 		}
 	}
@@ -352,11 +353,13 @@ func TestListThatDoesNotCount(t *testing.T) {
 	}
 	impostor := newAuthority(t, "authority")
 	strange, _ := impostor.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "one"}})
-	if err := k.current.Load().crls.checkNotRevoked(strange, impostor.cert, now); err == nil || !strings.Contains(err.Error(), "no current list") {
+	if err := k.current.Load().crls.checkNotRevoked(strange, impostor.cert, now); err == nil ||
+		!strings.Contains(err.Error(), "no current list") {
 		t.Errorf("with a list of another authority that has the same name: %v", err)
 	}
 	now = now.Add(2 * time.Minute)
-	if err := k.Verify([]*x509.Certificate{cert}, x509.ExtKeyUsageClientAuth); err == nil || !strings.Contains(err.Error(), "no current list") {
+	if err := k.Verify([]*x509.Certificate{cert}, x509.ExtKeyUsageClientAuth); err == nil ||
+		!strings.Contains(err.Error(), "no current list") {
 		t.Errorf("with a list that is outdated: %v", err)
 	}
 }

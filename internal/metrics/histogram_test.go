@@ -46,7 +46,8 @@ func TestBucketsOutliveAReset(t *testing.T) {
 	at := func(bound float64) uint64 {
 		return d.Buckets().Counts[slices.Index(durationBounds, time.Duration(bound*1e9))]
 	}
-	if got := d.Buckets(); at(0.002) != 2 || at(0.005) != 3 || at(0.5) != 3 || at(1) != 4 || at(50) != 4 || got.Count != 5 || got.Sum != 3601.003 {
+	if got := d.Buckets(); at(0.002) != 2 || at(0.005) != 3 || at(0.5) != 3 || at(1) != 4 || at(50) != 4 || got.Count != 5 ||
+		got.Sum != 3601.003 {
 		t.Errorf("%+v", got)
 	}
 	if s := d.Summary(); s.Count != 1 || s.Sum != time.Second || s.Min != time.Second || s.Max != time.Second || s.P50 != time.Second {

@@ -173,7 +173,8 @@ func TestHostileResponders(t *testing.T) {
 			}
 		}
 	})
-	if _, err := New(time.Now, nil).parse(make([]byte, maxResponse+1), r.issuer, r.issuer); err == nil || !strings.Contains(err.Error(), "more than 65536 bytes") {
+	if _, err := New(time.Now, nil).parse(make([]byte, maxResponse+1), r.issuer, r.issuer); err == nil ||
+		!strings.Contains(err.Error(), "more than 65536 bytes") {
 		t.Errorf("a long staple: %v", err)
 	}
 }

@@ -204,7 +204,8 @@ func TestDirectory(t *testing.T) {
 		if tt.name == "sticky itself" {
 			wanted = ""
 		}
-		if wanted == "" && (err != nil || made != filepath.Join(dir, "a", "b")) || wanted != "" && (err == nil || !strings.Contains(err.Error(), wanted)) {
+		if wanted == "" && (err != nil || made != filepath.Join(dir, "a", "b")) ||
+			wanted != "" && (err == nil || !strings.Contains(err.Error(), wanted)) {
 			t.Errorf("%s: made %q, %v, want %q", tt.name, made, err, wanted)
 		}
 		if _, err := os.Stat(filepath.Join(dir, "a")); wanted != "" && err == nil {

@@ -176,7 +176,8 @@ func TestMoves(t *testing.T) {
 		},
 		{"three in a ring, and a fourth", "server.1=b:1:2,server.2=c:1:2,server.3=a:1:2,server.4=d:1:2", "server.1 would get the address b:2 of server.2, which"},
 	} {
-		if err := parsed(t, before).CheckAddressCycles(parsed(t, tt.next)); tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.err)) {
+		if err := parsed(t, before).CheckAddressCycles(parsed(t, tt.next)); tt.err == "" && err != nil ||
+			tt.err != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.err)) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.err)
 		}
 	}

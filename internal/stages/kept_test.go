@@ -57,7 +57,8 @@ func TestKeptPauses(t *testing.T) {
 		}
 		pause := slow[slices.IndexFunc(slow, func(s Slow) bool { return s.Op == PauseOp })]
 		want := []Stage{{Kind: StagePaused, Member: 2, Took: 930 * time.Millisecond}}
-		if began := time.Now().Add(-pause.Total); !slices.Equal(pause.Stages, want) || !pause.At.Equal(began) || pause.Connections != 41 || !pause.Joined {
+		if began := time.Now().Add(-pause.Total); !slices.Equal(pause.Stages, want) || !pause.At.Equal(began) ||
+			pause.Connections != 41 || !pause.Joined {
 			t.Errorf("the pause is %+v", pause)
 		}
 		time.Sleep(keepFor + time.Second)
