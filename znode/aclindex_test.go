@@ -52,7 +52,8 @@ func TestLongListsAllowTheSame(t *testing.T) {
 				prefix, _ := parsePrefix(entry)
 				matches = prefix.Contains(addr.WithZone(""))
 			}
-			if e.Perms&perms != 0 && (matches || rules.SASL && scheme == "sasl" && (isSASLSuperUser(id) || id.GetScheme() == "sasl" && entry == rules.AnySASLUser)) {
+			if e.Perms&perms != 0 &&
+				(matches || rules.SASL && scheme == "sasl" && (isSASLSuperUser(id) || id.GetScheme() == "sasl" && entry == rules.AnySASLUser)) {
 				return true
 			}
 		}

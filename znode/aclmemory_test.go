@@ -34,7 +34,8 @@ func TestACLMemory(t *testing.T) {
 				kept[i], _ = table.internList(requested[i])
 			}
 			took, said := (heapInUse()-before)/lists, kept[0].memoryBytes()
-			t.Logf("%d %s: %d bytes, of %d: %.1f for each entry beside its text", n, name, took, said, float64(took-int64(len(kept[0].text)))/float64(n))
+			t.Logf("%d %s: %d bytes, of %d: %.1f for each entry beside its text",
+				n, name, took, said, float64(took-int64(len(kept[0].text)))/float64(n))
 			if least := int64(said) * 9 / 10; took > int64(said)*11/10 || name != "digest" && took < least {
 				t.Errorf("%d %s take %d bytes, and ACLMemory says %d", n, name, took, said)
 			}

@@ -281,7 +281,8 @@ func TestRestoreRejectsChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _, verr := VerifySnapshot(bytes.NewReader(out.Bytes()))
-			if err := New(Config{ChangeHistory: 1 << 20}).RestoreSnapshot(bytes.NewReader(out.Bytes())); (err == nil) != tt.sound || (verr == nil) != tt.sound {
+			if err := New(Config{ChangeHistory: 1 << 20}).RestoreSnapshot(bytes.NewReader(out.Bytes())); (err == nil) != tt.sound ||
+				(verr == nil) != tt.sound {
 				t.Errorf("Restore: %v, Verify: %v", err, verr)
 			}
 		})

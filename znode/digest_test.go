@@ -217,7 +217,8 @@ func TestDigestTellsStatesApart(t *testing.T) {
 			before := reflect.ValueOf(v.Interface())
 			v.Set(values[rng.IntN(len(values))])
 			s.replicated.tree.addHash(x)
-			if data, ok := before.Interface().(packedData); ok && bytes.Equal(data.bytes(), x.data.bytes()) && data.isNull() == x.data.isNull() && data.version == x.data.version {
+			if data, ok := before.Interface().(packedData); ok && bytes.Equal(data.bytes(), x.data.bytes()) &&
+				data.isNull() == x.data.isNull() && data.version == x.data.version {
 				continue
 			}
 			note(name+" of "+path, s)

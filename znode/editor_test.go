@@ -38,8 +38,10 @@ func TestEditorRollsBack(t *testing.T) {
 		set("/kept", "")
 		e.rollBack()
 		e.discardUndo()
-		if nodes.nodeHashSum != sum || nodes.dataSize != size || nodes.root.numCreated() != creates || nodes.nodeAt("/new") != nil || nodes.nodeAt("/gone") == nil {
-			t.Errorf("hashes %x, %d bytes, %d creates; want %x, %d, %d", nodes.nodeHashSum, nodes.dataSize, nodes.root.numCreated(), sum, size, creates)
+		if nodes.nodeHashSum != sum || nodes.dataSize != size || nodes.root.numCreated() != creates ||
+			nodes.nodeAt("/new") != nil || nodes.nodeAt("/gone") == nil {
+			t.Errorf("hashes %x, %d bytes, %d creates; want %x, %d, %d",
+				nodes.nodeHashSum, nodes.dataSize, nodes.root.numCreated(), sum, size, creates)
 		}
 		if got := string(nodes.nodeAt("/kept").data.bytes()); got != "data" {
 			t.Errorf("data %q", got)

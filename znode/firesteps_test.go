@@ -61,8 +61,10 @@ func TestFireStepsOfAnEntry(t *testing.T) {
 	if most := maxFireSteps / eventSteps; told > most || told < most*8/10 {
 		t.Errorf("%d events, want almost %d", told, most)
 	}
-	if missed != watchers || !missedOne(w.s(), last) || missedOne(w.s(), other) || len(last.events) != 0 || w.s().Watches().MissedPathCount() != 2 {
-		t.Errorf("%d of %d watchers missed a change, and the last one: %t, another: %t; the last one got %q", missed, watchers, missedOne(w.s(), last), missedOne(w.s(), other), last.events)
+	if missed != watchers || !missedOne(w.s(), last) || missedOne(w.s(), other) || len(last.events) != 0 ||
+		w.s().Watches().MissedPathCount() != 2 {
+		t.Errorf("%d of %d watchers missed a change, and the last one: %t, another: %t; the last one got %q",
+			missed, watchers, missedOne(w.s(), last), missedOne(w.s(), other), last.events)
 	}
 	_ = other.watchData("/n1")
 	writer.must(writer.setData("/n1", "x", anyVersion))

@@ -81,7 +81,8 @@ func TestIdentitiesInSnapshot(t *testing.T) {
 	w := newWorld(t)
 	k := w.connect().auth("digest", "u:p").auth("super", "")
 	s := restored(t, encode(t, w.s().Snapshot()))
-	if r, _ := s.Session(k.id); r.Identities != IdentitiesOf(k.ids) || !slices.EqualFunc(r.Identities.List(), k.ids, func(a, b *proto.Identity) bool { return pb.Equal(a, b) }) {
+	if r, _ := s.Session(k.id); r.Identities != IdentitiesOf(k.ids) ||
+		!slices.EqualFunc(r.Identities.List(), k.ids, func(a, b *proto.Identity) bool { return pb.Equal(a, b) }) {
 		t.Errorf("restored %v, want %v", r.Identities.List(), k.ids)
 	}
 	for _, text := range []string{"\x00\x00\x00\x02ip", "\x00\x00\x00\x03ip\x00\x00\x00\x00", "\xff\xff\xff\xff\x00\x00\x00\x00", "\x00\x00\x00\x01\xff\x00\x00\x00\x00"} {

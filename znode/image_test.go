@@ -58,7 +58,8 @@ func checkImage(t testing.TB, s *State) {
 func TestImage(t *testing.T) {
 	checkImage(t, sample(t).s())
 	checkImage(t, newWorld(t).s())
-	if _, err := NewImageWriter(new(bytes.Buffer), ImageHead{ServerList: ServerList{EnsembleID: [32]byte{1}}}); err == nil || !strings.Contains(err.Error(), "the list of servers has no version") {
+	if _, err := NewImageWriter(new(bytes.Buffer), ImageHead{ServerList: ServerList{EnsembleID: [32]byte{1}}}); err == nil ||
+		!strings.Contains(err.Error(), "the list of servers has no version") {
 		t.Errorf("a list without a version: %v", err)
 	}
 }
@@ -70,7 +71,8 @@ func TestImageNodes(t *testing.T) {
 	last := ""
 	_, _, err := ReadImage(iotest.OneByteReader(bytes.NewReader(encode(t, w.s().Snapshot()))), ImageVisitor{
 		Head: func(h ImageHead) error {
-			if h.Index != w.s().Index() || h.Zxid != w.s().Zxid() || h.TimeMs != w.s().TimeMs() || h.Term != w.s().Term() || h.SessionCount != uint64(w.s().SessionCount()) {
+			if h.Index != w.s().Index() || h.Zxid != w.s().Zxid() || h.TimeMs != w.s().TimeMs() || h.Term != w.s().Term() ||
+				h.SessionCount != uint64(w.s().SessionCount()) {
 				t.Errorf("%+v", h)
 			}
 			return nil
@@ -90,7 +92,8 @@ func TestImageNodes(t *testing.T) {
 				Cversion: int32(2*n.CreateCount) - st.NumChildren, EphemeralOwner: n.OwnerSession, DataLength: int32(len(n.Data)), NumChildren: st.NumChildren,
 			}
 			life := have.lifetime()
-			if stat != st || !bytes.Equal(n.Data, have.data.bytes()) || (n.Data == nil) != have.data.isNull() || n.Container != life.isContainer || n.TTLMs != life.ttlMs {
+			if stat != st || !bytes.Equal(n.Data, have.data.bytes()) || (n.Data == nil) != have.data.isNull() ||
+				n.Container != life.isContainer || n.TTLMs != life.ttlMs {
 				t.Errorf("%s: %+v, want %+v", n.Path, n, st)
 			}
 			if fmt.Sprint(n.ACL) != fmt.Sprint(have.acl.visibleEntries(true)) {

@@ -110,18 +110,21 @@ func checkTree(t testing.TB, s *State) {
 	}
 	view := s.TreeView()
 	if nodes != view.NodeCount() || nodes != tree.byPath.nodeCount || ephemerals != view.EphemeralCount() || size != view.DataSize() {
-		t.Errorf("%d nodes, %d ephemerals, %d bytes; counted %d, %d, %d", view.NodeCount(), view.EphemeralCount(), view.DataSize(), nodes, ephemerals, size)
+		t.Errorf("%d nodes, %d ephemerals, %d bytes; counted %d, %d, %d",
+			view.NodeCount(), view.EphemeralCount(), view.DataSize(), nodes, ephemerals, size)
 	}
 	for list, n := range lists {
 		if n != list.nodeCount || tree.aclBytes != listSize {
-			t.Errorf("the list %q is counted for %d nodes, and %d have it; lists have %d bytes, counted %d", list.text, list.nodeCount, n, listSize, tree.aclBytes)
+			t.Errorf("the list %q is counted for %d nodes, and %d have it; lists have %d bytes, counted %d",
+				list.text, list.nodeCount, n, listSize, tree.aclBytes)
 		}
 	}
 	if candidates != tree.reapCandidates.length || quotas != tree.quotaRoots.length {
 		t.Errorf("%d candidates, %d quotas; counted %d, %d", tree.reapCandidates.length, tree.quotaRoots.length, candidates, quotas)
 	}
 	total := state.sessionEnds.total
-	if kept := uint64(state.sessionEnds.byNumber.length); kept > min(total, uint64(s.runningTxn.sessionEndLimit)) || (kept == 0) != (total == 0) {
+	if kept := uint64(state.sessionEnds.byNumber.length); kept > min(total, uint64(s.runningTxn.sessionEndLimit)) ||
+		(kept == 0) != (total == 0) {
 		t.Errorf("%d of %d ends are kept", kept, total)
 	}
 	sessions := 0

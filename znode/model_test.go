@@ -766,7 +766,8 @@ func (d *drive) compare() {
 			d.w.t.Errorf("%s is missing", path)
 			continue
 		}
-		if string(n.data.bytes()) != m.data || n.data.version != m.version || n.lifetime() != m.lifetime || n.numCreated() != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
+		if string(n.data.bytes()) != m.data || n.data.version != m.version || n.lifetime() != m.lifetime ||
+			n.numCreated() != m.creates || n.ctime != m.ctime || n.mtime != m.mtime {
 			d.w.t.Errorf("%s: %s, the model has %+v", path, n.describe(), m)
 		}
 		if (m.ttlMs != 0 && m.mtime+m.ttlMs <= d.w.now || m.isContainer && m.creates > 0) && !d.hasChildren(path) {

@@ -74,7 +74,8 @@ func TestTermStartSetsTheList(t *testing.T) {
 	}
 	k.wantEvents("Changed(/zookeeper/config)")
 	want := strings.Join(threeServers().Servers, "\n") + "\nversion=200000000"
-	if got, st, _ := w.s().GetData([]byte(ConfigPath), nil, nil); string(got) != want || st.Version != -1 || st.Mzxid != 2<<32 || st.Mtime != w.now || st.Czxid != 0 {
+	if got, st, _ := w.s().GetData([]byte(ConfigPath), nil, nil); string(got) != want || st.Version != -1 ||
+		st.Mzxid != 2<<32 || st.Mtime != w.now || st.Czxid != 0 {
 		t.Errorf("the node has %q, %+v", got, st)
 	}
 	w.heard.log = nil
@@ -240,7 +241,8 @@ func TestRemovedMemberHasNoProgress(t *testing.T) {
 	w.heard.log = nil
 	super.must(super.reconfig("", "3", "", -1, everybody...))
 	w.wantLog(fmt.Sprintf("listed %x", w.s().Zxid()), "applied reconfig 0", "end")
-	if boot, cursor := w.s().MemberIncarnation(3); boot != 0 || cursor != 0 || w.s().HighestSession(3) != 3<<56+5 || w.replicated().members[3].format != 0 {
+	if boot, cursor := w.s().MemberIncarnation(3); boot != 0 || cursor != 0 || w.s().HighestSession(3) != 3<<56+5 ||
+		w.replicated().members[3].format != 0 {
 		t.Errorf("boot %d, cursor %d, highest %v", boot, cursor, w.s().HighestSession(3))
 	}
 	if boot, _ := w.s().MemberIncarnation(2); boot != bootOf(2)+1 {
@@ -329,7 +331,8 @@ func TestReconfigForOperators(t *testing.T) {
 func TestReconfigOfAClientIsNotAnOperators(t *testing.T) {
 	w := listedWorld(t)
 	k := w.connect()
-	if r := k.do(jute.OpReconfig, message(&proto.ChangeServers{Version: -1, Leaving: "3"})); r.Code != jute.MarshallingError || len(w.roster().Servers) != 3 {
+	if r := k.do(jute.OpReconfig, message(&proto.ChangeServers{Version: -1, Leaving: "3"})); r.Code != jute.MarshallingError ||
+		len(w.roster().Servers) != 3 {
 		t.Errorf("%v, %+v", r.Code, w.roster())
 	}
 }
@@ -349,7 +352,8 @@ func TestConfigNodeIsNotTheList(t *testing.T) {
 		t.Errorf("restored: %q, %+v", data, st)
 	}
 	r := super.must(super.reconfig("", "", "", -1, everybody...))
-	if data, st, _ := w.s().GetData([]byte(ConfigPath), nil, nil); string(data) != w.roster().ConfigText() || st.Version != -1 || st != r.Stat {
+	if data, st, _ := w.s().GetData([]byte(ConfigPath), nil, nil); string(data) != w.roster().ConfigText() ||
+		st.Version != -1 || st != r.Stat {
 		t.Errorf("%q, %+v", data, st)
 	}
 }

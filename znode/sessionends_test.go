@@ -78,7 +78,8 @@ func TestEndsAreBounded(t *testing.T) {
 	before := encode(t, copied)
 	end(1)
 	got := w.ended()
-	if len(got) != maxSessionEnds || got[0].Number != maxSessionEnds+1 || got[maxSessionEnds-1].Number != 2 || got[maxSessionEnds-1].Session != first.Session+1 {
+	if len(got) != maxSessionEnds || got[0].Number != maxSessionEnds+1 || got[maxSessionEnds-1].Number != 2 ||
+		got[maxSessionEnds-1].Session != first.Session+1 {
 		t.Errorf("%d ends, %d to %d", len(got), got[len(got)-1].Number, got[0].Number)
 	}
 	checkInvariants(t, w.s())

@@ -230,7 +230,8 @@ func TestSnapshotVersions(t *testing.T) {
 		if !errors.Is(err, ErrSnapshotVersion) || errors.Is(err, ErrNewerSnapshot) != tt.newer {
 			t.Errorf("version %d: %v", tt.version, err)
 		}
-		if want := fmt.Sprintf("it has version %d, this program knows %d", tt.version, snapshotVersion); err == nil || !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("it has version %d, this program knows %d", tt.version, snapshotVersion); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("version %d: %v, want %q", tt.version, err, want)
 		}
 	}

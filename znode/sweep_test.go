@@ -202,7 +202,8 @@ func TestSessionsOfAnEntryShareABudget(t *testing.T) {
 	w.s().allow(5)
 	a, b, c, d, e, f := w.ephemerals("a", 2), w.ephemerals("b", 2), w.ephemerals("c", 2), w.ephemerals("d", 1), w.ephemerals("e", 0), w.ephemerals("f", 5)
 	w.entry(w.next(1, a.txn(jute.OpCloseSession, nil)), w.expiryOf(b), w.expiryOf(c), w.next(1, d.txn(jute.OpCloseSession, nil)), w.expiryOf(e))
-	if got := w.replicated().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id}) || w.ephemeralCount() != 2+5 || w.s().SessionCount() != 1 {
+	if got := w.replicated().unsweptIDs(); !slices.Equal(got, []jute.SessionID{c.id}) || w.ephemeralCount() != 2+5 ||
+		w.s().SessionCount() != 1 {
 		t.Errorf("unswept %v, %d nodes, %d sessions; want %v alone to be left with its 2", got, w.ephemeralCount(), w.s().SessionCount(), c.id)
 	}
 	w.entry(w.next(1, f.txn(jute.OpCloseSession, nil)))
@@ -288,7 +289,8 @@ func TestRemovalBudget(t *testing.T) {
 	b := removalBudget{entryLimit: 5}
 	for entry := range 2 {
 		b.refill()
-		if got := [4]bool{b.trySpend(3), b.trySpend(3), b.trySpend(2), b.trySpend(1)}; got != [4]bool{true, false, true, false} || b.remaining != 0 {
+		if got := [4]bool{b.trySpend(3), b.trySpend(3), b.trySpend(2), b.trySpend(1)}; got != [4]bool{true, false, true, false} ||
+			b.remaining != 0 {
 			t.Errorf("entry %d: took %t, %d left", entry, got, b.remaining)
 		}
 	}

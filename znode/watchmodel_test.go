@@ -360,7 +360,8 @@ func (m *watchModel) compare(t testing.TB) {
 	for _, list := range [][]onNode{want, got, again} {
 		slices.SortFunc(list, func(a, b onNode) int { return cmp.Or(strings.Compare(a.path, b.path), cmp.Compare(a.who, b.who)) })
 	}
-	if s.Watches().WatchCount() != len(m.list) || s.Watches().DataWatchCount() != len(want) || s.Watches().DataPathCount() != len(paths) || s.Watches().DataWatcherCount() != len(watchers) {
+	if s.Watches().WatchCount() != len(m.list) || s.Watches().DataWatchCount() != len(want) ||
+		s.Watches().DataPathCount() != len(paths) || s.Watches().DataWatcherCount() != len(watchers) {
 		t.Errorf("%d watches, %d on nodes, on %d paths, by %d; want %d, %d, %d, %d", s.Watches().WatchCount(), s.Watches().DataWatchCount(), s.Watches().DataPathCount(),
 			s.Watches().DataWatcherCount(), len(m.list), len(want), len(paths), len(watchers))
 	}

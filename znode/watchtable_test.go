@@ -451,7 +451,8 @@ func TestSetWatchesComparesListsOnce(t *testing.T) {
 	defer w.s().RUnlock()
 	code := w.s().SetWatches(req, counted, func(t jute.EventType, path []byte) { counted.events++ })
 	if watches := w.s().Watches().WatchCount(); code != jute.OK || counted.events != 0 || watches != 50 || counted.comparisons != 2 {
-		t.Errorf("%v, %d events, %d watches, %d comparisons; want 50 watches and 2 comparisons", code, counted.events, watches, counted.comparisons)
+		t.Errorf("%v, %d events, %d watches, %d comparisons; want 50 watches and 2 comparisons",
+			code, counted.events, watches, counted.comparisons)
 	}
 }
 
@@ -555,7 +556,8 @@ func checkWatchIndex(t testing.TB, s *State) {
 				} else {
 					plain = true
 				}
-				if e.modes == 0 || e.path != p || e.samePath.prev != last || w.watchers[e.watcherEntry.watcher] != e.watcherEntry || p.findWatch(e.watcherEntry) != e {
+				if e.modes == 0 || e.path != p || e.samePath.prev != last || w.watchers[e.watcherEntry.watcher] != e.watcherEntry ||
+					p.findWatch(e.watcherEntry) != e {
 					t.Errorf("%s: %+v", path, e)
 				}
 			}

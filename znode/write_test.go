@@ -419,7 +419,8 @@ func TestLongNames(t *testing.T) {
 	next := func(want string) {
 		t.Helper()
 		r := k.create("/q/n-", jute.PersistentSequential)
-		if got := strings.TrimPrefix(r.Path, "/q/n-"); got != want || (r.Code == jute.OK) != (want != "") || want == "" && r.Code != jute.NodeExists {
+		if got := strings.TrimPrefix(r.Path, "/q/n-"); got != want || (r.Code == jute.OK) != (want != "") ||
+			want == "" && r.Code != jute.NodeExists {
 			t.Errorf("created %q, %v, want %q", got, r.Code, want)
 		}
 	}
@@ -569,7 +570,8 @@ func TestConfigNode(t *testing.T) {
 	if err := restored.RestoreSnapshot(strings.NewReader(string(encode(t, s.Snapshot())))); err != nil {
 		t.Fatal(err)
 	}
-	if got, v := read(restored); got != "other" || v != -1 || restored.TreeView().DataSize() != s.TreeView().DataSize()+int64(len("other")-len(text)) {
+	if got, v := read(restored); got != "other" || v != -1 ||
+		restored.TreeView().DataSize() != s.TreeView().DataSize()+int64(len("other")-len(text)) {
 		t.Errorf("%q version %d", got, v)
 	}
 	k := w.connectUnchecked()
