@@ -21,9 +21,9 @@ import (
 
 const (
 	kills = 5
-	// down is how long a killed leader stays away.
+	// down is the time for which a killed leader stays away.
 	down = 5 * time.Second
-	// calm is how long the ensemble and the inserters are left alone between two faults.
+	// calm is the time for which the ensemble and the inserters are left alone between two faults.
 	calm = 5 * time.Second
 	// recovery is the limit for all that ClickHouse must do by itself after a fault.
 	recovery = 3 * time.Minute

@@ -20,12 +20,12 @@ import (
 
 const (
 	clusters = 5
-	// stopped is how long the ensemble's leader is paused.
+	// stopped is the time for which the ensemble's leader is paused.
 	stopped = 45 * time.Second
-	// after is how long the clusters are watched after the leader goes on. It is two turns of Patroni's
+	// after is the time for which the clusters are watched after the leader continues. It is two turns of Patroni's
 	// loop.
 	after = 20 * time.Second
-	// postgres is where Debian keeps the programs of PostgreSQL 15.
+	// postgres is the directory in which Debian keeps the programs of PostgreSQL 15.
 	postgres = "/usr/lib/postgresql/15/bin"
 )
 

@@ -130,8 +130,8 @@ func TestChangingPlanReplays(t *testing.T) {
 	}
 }
 
-// Where a member moves, nobody adds one that is there. If that was the moving one, the list would get its former
-// address again, and nobody would reach it.
+// Where a member moves, no existing member is added. If that was the moving one, the list would get its former address
+// again, and no other member would reach it.
 func TestMovingMemberIsNotAdded(t *testing.T) {
 	moves, adds := 0, 0
 	changingPlans(t, 1000, 3, func(seed uint64, p Plan) {
@@ -177,8 +177,8 @@ func TestChangingPlanLosesOneDisk(t *testing.T) {
 	}
 }
 
-// In an ensemble of one or two, nobody moves, and nobody leaves before others have come in. The changes of one that
-// begins alone begin with a member that comes.
+// In an ensemble of one or two, no member moves, and none leaves before others have come in. The changes of an ensemble
+// that begins alone begin with a member that comes.
 func TestSmallEnsembleGrowsFirst(t *testing.T) {
 	for _, members := range []int{1, 2} {
 		left := 0

@@ -32,7 +32,7 @@ func TestStepsThatPanic(t *testing.T) {
 	next()
 }
 
-// Steps that wait can be stopped. What they deferred is done, and the caller goes on.
+// Steps that wait can be stopped. Their deferred calls are made, and the caller continues.
 func TestStepsAreStopped(t *testing.T) {
 	deferred, returned := false, false
 	next, stop := pullSteps(func(wait func(time.Duration)) {
@@ -53,7 +53,7 @@ func TestStepsAreStopped(t *testing.T) {
 	}
 }
 
-// Steps that end their goroutine, as t.Fatal does, end that of the test too.
+// Steps that end their goroutine, as t.Fatal does, end the test's goroutine too.
 func TestStepsThatFail(t *testing.T) {
 	ended, returned := make(chan struct{}), false
 	go func() {

@@ -11,8 +11,8 @@ import (
 	"rollcall/znode"
 )
 
-// A leader asks a member that has left for as long as that may have clients, also if the leader itself is no
-// member of the newest list. The leader of a later term does not ask it, from the beginning of its term on.
+// A leader queries a member that has left for as long as that may have clients, also if the leader itself is no member
+// of the newest list. The leader of a later term does not query it, from the beginning of its term on.
 func TestWhomLeadersAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tick = time.Second

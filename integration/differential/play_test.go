@@ -13,7 +13,7 @@ import (
 
 const (
 	slots = 4
-	// patience is how long a reply may take. Only a failing sequence waits so long.
+	// patience is the time that a reply may take. Only a failing sequence waits so long.
 	patience = 15 * time.Second
 	// timeout is the timeout of all sessions, the longest that both servers grant.
 	timeout = 20 * tick

@@ -27,9 +27,9 @@ import (
 const (
 	tick  = time.Second
 	super = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=" // super:secret
-	// ready is how long servers may take to start: a Java machine on a busy computer.
+	// ready is the time in which servers must start: a Java machine on a busy computer.
 	ready = process.Patience
-	// lastWords is how many bytes of ZooKeeper's output a failure shows.
+	// lastWords is the number of bytes of ZooKeeper's output that a failure shows.
 	lastWords = 4 << 10
 )
 

@@ -25,7 +25,7 @@ type command struct {
 	printed *lines
 }
 
-// lines are what a command has printed on stderr so far.
+// lines are the lines that a command has printed on stderr so far.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -68,7 +68,7 @@ func state(pid string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// A drill is killed while members of the user are stopped, which outlive it. Heal lets them go on.
+// A drill is killed while members of the user are stopped, which outlive it. Heal lets them continue.
 func TestDrillOfOthersIsKilled(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	dir := t.TempDir()
@@ -129,7 +129,7 @@ func TestDrillIsKilled(t *testing.T) {
 	}
 }
 
-// wants returns what the journal of breakAndWait must have for this user.
+// wants returns the expected lines of breakAndWait's journal for this user.
 func wants() []string {
 	all := []string{"stop of member 2", "the process of member 1", "the directory"}
 	if target.CheckNamespaces() == nil {

@@ -14,7 +14,7 @@ import (
 // rollcall is the binary under test, built once per run.
 var rollcall string
 
-// What a child process of TestDrillIsKilled is told by its environment.
+// These variables of the environment configure a child process of TestDrillIsKilled.
 const (
 	childState  = "DRILLS_CHILD_STATE"  // directory of the journal; not empty: this process is such a child
 	childBinary = "DRILLS_CHILD_BINARY" // rollcall

@@ -23,7 +23,7 @@ import (
 // starting is locked while an ensemble starts.
 var starting sync.Mutex
 
-// runDrills runs drills on members that run a binary, and returns what was found.
+// runDrills runs drills on members that run a binary, and returns their results.
 func runDrills(t *testing.T, binary, other string, timeout time.Duration, names ...string) []result.Drill {
 	t.Helper()
 	j, err := target.OpenJournal(filepath.Join(t.TempDir(), "state"))

@@ -46,7 +46,7 @@ func open(t *testing.T, start func(context.Context, target.ProcessConfig) (*targ
 	return p
 }
 
-// shownLog is how many bytes of a member's log a failure shows.
+// shownLog is the number of bytes of a member's log that a failure shows.
 const shownLog = 4 << 10
 
 // awaitHealthy waits until all members are well.

@@ -27,7 +27,7 @@ const (
 	thief    = 3                      // the member whose identity is stolen
 	thiefFor = 4 * time.Second        // how long it leads and says that another member is damaged, at least
 	beat     = 100 * time.Millisecond // its heartbeats
-	// leastLies is how often it must have said so.
+	// leastLies is the least number of these claims.
 	leastLies = 20
 	// raft's requests, as quorum/wire numbers them.
 	appendEntries = 0

@@ -22,8 +22,9 @@ import (
 	"rollcall/operator/api"
 )
 
-// A stream of changes continues after each restart of all members, on another member each time, without loss or repetition. What it
-// has at the end is what a list of all has. After the restarts, rollcall why knows what removed a node before them.
+// A stream of changes continues after each restart of all members, on another member each time, without loss or
+// repetition. In the end it has the same changes as a list of all. After the restarts, rollcall why names the cause of a
+// removal before them.
 func TestStreamContinuesOverRestarts(t *testing.T) {
 	needs.Check(t, needs.Usual)
 	w := &world{t: t, tokenFile: filepath.Join(t.TempDir(), "token")}

@@ -64,7 +64,7 @@ func TestParseCppUnit(t *testing.T) {
 	}
 }
 
-// The parts that run again are those of the tests that failed, and a part that gave no outcomes of its tests.
+// The parts that run again are the ones whose tests failed, and a part that gave no outcomes of its tests.
 func TestPartsOf(t *testing.T) {
 	all := []string{"mt.A", "mt.AB", "st"}
 	for _, tt := range []struct{ tests, want []string }{

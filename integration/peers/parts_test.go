@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// beside is how many parts of a suite run at a time: they wait most of their time.
+// beside is the number of parts of a suite that run at a time: they wait most of their time.
 const beside = 3
 
 // inParts runs the parts of a suite, each with its own part of the outcomes, and returns these together, and what was printed.

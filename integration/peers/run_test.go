@@ -19,10 +19,10 @@ import (
 	"rollcall/lab/process"
 )
 
-// limit is how long a suite may take, in seconds: about ten times what the longest takes on a busy machine.
+// limit is the time that a suite may take, in seconds: about ten times as long as the longest takes on a busy machine.
 const limit = "1200"
 
-// outcome is how a test of a suite ended.
+// outcome is the outcome of a test of a suite.
 type outcome string
 
 const (
@@ -90,8 +90,8 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// play runs the suite and compares the outcomes with its row. Tests that fail and have no place in the row are run once more:
-// the suites wait for fixed times, and a busy machine may need longer.
+// play runs the suite and compares the outcomes with its row. Tests that fail and have no place in the row are run once
+// more: the suites wait for fixed times, and a busy machine may need longer.
 func (r *run) play(t *testing.T, suite command) {
 	t.Helper()
 	outcomes, out := suite(t, nil)
@@ -135,7 +135,7 @@ func (r *run) unexpected(outcomes map[string]outcome) (names []string) {
 	return names
 }
 
-// differences returns what is not as the row says.
+// differences returns the differences from the row.
 func (s suite) differences(outcomes map[string]outcome) (all []string) {
 	count, used := 0, map[exception]bool{}
 	for _, name := range slices.Sorted(maps.Keys(outcomes)) {

@@ -23,7 +23,8 @@ type suite struct {
 	notRun  []exception // classes and tests
 }
 
-// exception is why tests do not pass. tests is the name of one, or of several, with * for any characters.
+// exception is the reason for which tests do not pass. tests is the name of one, or of several, with * for any
+// characters.
 type exception struct{ tests, why string }
 
 // The suites, in the order of the table.
@@ -211,7 +212,7 @@ func (s suite) row() string {
 	return fmt.Sprintf("| %s | %s | %s | %d | %s |\n", s.name, s.origin, s.version, s.passed, reasons)
 }
 
-// listNotRun returns what follows the table about the suite: a list, or nothing.
+// listNotRun returns the text after the table about the suite: a list, or nothing.
 func (s suite) listNotRun() string {
 	if len(s.notRun) == 0 {
 		return ""
@@ -231,7 +232,7 @@ func lines(list []exception) (all []string) {
 	return all
 }
 
-// reason returns why a test does not pass, and whether that is known.
+// reason returns the reason for which a test does not pass, and reports whether it is known.
 func (s suite) reason(test string) (exception, bool) { return reasonIn(s.leftOut, test) }
 
 // reasonIn returns the first exception of a list that a name matches, and whether there is one.
@@ -244,7 +245,7 @@ func reasonIn(list []exception, name string) (exception, bool) {
 	return exception{}, false
 }
 
-// The table in the docs is that of the suites, and so is what follows it.
+// The table in the docs matches the suites, and so does the text after it.
 func TestTable(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {

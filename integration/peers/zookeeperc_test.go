@@ -49,8 +49,8 @@ func glob(t *testing.T, pattern string) []string {
 	return files
 }
 
-// cppUnit returns a command that runs the tests of the C client in its directory. Those of the client with threads run by their
-// classes, because a class may end the process. Without threads no class does.
+// cppUnit returns a command that runs the tests of the C client in its directory. The tests of the client with threads
+// run by their classes, because a class may end the process. Without threads no class does.
 func (r *run) cppUnit(client string) command {
 	return func(t *testing.T, only []string) (map[string]outcome, string) {
 		t.Helper()

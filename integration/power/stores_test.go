@@ -27,12 +27,12 @@ const (
 	keeperDir = "ROLLCALL_KEEPER"
 	// keeperAppends is the variable that makes a keeper open its stores as they are, and append so many entries.
 	keeperAppends = "ROLLCALL_KEEPER_APPENDS"
-	// journalName is the file in which a keeper says what it begins and what it has done.
+	// journalName is the file in which a keeper records each step when it begins and when it is done.
 	journalName = "journal"
-	// keeperSteps is how many writes a keeper makes: rounds of all kinds of step.
+	// keeperSteps is the number of a keeper's writes: rounds of all kinds of step.
 	keeperSteps = 5 * len(stepKinds)
-	// restartEvery is how many steps a keeper makes before it opens its stores again: a number without a factor in
-	// common with that of the kinds.
+	// restartEvery is the number of steps after which a keeper opens its stores again. It has no factor in common with
+	// the number of kinds.
 	restartEvery = 9
 )
 

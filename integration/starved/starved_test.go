@@ -17,7 +17,7 @@ import (
 	"rollcall/operator/api"
 )
 
-// lowestPriority is the nice value of members that run when nobody else wants to.
+// lowestPriority is the nice value of members that run only when no other process wants to.
 const lowestPriority = 19
 
 // start starts three members with failover at its default, and waits until each of them may lead.
@@ -116,7 +116,8 @@ func TestBesideBusyLoops(t *testing.T) {
 	}
 }
 
-// lower gives the lowest priority to all threads of a process. Those that it starts later have that of the one that starts them.
+// lower gives the lowest priority to all threads of a process. Later threads inherit it from the thread that starts
+// them.
 func lower(t *testing.T, pid int) {
 	t.Helper()
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))

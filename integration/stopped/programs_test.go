@@ -13,10 +13,10 @@ import (
 	"rollcall/client/lock"
 )
 
-// sessionTimeout is that of the programs.
+// sessionTimeout is the timeout of the programs' sessions.
 const sessionTimeout = 2 * time.Second
 
-// programs are loops that promise to go on, by their names. Each prints its name at each piece of work.
+// programs are loops that promise to continue, by their names. Each prints its name at each piece of work.
 var programs = map[string]func(ctx context.Context, name, servers string) error{
 	"election": func(ctx context.Context, name, servers string) error {
 		return election.Keep(ctx, servers, sessionConfig(), "/"+name, election.Config{},

@@ -16,7 +16,7 @@ import (
 // pauses are times around the session timeout: shorter than the session lives, about as long, and longer.
 var pauses = []time.Duration{1900, 2300, 2000, 2700, 1800, 2100}
 
-// Loops that promise to go on work again after each pause of their process of about the session timeout.
+// Loops that promise to continue work again after each pause of their process of about the session timeout.
 func TestStoppedPrograms(t *testing.T) {
 	rounds := needs.Amount(2, len(pauses), 4*len(pauses))
 	e := process.StartEnsemble(t, process.Config{Binary: rollcall, Size: 3, Tick: 500 * time.Millisecond})

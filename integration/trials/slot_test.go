@@ -23,18 +23,17 @@ const (
 	// tick makes elections begin after 250 ms. That is short, but longer than a process waits for the
 	// CPU on a busy machine.
 	tick = time.Second
-	// patience is how long a member may take to serve or to refuse. The disk that all trials share
-	// may hang for seconds.
+	// patience is the time in which a member must serve or end. The disk that all trials share may hang for seconds.
 	patience = time.Minute
-	// answers is how long a connection may take for an answer.
+	// answers is the time in which a connection must get a reply.
 	answers = 10 * time.Second
-	// snapshots is how many a member has at least, so that some trials damage one that it does not need.
+	// snapshots is the least number of snapshots of a member, so that some trials damage one that it does not need.
 	snapshots = 2
 	// A single member has at least apartAlone entries between its snapshots. That is more than the log keeps
 	// before a snapshot (process.BuildHurried), so the member needs its newest snapshot, however slow the disk is.
 	// Of three members, the log may reach back to the older snapshot.
 	apartAlone, apartOfThree = 64, 20
-	// look is the interval at which it is asked.
+	// look is the interval at which it is polled.
 	look = 10 * time.Millisecond
 )
 

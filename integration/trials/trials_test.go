@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// defaultTrials is how many trials there are: each combination of ensemble, kind of file
-	// and kind of damage once, and most of them twice.
+	// defaultTrials is the number of trials: each combination of ensemble, kind of file and kind of damage once, and
+	// most of them twice.
 	defaultTrials = 240
-	// slots is how many trials run in parallel. They mostly wait.
+	// slots is the number of trials that run in parallel. They mostly wait.
 	slots = 6
 )
 

@@ -159,7 +159,7 @@ func TestAcceptedEnds(t *testing.T) {
 	}
 }
 
-// Until a stream is opened, only its Limit ends it. The loops look for silent clients, and do not take it for one.
+// Until a stream is opened, only its Limit ends it. The loops search for silent clients, and do not count it as one.
 func TestAcceptedLimit(t *testing.T) {
 	o, c := accepted(t, nil)
 	o.DropAfter(time.Hour, NumReasons)
@@ -277,7 +277,7 @@ func TestAcceptor(t *testing.T) {
 	}
 }
 
-// The name of a client's interface is asked for once a minute. An interface without a name has its number.
+// The name of a client's interface is read once a minute. An interface without a name has its number.
 func TestZones(t *testing.T) {
 	z := newZones()
 	asked, failed := 0, error(nil)

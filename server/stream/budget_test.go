@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A stream that finds no room waits for it. It is resumed once there is room, and may then have
-// what it asked for, even if others have taken the room. Small requests need no room.
+// A stream that finds no room waits for it. It is resumed once there is room, and may then have the room that it
+// requested, even if others have taken some. Small requests need no room.
 func TestClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, _ := opened(t, nil)

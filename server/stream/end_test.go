@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Each kind of end decides how much of the queued bytes the client gets, and the reason that the
-// owner is given.
+// Each kind of end decides how much of the queued bytes the client gets, and the reason that the owner gets.
 func TestEnds(t *testing.T) {
 	const own = NumReasons
 	for _, tt := range []struct {

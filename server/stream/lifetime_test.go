@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A lifetime ends for those who have asked for its channel, and for those who ask later.
+// A lifetime ends for callers that already have its channel, and for callers that get it later.
 func TestLifetime(t *testing.T) {
 	for _, askedBefore := range []bool{true, false} {
 		var l lifetime
@@ -37,7 +37,7 @@ func TestLifetime(t *testing.T) {
 	}
 }
 
-// Those who ask while it ends are told, too.
+// Callers that get the channel while it ends are notified, too.
 func TestLifetimeEndsMeanwhile(t *testing.T) {
 	for range 100 {
 		var l lifetime

@@ -41,8 +41,8 @@ func (o *owner) inLoop() (in bool) {
 	return in
 }
 
-// sendUntilInLoop lets the client send frames until the stream is in a loop. If the last bytes of a stream are
-// still being sent when its reader checks, it stays out of the loop until the next frame.
+// sendUntilInLoop lets the client send frames until the stream is in a loop. If the last bytes of a stream are still
+// being sent when its reader checks, it stays out of the loop until the next frame.
 func (o *owner) sendUntilInLoop(c *client) {
 	c.t.Helper()
 	waitFor(c.t, func() bool {
@@ -52,8 +52,8 @@ func (o *owner) sendUntilInLoop(c *client) {
 	})
 }
 
-// A calm stream is served by a loop. Whole frames of one read are answered together, and the
-// beginning of another frame is kept.
+// A quiet stream is served by a loop. Complete frames of one read get their replies together, and the beginning of
+// another frame is kept.
 func TestLoop(t *testing.T) {
 	o, c := looped(t)
 	var inLoop []bool
@@ -82,7 +82,7 @@ func TestLoop(t *testing.T) {
 	})
 }
 
-// A stream that would have to wait leaves its loop, and comes back when it is calm.
+// A stream that would have to wait leaves its loop, and comes back when it is quiet.
 func TestDemote(t *testing.T) {
 	long := strings.Repeat("x", 2*LoopBuffer)
 	for _, tt := range []struct {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// writeNow writes as much as the socket takes, in order, and returns how much that was.
+// writeNow writes as much as the socket takes, in order, and returns the number of bytes.
 func TestWriteNow(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -101,8 +101,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// No byte is sent without the owner's permit. When the owner gives it, the bytes are sent. When the
-// owner refuses it, the stream ends.
+// No byte is sent without the owner's permit. When the owner grants it, the bytes are sent. When the owner denies it,
+// the stream ends.
 func TestPermit(t *testing.T) {
 	for _, given := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A stream that waits for more than a quarter of the budget waits for a quarter. If there is as much room, it is granted what it asked
-// for, and no other stream is dropped for it, however long it has waited. If there is not, a stream that takes nothing is dropped before.
+// A stream that waits for more than a quarter of the budget waits for a quarter. If there is as much room, its request
+// is granted, and no other stream is dropped for it, however long it has waited. If there is not, a stream that takes
+// nothing is dropped before.
 func TestLongWaitersForMuch(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

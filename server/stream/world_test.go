@@ -19,7 +19,7 @@ const (
 	patience    = time.Minute // of a test
 )
 
-// owner is an Owner that answers each frame with the same frame, unless a test changes that.
+// owner is an Owner that replies to each frame with the same frame, unless a test changes that.
 type owner struct {
 	Stream
 	ended chan Reason
@@ -86,7 +86,7 @@ func (o *owner) queue(content []byte) {
 	out.B = jute.EndFrame(append(b, content...), mark)
 }
 
-// resumes returns how often Resume was called.
+// resumes returns the number of calls of Resume.
 func (o *owner) resumes() (n int) {
 	o.do(func() { n = o.resumed })
 	return n
