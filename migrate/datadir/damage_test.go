@@ -59,8 +59,8 @@ func mustRead(t *testing.T, dir string) *State {
 	return s
 }
 
-// If a byte of a file is wrong, Read returns the right state, or refuses the file by its name and an
-// offset. One byte of nine is tried, and one of 61 with -short and among zeros.
+// If a byte of a file is wrong, Read returns the right state, or rejects the file by its name and an offset. One byte of
+// nine is tried, and one of 61 with -short and among zeros.
 func TestEveryByteWrong(t *testing.T) {
 	for _, name := range golden {
 		t.Run(name, func(t *testing.T) {
@@ -111,8 +111,8 @@ func TestEveryByteWrong(t *testing.T) {
 	}
 }
 
-// wrongs returns what to write in place of a byte: it with one bit changed, and for some all bits. In a
-// long run of zeros, few places are tried.
+// wrongs returns the replacements of a byte: it with one bit changed, and for some all bits. In a long run of zeros, few
+// places are tried.
 func wrongs(text []byte, at int) []byte {
 	zero := slices.Max(text[max(0, at-8):min(len(text), at+8)]) == 0
 	if (zero || testing.Short()) && at%61 != 0 || at%9 != 0 {
@@ -124,8 +124,8 @@ func wrongs(text []byte, at int) []byte {
 	return []byte{text[at] ^ 1<<(at%8)}
 }
 
-// Wherever a file ends too early, Read returns the right state, refuses the file by its name, or, of
-// the newest log, reads what ZooKeeper itself would read: all whole records before.
+// Wherever a file ends too early, Read returns the right state or rejects the file by its name. For the newest log it
+// may also read the records that ZooKeeper itself would read: all complete ones before the end.
 func TestEveryCut(t *testing.T) {
 	for _, name := range golden {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestEveryCut(t *testing.T) {
 	}
 }
 
-// wholeRecords returns where the records of a directory's newest log end, and the state after each number
+// wholeRecords returns the offsets at which the records of a directory's newest log end, and the state after each number
 // of them.
 func wholeRecords(t *testing.T, dir, newest string) (ends []int64, states []string) {
 	t.Helper()
