@@ -14,7 +14,8 @@ import (
 	"rollcall/rollcalltest"
 )
 
-// nameService answers queries for the SRV records of one name over UDP, with so many records for a port of this machine.
+// nameService replies to queries for the SRV records of one name over UDP, with so many records for a port of this
+// machine.
 func nameService(t *testing.T, name string, records int, port uint16) *net.Resolver {
 	t.Helper()
 	sock, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -55,8 +56,8 @@ func nameService(t *testing.T, name string, records int, port uint16) *net.Resol
 	}}
 }
 
-// A client whose list names SRV records, in its own form or in that of ZooKeeper's Java client, finds the servers in DNS. A name without
-// records, and one that DNS does not know, are errors that name it.
+// A client whose list names SRV records, in its own form or in the form of ZooKeeper's Java client, finds the servers in
+// DNS. A name without records, and one that DNS does not know, are errors that name it.
 func TestServersFromDNS(t *testing.T) {
 	const name = "_zookeeper._tcp.example.com"
 	_, number, err := net.SplitHostPort(rollcalltest.Start(t).ConnectString())

@@ -30,7 +30,7 @@ func (c *client) pipeline(to *rollcalltest.Server) (outcomes []error) {
 	return outcomes
 }
 
-// A request whose reply is lost is carried out; the session goes on, on another connection. The replies before it
+// A request whose reply is lost is carried out; the session continues, on another connection. The replies before it
 // arrive, and the requests after it are not carried out.
 func TestLoseReply(t *testing.T) {
 	inBubble(t, 1, rollcalltest.Config{}, func(t *testing.T, e *rollcalltest.Ensemble) {
@@ -151,7 +151,7 @@ func TestFaultOfOneServer(t *testing.T) {
 	})
 }
 
-// A session whose connection is dropped goes on, and its ephemeral nodes stay.
+// A session whose connection is dropped continues, and its ephemeral nodes stay.
 func TestDropConnections(t *testing.T) {
 	inBubble(t, 1, rollcalltest.Config{}, func(t *testing.T, e *rollcalltest.Ensemble) {
 		c := connect(t, e)
@@ -223,7 +223,8 @@ func TestPlannedFaultsAreChecked(t *testing.T) {
 	})
 }
 
-// hooked returns what a hook sees of a small program in which every third request of a session is lost, or its reply.
+// hooked returns the calls of a hook during a small program in which every third request of a session is lost, or its
+// reply.
 func hooked(t *testing.T) (seen []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"rollcall/rollcalltest"
 )
 
-// The other servers replace a leader that was killed, sessions go on, and the server comes back.
+// The other servers replace a leader that was killed, sessions continue, and the server comes back.
 func TestKillLeader(t *testing.T) {
 	inBubble(t, 3, rollcalltest.Config{}, func(t *testing.T, e *rollcalltest.Ensemble) {
 		c := connect(t, e)
@@ -72,7 +72,7 @@ func TestKillAndRestart(t *testing.T) {
 	})
 }
 
-// A paused server replies to nothing, and goes on where it was.
+// A paused server replies to nothing, and continues where it was.
 func TestPause(t *testing.T) {
 	inBubble(t, 1, rollcalltest.Config{}, func(t *testing.T, e *rollcalltest.Ensemble) {
 		c, srv := connect(t, e), e.Servers[0]
@@ -115,7 +115,7 @@ func TestPauseIsLongerThanTheTimeout(t *testing.T) {
 	})
 }
 
-// A leader that is paused is replaced, and follows when it goes on. A session that the others keep survives.
+// A leader that is paused is replaced, and follows when it continues. A session that the others keep survives.
 func TestPauseLeader(t *testing.T) {
 	inBubble(t, 3, rollcalltest.Config{}, func(t *testing.T, e *rollcalltest.Ensemble) {
 		c, paused := connect(t, e), e.Leader()

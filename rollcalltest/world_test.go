@@ -32,10 +32,10 @@ func (s *states) add(change rollcall.StateChange) {
 	s.seen = append(s.seen, change.State)
 }
 
-// connects returns how often the session got a connection.
+// connects returns the number of connections that the session got.
 func (s *states) connects() int { return s.count(rollcall.Connected) + s.count(rollcall.Reconnected) }
 
-// count returns how often a state has begun.
+// count returns the number of times that a state has begun.
 func (s *states) count(of rollcall.State) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -104,7 +104,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// A directory that cannot be read is refused with what to do.
+// A directory that cannot be read is rejected, and the error names the remedy.
 func TestDirectoryRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -293,8 +293,8 @@ func TestChooseWithoutLogs(t *testing.T) {
 	}
 }
 
-// A directory whose log is damaged before its end is refused even beside a sound one that is older. What ZooKeeper
-// would do, it does only if asked.
+// A directory whose log is damaged before its end is rejected even beside a sound one that is older. It is read as
+// ZooKeeper would read it only on request.
 func TestChooseDamaged(t *testing.T) {
 	var directories []Directory
 	var path string

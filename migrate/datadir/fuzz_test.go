@@ -25,7 +25,7 @@ func addGolden(f *testing.F, pattern string) {
 	}
 }
 
-// Whatever a snapshot has, it is read or refused, and what is read has a walk.
+// Whatever a snapshot has, it is read or rejected, and a walk visits a state that was read.
 func FuzzSnapshot(f *testing.F) {
 	addGolden(f, "snapshot.*")
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -42,7 +42,7 @@ func FuzzSnapshot(f *testing.F) {
 	})
 }
 
-// Whatever a log has, it is read or refused as Damage.
+// Whatever a log has, it is read or rejected as Damage.
 func FuzzLog(f *testing.F) {
 	addGolden(f, "log.*")
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -63,7 +63,7 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// Whatever the body of a transaction has, it is decoded or refused.
+// Whatever the body of a transaction has, it is decoded or rejected.
 func FuzzTxn(f *testing.F) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "plain", versionDirName, "log.*"))
 	if err != nil {
@@ -105,7 +105,7 @@ func FuzzTxn(f *testing.F) {
 	})
 }
 
-// Whatever a snappy file has, it is unpacked or refused.
+// Whatever a snappy file has, it is unpacked or rejected.
 func FuzzSnappy(f *testing.F) {
 	addGolden(f, "snapshot.*.snappy")
 	f.Fuzz(func(_ *testing.T, text []byte) {

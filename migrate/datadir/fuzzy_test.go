@@ -125,9 +125,8 @@ func (h *history) op(l *logged) logged {
 	return logged{kind: []jute.Op{jute.OpCreate, jute.OpCreate2}[h.rand.IntN(2)], body: jute.AppendInt32(append(b, 0), creates)}
 }
 
-// snapshot returns a snapshot that is written while transactions go on, as ZooKeeper writes it: first
-// the sessions, then the ACLs that are there, then each node before its children, as they are at that
-// moment.
+// snapshot returns a snapshot that is written during transactions, as ZooKeeper writes it: first the sessions, then the
+// current ACLs, then each node before its children, as they are at that moment.
 func (h *history) snapshot() []byte {
 	var out bytes.Buffer
 	w := &snapshotWriter{w: &out, checksum: adler32.New()}
@@ -171,7 +170,7 @@ func (h *history) nodes(w *snapshotWriter, numbers map[string]int64, path string
 	}
 }
 
-// some lets a few transactions go on.
+// some applies a few transactions.
 func (h *history) some() {
 	for h.future > 0 && h.rand.IntN(3) != 0 {
 		h.step()

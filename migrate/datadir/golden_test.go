@@ -15,7 +15,7 @@ import (
 // golden are the directories that testdata/make.sh has written.
 var golden = []string{"plain", "gz", "snappy"}
 
-// described is what a server said of its state.
+// described is a server's description of its state.
 type described struct {
 	Zxid     int64
 	Sessions map[string][2]any // time-out, password

@@ -232,7 +232,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// A transaction that is not understood is refused with its place.
+// An unknown transaction is rejected with its place.
 func TestTxnRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -266,7 +266,7 @@ func noop(first, last int64) (txns []logged) {
 	return txns
 }
 
-// Transactions that ZooKeeper would silently lose are refused. Options.AsZooKeeper goes ZooKeeper's way.
+// Transactions that ZooKeeper would silently lose are rejected. With Options.AsZooKeeper they are lost as in ZooKeeper.
 func TestLosses(t *testing.T) {
 	second := int64(1) << 32
 	for _, tt := range []struct {

@@ -6,7 +6,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A transaction whose body ends too early is refused, whatever it does. One that is whole is not.
+// A transaction whose body ends too early is rejected, whatever it does. A complete one is not.
 func TestShortTransactions(t *testing.T) {
 	for _, whole := range []logged{
 		{kind: jute.OpCreateSession, body: jute.AppendInt32(nil, 6000)},

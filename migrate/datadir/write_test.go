@@ -11,7 +11,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// What Write writes is what Read reads, with the digest of the tree.
+// Read reads the state that Write has written, with the digest of the tree.
 func TestWrite(t *testing.T) {
 	for _, name := range golden {
 		s := mustRead(t, filepath.Join("testdata", name))
@@ -94,7 +94,7 @@ func TestWriteFollowsNoLink(t *testing.T) {
 	}
 }
 
-// Write refuses a state from which ZooKeeper would not start, or would lose a node.
+// Write rejects a state from which ZooKeeper would not start, or would lose a node.
 func TestWriteRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -254,7 +254,8 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// The age is that of the first entry that is not in the archive: it does not begin anew with a new leader, and falls with each object.
+// The age is counted from the first entry that is not in the archive: it does not begin anew with a new leader, and
+// falls with each object.
 func TestAgeOutlivesLeader(t *testing.T) {
 	e := newEnsemble(t)
 	store := newMemory()

@@ -50,7 +50,7 @@ func verifyAll(t *testing.T, store Store) (damage []string) {
 	return damage
 }
 
-// content returns what an object has, not compressed.
+// content returns the decompressed contents of an object.
 func content(t *testing.T, object []byte) []byte {
 	t.Helper()
 	r, err := history.Decompress(io.NopCloser(bytes.NewReader(object)))
@@ -168,7 +168,7 @@ func TestWrongSnapshot(t *testing.T) {
 	}
 }
 
-// An object whose entries are not those of its name is damaged, also if its name and its checksums are right.
+// An object whose entries do not match its name is damaged, also if its name and its checksums are right.
 func TestWrongName(t *testing.T) {
 	_, m := newMemberWith(t, 5)
 	entries, err := m.ReadEntries(0, 1<<20)
@@ -200,7 +200,7 @@ func TestWrongName(t *testing.T) {
 	}
 }
 
-// The objects of two logs that were one, put into one archive by hand, are never mixed: a state is that of one of them,
+// The objects of two logs that were one, put into one archive by hand, are never mixed: a state comes from one of them,
 // or there is an error.
 func TestTwoPasts(t *testing.T) {
 	for seed := range uint64(12) {

@@ -51,7 +51,7 @@ func (d *disk) set(err error, stuck chan struct{}) {
 	d.err, d.stuck = err, stuck
 }
 
-// lines returns what was written, without the lines of the start and the stop.
+// lines returns the written lines, without the lines of the start and the stop.
 func (d *disk) lines() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -384,7 +384,7 @@ func TestNoLog(t *testing.T) {
 	}
 }
 
-// While the disk is full, lines are lost and counted. When it has room again, a line says how many are missing.
+// While the disk is full, lines are lost and counted. When it has room again, a line has the number of missing ones.
 func TestFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, warnings := newLog(t, Settings{})
@@ -446,7 +446,7 @@ func TestMultiIsNotKept(t *testing.T) {
 	}
 }
 
-// A disk that hangs holds up nobody: further lines are lost, and Close gives up after a while.
+// A disk that hangs blocks no caller: further lines are lost, and Close gives up after a while.
 func TestHangingDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, warnings := newLog(t, Settings{})
@@ -500,7 +500,7 @@ func TestHangingDisk(t *testing.T) {
 	})
 }
 
-// waiting returns how many bytes wait to be written.
+// waiting returns the number of bytes that wait to be written.
 func waiting(l *Log) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,15 +28,15 @@ func dropped(line string) (n int) {
 // summary reports whether a line is about suppressed failures alone.
 func summary(line string) bool { return strings.Contains(line, suppressedText) }
 
-// remembered returns how many addresses have a bucket.
+// remembered returns the number of addresses that have a bucket.
 func remembered(l *Log) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.failureLimits.bucketByNetwork)
 }
 
-// A stranger who fails for ever leaves some lines, then one in a minute, and the log says how many had none. Other
-// addresses and other events are not held up.
+// A stranger that fails for ever leaves some lines, then one in a minute, and the log has the number of failures without
+// a line. Other addresses and other events are not delayed.
 func TestFailuresAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, _ := newLog(t, Settings{})
@@ -86,7 +86,7 @@ func TestFailuresAreBounded(t *testing.T) {
 }
 
 // However many addresses a stranger has, the table and the lines are bounded, and nothing is lost from the count.
-// What no line has told of is told at the end.
+// Failures that no line has reported are reported at the end.
 func TestFailuresOfManyAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, _ := newLog(t, Settings{})
@@ -118,7 +118,7 @@ func TestFailuresOfManyAddresses(t *testing.T) {
 	})
 }
 
-// All addresses of a network of IPv6 have one measure, and those of IPv4 one each.
+// All addresses of an IPv6 network share one measure, and each IPv4 address has its own.
 func TestMeasured(t *testing.T) {
 	var fs failureLimits
 	if fs.ensureBucket("2001:db8::1") != fs.ensureBucket("2001:db8::2") || fs.ensureBucket("10.0.0.1") == fs.ensureBucket("10.0.0.2") {
@@ -152,8 +152,8 @@ func TestFailureIsShort(t *testing.T) {
 	}
 }
 
-// Sessions that are resumed in vain are bounded in the same way, also if the log of the ensemble refuses them. Those
-// that succeed are not.
+// Failed resumes of sessions are bounded in the same way, also if the log of the ensemble rejects them. Successful ones
+// are not.
 func TestResumedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, d, _ := newLog(t, Settings{})

@@ -59,8 +59,8 @@ func TestOwnDirectory(t *testing.T) {
 	}
 }
 
-// A loss of power may leave the size of the first lines and only some of their sectors. Such a file is emptied. Another file that begins
-// with zeros is refused and not changed.
+// A loss of power may leave the size of the first lines and only some of their sectors. Such a file is emptied. Another
+// file that begins with zeros is rejected and not changed.
 func TestLostBeginning(t *testing.T) {
 	zeros := strings.Repeat("\x00", sectorSize)
 	lines := strings.Repeat(jsonPrefix+"a line\n", sectorSize)
@@ -119,7 +119,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// If old files cannot be renamed, the file grows, and a warning says why.
+// If old files cannot be renamed, the file grows, and a warning has the reason.
 func TestRotationFails(t *testing.T) {
 	w, path, warnings := opened(t)
 	if err := os.MkdirAll(path+".1/full", 0o700); err != nil { // a file is not renamed over a directory
@@ -139,7 +139,7 @@ func TestRotationFails(t *testing.T) {
 	}
 }
 
-// Somebody else may move the file, remove it or empty it.
+// Another process may move the file, remove it or empty it.
 func TestMovedFile(t *testing.T) {
 	w, path, _ := opened(t)
 	put(t, w, "one")
@@ -220,7 +220,7 @@ func TestLongPartOfLine(t *testing.T) {
 	}
 }
 
-// A file that is no audit log stays as it is: under the name of the log, and under those of the old ones.
+// A file that is no audit log stays as it is, whether it has the name of the log or of an old one.
 func TestOtherFile(t *testing.T) {
 	for _, other := range []string{"a line without an end", "a line\nand a part", "{}", "\x00", strings.Repeat("x", maxLineBytes+1), zooKeeperTimeLayout + " WARN something: x\n"} {
 		path := filepath.Join(t.TempDir(), "precious")
@@ -289,7 +289,7 @@ func TestShortWrite(t *testing.T) {
 	}
 }
 
-// A file that cannot be written is an error that says what to do.
+// A file that cannot be written is an error that names the remedy.
 func TestOpenFails(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range []string{dir, dir + "/none/audit", "/dev/null"} {

@@ -82,7 +82,7 @@ func TestFraming(t *testing.T) {
 	}
 }
 
-// A backup that ends anywhere before its end is refused, and the error says where it ends.
+// A backup that ends anywhere before its end is rejected, and the error names the offset.
 func TestCutAnywhere(t *testing.T) {
 	file := framed(t, someHead(), someState(300))
 	for n := range file {
@@ -100,7 +100,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// A backup in which any bit is another one is refused.
+// A backup with a flipped bit is rejected.
 func TestChangedAnywhere(t *testing.T) {
 	file := framed(t, someHead(), someState(200))
 	for i := range file {
@@ -114,7 +114,7 @@ func TestChangedAnywhere(t *testing.T) {
 	}
 }
 
-// Whole chunks that are missing, swapped or of another backup are noticed, and so is what follows the end.
+// Complete chunks that are missing, swapped or of another backup are noticed, and so are bytes after the end.
 func TestChunksOutOfPlace(t *testing.T) {
 	head, _ := someHead().encodeLine()
 	const chunk = 4 + maxChunkBytes + 4
@@ -138,7 +138,7 @@ func TestChunksOutOfPlace(t *testing.T) {
 	}
 }
 
-// A head that cannot be used is refused with the reason.
+// A head that cannot be used is rejected with the reason.
 func TestHeads(t *testing.T) {
 	sealed := func(old, text string) string {
 		h := someHead()
@@ -230,7 +230,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// A backup whose checksums are right and whose chunks or end could not have been written is refused.
+// A backup whose checksums are right and whose chunks or end could not have been written is rejected.
 func TestImpossibleChunks(t *testing.T) {
 	line, err := someHead().encodeLine()
 	if err != nil {

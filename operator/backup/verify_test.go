@@ -84,7 +84,7 @@ func TestVerifyCompares(t *testing.T) {
 	}
 }
 
-// Damage is reported by its place in the file. A state that is none is refused although the framing is right.
+// Damage is reported by its place in the file. A malformed state is rejected although the framing is right.
 func TestVerifyRefuses(t *testing.T) {
 	file := sample(t, nil)
 	cut := file[:len(file)-20]

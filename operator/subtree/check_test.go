@@ -37,7 +37,7 @@ func plainNode(path string) string {
 	return fmt.Sprintf(`{"path":%q,"data":null,"acl":["world:anyone:cdrwa"]}`, path)
 }
 
-// Check refuses what is not a whole dump, and says what is wrong.
+// Check rejects a text that is not a complete dump, and names the fault.
 func TestCheckRefuses(t *testing.T) {
 	good := document(plainNode("/a"), plainNode("/a/b"), plainNode("/a/b/c"), plainNode("/a/d"))
 	if found, err := CheckDump(strings.NewReader(good), false, nil); err != nil || found.Count != 4 || found.Path != "/a" {
@@ -130,7 +130,7 @@ func (e endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A value that never ends is refused before it fills the memory.
+// A value that never ends is rejected before it fills the memory.
 func TestCheckIsBounded(t *testing.T) {
 	for _, begin := range []string{`"`, `{"format":"`, `{"nodes":[{"path":"`, `{"nodes":[ `, ` `} {
 		fill := endless('a')
@@ -144,7 +144,7 @@ func TestCheckIsBounded(t *testing.T) {
 	}
 }
 
-// The order of paths is that of a walk: a node before what is below it, and that before its next sibling.
+// Paths are ordered as in a walk: a node before its descendants, and these before its next sibling.
 func TestComparePaths(t *testing.T) {
 	order := []string{"/", "/a", "/a/b", "/a/b/c", "/a/c", "/a.b", "/a0", "/a\u00a0", "/b"}
 	for i, a := range order {

@@ -84,7 +84,7 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// A dump says what is missing from it, and what changed meanwhile.
+// A dump lists the nodes that are missing from it, and the ones that changed meanwhile.
 func TestDumpWarns(t *testing.T) {
 	owner := newSpace(t)
 	owner.Space = nodes.New(openClient(t, client.Config{Auth: []client.Auth{{Scheme: "digest", Proof: []byte("owner:secret")}}}), owner.Root)
@@ -127,7 +127,7 @@ func TestDumpWarns(t *testing.T) {
 	}
 }
 
-// A dump that ends early is refused by Check, wherever it was cut off.
+// Check rejects a dump that ends early, wherever it was truncated.
 func TestDumpInterrupted(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/app", "/app/a 1", "/app/b 2", "/app/c 3")

@@ -15,7 +15,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// load loads a dump and returns the changes that it told, without nodes that stayed the same.
+// load loads a dump and returns the changes that it reported, without nodes that stayed the same.
 func (s testSpace) load(t *testing.T, text string, how subtree.LoadOptions) (lines []string, done subtree.LoadResult, err error) {
 	t.Helper()
 	how.OnBegin = func(subtree.Summary) {}
@@ -55,8 +55,8 @@ func newDump(t *testing.T) (testSpace, string) {
 	return s, text
 }
 
-// A dump that is loaded elsewhere gives the same tree: data, nulls and lists. A dry run tells the same and
-// changes nothing.
+// A dump that is loaded elsewhere gives the same tree: data, nulls and lists. A dry run reports the same and changes
+// nothing.
 func TestLoad(t *testing.T) {
 	s, text := newDump(t)
 	s.create(t, "/to")
@@ -245,8 +245,8 @@ func largeDump(nodes, bytes int) string {
 	return subtree.Document(list...)
 }
 
-// A load goes on after connections break, whether or not the servers have carried out the request. It ends
-// if the connection breaks each time, as it does if a request is too long for the servers.
+// A load continues after connections break, whether or not the servers have carried out the request. It ends if the
+// connection breaks each time, as it does if a request is too long for the servers.
 func TestLoadOutlivesConnections(t *testing.T) {
 	s := newSpace(t)
 	for _, bytes := range []int{0, 30000} { // several steps by nodes, and by bytes

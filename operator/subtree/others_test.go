@@ -28,8 +28,8 @@ func (c crossed) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A load looks again at nodes that another client creates or deletes between its look and its change. It gives up after some tries, and
-// has then changed nothing.
+// A load reads a node again if another client creates or deletes it between the load's read and its change. It gives up
+// after some tries, and has then changed nothing.
 func TestLoadBesideOthers(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -11,7 +11,7 @@ import (
 	"rollcall/operator/subtree"
 )
 
-// remove removes a subtree and returns what it told, a deleted node with - and one that was left with =.
+// remove removes a subtree and returns its reports, a deleted node with - and one that was left with =.
 func (s testSpace) remove(t *testing.T, top string, how subtree.RemoveOptions) (lines []string, done subtree.RemoveResult) {
 	t.Helper()
 	how.OnNode = func(path string, deleted bool) {
@@ -24,8 +24,8 @@ func (s testSpace) remove(t *testing.T, top string, how subtree.RemoveOptions) (
 	return lines, done
 }
 
-// Remove deletes children before their parent and nothing beside the subtree. It leaves ephemeral nodes
-// with the nodes above them if it is told to.
+// Remove deletes children before their parent and nothing beside the subtree. With the option for it, it leaves
+// ephemeral nodes and the nodes above them.
 func TestRemove(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/a/b", "/a/b/c", "/a/d", "/ab")
@@ -55,8 +55,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// Deletes are sent again after a connection breaks. Those that were carried out before, without an answer,
-// then find no node.
+// Deletes are sent again after a connection breaks. Deletes that were carried out before, without a reply, then find no
+// node.
 func TestDeletesOutliveConnections(t *testing.T) {
 	s := newSpace(t)
 	paths := make([]string, subtree.MaxDeletes)

@@ -21,7 +21,7 @@ import (
 	"rollcall/zk/jute"
 )
 
-// addr is where the member that all tests share takes clients. Each test works below a node of its own.
+// addr is the address for clients of the member that all tests share. Each test works below a node of its own.
 var addr string
 
 func TestMain(m *testing.M) {
@@ -131,7 +131,7 @@ func (c *cuttable) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Read cuts the connection when an answer has come, so that the request was carried out.
+// Read cuts the connection when a reply has come, so that the request was carried out.
 func (c *cuttable) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.wire.mu.Lock()

@@ -29,7 +29,7 @@ func TestSpacePaths(t *testing.T) {
 	}
 }
 
-// The error of a path that no node may have says what is wrong with it.
+// The error of a path that no node may have names the fault.
 func TestCheckPath(t *testing.T) {
 	for path, want := range map[string]string{
 		"/": "", "/a": "", "/a/b.c": "", "/a..b": "", "/ü": "", "/a b": "",
@@ -43,7 +43,7 @@ func TestCheckPath(t *testing.T) {
 	}
 }
 
-// A request that nobody answers ends after a while, and so does one that is sent again and again.
+// A request without a reply ends after a while, and so does one that is sent again and again.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -8,7 +8,7 @@ import (
 	"rollcall/operator/subtree"
 )
 
-// A Sum tells each node, after all below it, with what the whole subtree takes.
+// A Sum reports each node, after all nodes below it, with the usage of the whole subtree.
 func TestSum(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a 12345", "/a/b 123", "/a/b/c 1", "/a/d", "/e 12")

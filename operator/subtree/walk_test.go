@@ -15,8 +15,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// A walk visits every node once, parents first and then by name, with the depth and the last child marked,
-// whatever the shape of the tree. The shapes are larger than what is asked for at once.
+// A walk visits every node once, parents first and then by name, with the depth and the last child marked, whatever the
+// shape of the tree. The shapes are larger than one batch of requests.
 func TestWalkVisitsInOrder(t *testing.T) {
 	s := newSpace(t)
 	want := []string{"/"}
@@ -122,7 +122,7 @@ func TestWalkLeavesOutVanished(t *testing.T) {
 	}
 }
 
-// A node that may not be read is visited with its error, and the walk goes on.
+// A node that may not be read is visited with its error, and the walk continues.
 func TestWalkOfUnreadable(t *testing.T) {
 	s := newSpace(t)
 	s.create(t, "/a", "/b", "/b/c", "/d")

@@ -431,7 +431,7 @@ func TestRecordHalfWritten(t *testing.T) {
 	}
 }
 
-// What is no file, such as a pipe, holds nobody up: it counts as damaged.
+// A pipe, or another special file, blocks no reader: it counts as damaged.
 func TestPipeAmongFiles(t *testing.T) {
 	w := newWorld(t)
 	w.store(60, 1)

@@ -28,7 +28,7 @@ func TestDeposedLeaderHearsNothing(t *testing.T) {
 	})
 }
 
-// A voter that gets no entries, and asks for leases all the time, holds a write up until its first lease has ended.
+// A voter that gets no entries, and requests leases all the time, delays a write until its first lease has ended.
 func TestRenewalsWithoutEntries(t *testing.T) {
 	bubble(t, 0, lease, func(t *testing.T, r *rig) {
 		r.last = 10

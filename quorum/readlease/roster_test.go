@@ -219,7 +219,8 @@ func TestTermAfterOneWithShorterLeases(t *testing.T) {
 	}
 }
 
-// A deposed leader keeps what it had not released, until a later leader tells it or the leases have ended for which it would have waited.
+// A deposed leader keeps its unreleased entries, until it hears from a later leader or the leases have ended for which
+// it would have waited.
 func TestDeposedLeader(t *testing.T) {
 	for _, tt := range []struct {
 		name                   string
@@ -249,7 +250,7 @@ func TestDeposedLeader(t *testing.T) {
 	}
 }
 
-// A leader that has sent a request knows of its term, even if it is deposed before it looks what is released.
+// A leader that has sent a request knows of its term, even if it is deposed before it checks for releases.
 func TestDeposedBeforeItLooks(t *testing.T) {
 	bubble(t, lease, lease, func(t *testing.T, r *rig) {
 		r.Limit(5, 0)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// measured is what DigestAuthenticationProvider of Debian's ZooKeeper 3.8.0 with Java 17 prints for super:secret.
+// measured is the output of DigestAuthenticationProvider of Debian's ZooKeeper 3.8.0 with Java 17 for super:secret.
 var measured = map[string]string{
 	"SHA1":        "lK75jTNcA+U9vtVEw5vB51mj/w4=",
 	"SHA-1":       "lK75jTNcA+U9vtVEw5vB51mj/w4=",
@@ -64,7 +64,7 @@ func TestAsZooKeeper(t *testing.T) {
 	}
 }
 
-// A fingerprint is what sha256sum prints of the scheme and the identity, as docs/audit.md says.
+// A fingerprint is sha256sum's output for the scheme and the identity, as docs/audit.md says.
 func TestFingerprint(t *testing.T) {
 	if got := Fingerprint(Algorithm(0).IdentityOf("super:secret")); got != "79fd7e16" {
 		t.Error(got)

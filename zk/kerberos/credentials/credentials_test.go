@@ -46,7 +46,7 @@ func TestFilesAreMissing(t *testing.T) {
 	}
 }
 
-// Begin returns when its context ends, although the KDC does not answer.
+// Begin returns when its context ends, although the KDC does not reply.
 func TestBeginEndsWithItsContext(t *testing.T) {
 	kdc, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,7 +16,7 @@ func principal(name string) kerberos.Principal {
 	return kerberos.Principal{Name: name, Realm: kdctest.Realm}
 }
 
-// servicesOf returns what gets tickets for a principal of the KDC, at these addresses.
+// servicesOf returns Services that get tickets for a principal of the KDC, at these addresses.
 func servicesOf(t *testing.T, k *kdctest.KDC, name string, addresses ...string) *Services {
 	t.Helper()
 	keytab := k.Keytab(t, name)
