@@ -16,13 +16,13 @@ import (
 	"rollcall/znode"
 )
 
-// marked returns the reply of a member that has a digest at index 7.
-func marked(digest uint64) *proto.StateHashes {
+// replyWithDigest returns the reply of a member that has a digest at index 7.
+func replyWithDigest(digest uint64) *proto.StateHashes {
 	return &proto.StateHashes{Version: znode.DigestVersion, Indexes: []uint64{3, 7}, Digests: []uint64{33, digest}}
 }
 
-// answers sets the marks with which the members reply.
-func (r *rig) answers(marks map[uint32]*proto.StateHashes) {
+// setReplies sets the marks with which the members reply.
+func (r *rig) setReplies(marks map[uint32]*proto.StateHashes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.marks = map[uint32]func(context.Context) (*proto.StateHashes, error){}
@@ -31,8 +31,8 @@ func (r *rig) answers(marks map[uint32]*proto.StateHashes) {
 	}
 }
 
-// judged returns how often the member was reported as damaged and as disputed, and how often the others were queried.
-func (r *rig) judged() (damages, disputes, asks int) {
+// verdictCounts returns how often the member was reported as damaged and as disputed, and how often the others were queried.
+func (r *rig) verdictCounts() (damages, disputes, asks int) {
 	synctest.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,11 +67,11 @@ func TestVerdict(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			accused(t, func(t *testing.T, r *rig) {
-				r.answers(map[uint32]*proto.StateHashes{1: marked(1), 2: marked(1)})
+				r.setReplies(map[uint32]*proto.StateHashes{1: replyWithDigest(1), 2: replyWithDigest(1)})
 				s := r.pings(tt.term, 11)
 				s.ping(&proto.Ping{Number: 1, Verdict: tt.v})
 				s.hangUp()
-				damages, disputes, asks := r.judged()
+				damages, disputes, asks := r.verdictCounts()
 				if got := damages > 0; got != tt.taken || got != (asks > 0) || disputes > 0 {
 					t.Fatalf("taken %t after %d questions, want %t; %d disputes", got, asks, tt.taken, disputes)
 				}
@@ -88,7 +88,7 @@ func TestVerdict(t *testing.T) {
 // its state, nothing happens, whatever the leader says. Otherwise it serves no more for the moment.
 func TestVerdictNeedsAMajority(t *testing.T) {
 	other := func(change func(*proto.StateHashes)) *proto.StateHashes {
-		m := marked(1)
+		m := replyWithDigest(1)
 		change(m)
 		return m
 	}
@@ -99,29 +99,29 @@ func TestVerdictNeedsAMajority(t *testing.T) {
 		leader            uint32
 		damaged, disputed bool
 	}{
-		{"both confirm", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: marked(1)}, 1, true, false},
-		{"the leader lies", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: marked(77)}, 1, false, false},
-		{"the leader alone confirms", 1, map[uint32]*proto.StateHashes{1: marked(1)}, 1, false, true},
-		{"the leader does not confirm", 1, map[uint32]*proto.StateHashes{2: marked(1)}, 1, false, true},
-		{"three different states", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: marked(2)}, 1, false, true},
-		{"another state than the leader says", 1, map[uint32]*proto.StateHashes{1: marked(2), 2: marked(2)}, 1, false, true},
+		{"both confirm", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1), 2: replyWithDigest(1)}, 1, true, false},
+		{"the leader lies", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1), 2: replyWithDigest(77)}, 1, false, false},
+		{"the leader alone confirms", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1)}, 1, false, true},
+		{"the leader does not confirm", 1, map[uint32]*proto.StateHashes{2: replyWithDigest(1)}, 1, false, true},
+		{"three different states", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1), 2: replyWithDigest(2)}, 1, false, true},
+		{"another state than the leader says", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(2), 2: replyWithDigest(2)}, 1, false, true},
 		{"nobody answers, and the verdict is of digest 0", 0, nil, 1, false, true},
-		{"other version", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: other(func(m *proto.StateHashes) { m.Version-- })}, 1, false, true},
-		{"without marks", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: nil}, 1, false, true},
-		{"not so far yet", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: other(func(m *proto.StateHashes) { m.Indexes[1] = 6 })}, 1, false, true},
-		{"fewer digests than indexes", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: other(func(m *proto.StateHashes) { m.Digests = m.Digests[:1] })}, 1, false, true},
-		{"of itself, confirmed", 1, map[uint32]*proto.StateHashes{1: marked(1), 2: marked(1)}, self, true, false},
-		{"of itself, not confirmed", 1, map[uint32]*proto.StateHashes{1: marked(1)}, self, false, false},
+		{"other version", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1), 2: other(func(m *proto.StateHashes) { m.Version-- })}, 1, false, true},
+		{"without marks", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1), 2: nil}, 1, false, true},
+		{"not so far yet", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1), 2: other(func(m *proto.StateHashes) { m.Indexes[1] = 6 })}, 1, false, true},
+		{"fewer digests than indexes", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1), 2: other(func(m *proto.StateHashes) { m.Digests = m.Digests[:1] })}, 1, false, true},
+		{"of itself, confirmed", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1), 2: replyWithDigest(1)}, self, true, false},
+		{"of itself, not confirmed", 1, map[uint32]*proto.StateHashes{1: replyWithDigest(1)}, self, false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			accused(t, func(t *testing.T, r *rig) {
-				r.answers(tt.marks)
+				r.setReplies(tt.marks)
 				s := r.pings(2, 11)
 				s.leader = tt.leader
 				s.ping(&proto.Ping{Number: 1, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: tt.theirs, Agree: 2, Members: 3}})
 				s.hangUp()
-				if damages, disputes, _ := r.judged(); damages > 0 != tt.damaged || disputes > 0 != tt.disputed {
+				if damages, disputes, _ := r.verdictCounts(); damages > 0 != tt.damaged || disputes > 0 != tt.disputed {
 					t.Errorf("damaged %d, disputed %d times; want %t, %t", damages, disputes, tt.damaged, tt.disputed)
 				}
 			})
@@ -148,7 +148,7 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 				release := make(chan struct{})
 				slow := func(context.Context) (*proto.StateHashes, error) {
 					<-release
-					return marked(1), nil
+					return replyWithDigest(1), nil
 				}
 				r.marks = map[uint32]func(context.Context) (*proto.StateHashes, error){1: slow, 2: slow}
 				s := r.pings(2, 11)
@@ -156,12 +156,12 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 					s.ping(&proto.Ping{Number: i + 1, Verdict: verdict})
 					s.pong(0)
 				}
-				if _, _, asks := r.judged(); asks != 2 {
+				if _, _, asks := r.verdictCounts(); asks != 2 {
 					t.Errorf("%d questions are under way, want one to each of the others", asks)
 				}
 				tt.change(r)
 				close(release)
-				if damages, disputes, _ := r.judged(); damages != tt.damages || disputes > 0 {
+				if damages, disputes, _ := r.verdictCounts(); damages != tt.damages || disputes > 0 {
 					t.Errorf("damaged %d times, want %d; disputed %d times", damages, tt.damages, disputes)
 				}
 				s.cancel()
@@ -182,7 +182,7 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 				s.pong(0)
 				time.Sleep(tick / 10)
 			}
-			damages, disputes, asks := r.judged()
+			damages, disputes, asks := r.verdictCounts()
 			if damages > 0 || disputes != 8 || asks != 2*(disputes+1) { // one more is under way
 				t.Errorf("in 12 ticks: damaged %d times, disputed %d times, %d questions; a question lasts a tick and the pause half of one",
 					damages, disputes, asks)
@@ -195,22 +195,22 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 // A verdict is checked again when the leader repeats it: a member that could not confirm it may be able to now.
 func TestVerdictIsJudgedAgain(t *testing.T) {
 	accused(t, func(t *testing.T, r *rig) {
-		all := map[uint32]*proto.StateHashes{1: marked(1)}
-		r.answers(maps.Clone(all))
+		all := map[uint32]*proto.StateHashes{1: replyWithDigest(1)}
+		r.setReplies(maps.Clone(all))
 		s := r.pings(2, 11)
 		repeat := func(number uint64) {
 			s.ping(&proto.Ping{Number: number, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: 1}})
 			s.pong(0)
 		}
 		repeat(1)
-		if damages, disputes, _ := r.judged(); damages > 0 || disputes != 1 {
+		if damages, disputes, _ := r.verdictCounts(); damages > 0 || disputes != 1 {
 			t.Fatalf("one member away: damaged %d, disputed %d times", damages, disputes)
 		}
-		all[2] = marked(1)
-		r.answers(all)
+		all[2] = replyWithDigest(1)
+		r.setReplies(all)
 		repeat(2)
 		time.Sleep(tick / checksPerTick)
-		if damages, disputes, _ := r.judged(); damages != 1 || disputes != 1 {
+		if damages, disputes, _ := r.verdictCounts(); damages != 1 || disputes != 1 {
 			t.Errorf("it is back: damaged %d, disputed %d times", damages, disputes)
 		}
 		s.hangUp()
@@ -224,7 +224,7 @@ func TestWrongLeaderIsLoggedAgain(t *testing.T) {
 		d := newDivergence(&Config{
 			Self: self, Tick: tick, State: &fakeState{marks: []znode.StateHash{{Index: 7, Digest: 77}}},
 			RaftTerm: func() uint64 { return 2 }, VoterIDs: func() []uint32 { return []uint32{1, 2, self} },
-			FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return marked(77), nil },
+			FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return replyWithDigest(77), nil },
 		}, slog.New(slog.NewTextHandler(&out, nil)))
 		begun := time.Now()
 		for _, step := range []struct {
@@ -247,7 +247,7 @@ func TestVerdictOfAnObserver(t *testing.T) {
 		marks := map[uint32]*proto.StateHashes{}
 		for i, digest := range digests {
 			if id := []uint32{1, 2, 4, 5}[i]; digest != 0 {
-				marks[id] = marked(digest)
+				marks[id] = replyWithDigest(digest)
 			}
 		}
 		return marks
@@ -276,11 +276,11 @@ func TestVerdictOfAnObserver(t *testing.T) {
 				r.raftTerm.Store(2)
 				r.state.marks = []znode.StateHash{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
 				voters.Store(&tt.voters)
-				r.answers(tt.marks)
+				r.setReplies(tt.marks)
 				s := r.pings(2, 11)
 				s.ping(&proto.Ping{Number: 1, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: 1}})
 				s.hangUp()
-				damages, disputes, asks := r.judged()
+				damages, disputes, asks := r.verdictCounts()
 				if damages > 0 != tt.damaged || disputes > 0 != tt.disputed {
 					t.Errorf("damaged %d, disputed %d times; want %t, %t", damages, disputes, tt.damaged, tt.disputed)
 				}
@@ -300,7 +300,7 @@ func TestDivergence(t *testing.T) {
 		d := newDivergence(&Config{
 			Self: self, Tick: tick, State: &fakeState{marks: []znode.StateHash{{Index: 7, Digest: 77}}},
 			RaftTerm: func() uint64 { return 2 }, VoterIDs: func() []uint32 { return []uint32{1, 2, self} },
-			FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return marked(1), nil },
+			FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return replyWithDigest(1), nil },
 			OnDamage:         func(why string) { damages = append(damages, why) },
 			OnDivergence:     func(why string) { t.Error("disputed: " + why) },
 		}, slog.New(slog.DiscardHandler))

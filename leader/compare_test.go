@@ -90,8 +90,8 @@ func marksAt(digest uint64, indexes ...uint64) *proto.StateHashes {
 	return m
 }
 
-// marks sets the marks with which a member replies from now on.
-func (m *fakeMember) marks(marks *proto.StateHashes) {
+// setMarks sets the marks with which a member replies from now on.
+func (m *fakeMember) setMarks(marks *proto.StateHashes) {
 	m.set(func() {
 		m.change = func(pong *proto.Pong) bool {
 			if pong.Number != 0 {
@@ -112,9 +112,9 @@ func (m *fakeMember) lastVerdict() (v *proto.Verdict) {
 func TestVerdict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
-		e.members[1].marks(marksAt(0, 10, 20, 30))
-		e.members[2].marks(marksAt(0, 10))
-		e.members[3].marks(marksAt(0, 10, 20))
+		e.members[1].setMarks(marksAt(0, 10, 20, 30))
+		e.members[2].setMarks(marksAt(0, 10))
+		e.members[3].setMarks(marksAt(0, 10, 20))
 		e.run()
 		e.at(3 * tick)
 		for _, m := range e.members[1:] {
@@ -122,9 +122,9 @@ func TestVerdict(t *testing.T) {
 				t.Fatalf("member %d is told %v", m.id, v)
 			}
 		}
-		e.members[1].marks(marksAt(0, 20, 30, 40))
-		e.members[2].marks(marksAt(0, 20, 30))
-		e.members[3].marks(marksAt(5, 20, 30))
+		e.members[1].setMarks(marksAt(0, 20, 30, 40))
+		e.members[2].setMarks(marksAt(0, 20, 30))
+		e.members[3].setMarks(marksAt(5, 20, 30))
 		e.at(4*tick + time.Millisecond)
 		want := &proto.Verdict{Own: 35, Theirs: 30, Index: 30, Agree: 2, Members: 3} // the newest
 		v := e.members[3].lastVerdict()
@@ -170,8 +170,8 @@ func TestVerdictIsTheBest(t *testing.T) {
 func TestVerdictWithoutAMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
-		e.members[1].marks(marksAt(0, 10))
-		e.members[2].marks(marksAt(5, 10))
+		e.members[1].setMarks(marksAt(0, 10))
+		e.members[2].setMarks(marksAt(5, 10))
 		e.members[3].silent = true
 		e.run()
 		e.at(4 * tick)
@@ -191,16 +191,16 @@ func TestVerdictWithoutAMajority(t *testing.T) {
 func TestMarksOfAnOldStreamAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
-		e.members[1].marks(marksAt(0, 10))
-		e.members[2].marks(marksAt(0, 10))
-		e.members[3].marks(marksAt(5, 10))
+		e.members[1].setMarks(marksAt(0, 10))
+		e.members[2].setMarks(marksAt(0, 10))
+		e.members[3].setMarks(marksAt(5, 10))
 		e.run()
 		e.at(tick)
 		if e.members[3].lastVerdict() == nil {
 			t.Fatal("not told")
 		}
 		e.membership.presentLinks()[3].closeStreams()
-		e.members[3].marks(nil)
+		e.members[3].setMarks(nil)
 		e.members[3].set(func() { e.members[3].verdict = nil })
 		e.at(4 * tick)
 		if v := e.members[3].lastVerdict(); v != nil {
@@ -217,8 +217,8 @@ func TestFlappingRouteForgetsNothing(t *testing.T) {
 		e := newEnsemble(t)
 		flapping := &fakeMember{id: 2, silent: true}
 		e.addRoute(0, flapping)
-		e.members[1].marks(marksAt(0, 10))
-		e.members[2].marks(marksAt(5, 10))
+		e.members[1].setMarks(marksAt(0, 10))
+		e.members[2].setMarks(marksAt(5, 10))
 		e.members[2].delay = time.Millisecond // member 1 is compared without what was forgotten
 		e.members[3].silent = true
 		e.run()

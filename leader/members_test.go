@@ -120,7 +120,7 @@ func TestMembersComeAndGo(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t)
-		e.all[3].marks(marksAt(0, 10))
+		e.all[3].setMarks(marksAt(0, 10))
 		e.run()
 		e.at(tick + tick/4)
 		e.reconfigure([]uint32{1, 2, 3}, []uint32{4})
@@ -415,10 +415,10 @@ func TestVerdictsOfObservers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsembleOf(t, []uint32{1, 2, 3}, []uint32{4, 5})
 		for _, m := range e.members[1:] {
-			m.marks(marksAt(0, 10))
+			m.setMarks(marksAt(0, 10))
 		}
-		e.all[4].marks(marksAt(5, 10))
-		e.all[5].marks(marksAt(5, 10))
+		e.all[4].setMarks(marksAt(5, 10))
+		e.all[5].setMarks(marksAt(5, 10))
 		e.silence(3)
 		e.run()
 		e.at(2 * tick)

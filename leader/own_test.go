@@ -108,7 +108,7 @@ func TestOwnStreamWaits(t *testing.T) {
 			if err := o.Send(writes(1, size, seq)); err != nil {
 				t.Fatal(err)
 			}
-			if most := e.log.tally() + (maxWaitingBytes+maxUnderWayBytes+2*maxEntryBytes)/size + 2; int(seq) > most {
+			if most := e.log.countApplied() + (maxWaitingBytes+maxUnderWayBytes+2*maxEntryBytes)/size + 2; int(seq) > most {
 				t.Fatalf("%d messages of %d bytes were queued, want %d at most", seq, size, most)
 			}
 		}
@@ -118,8 +118,8 @@ func TestOwnStreamWaits(t *testing.T) {
 	})
 }
 
-// tally returns the number of applied transactions.
-func (f *fakeLog) tally() int {
+// countApplied returns the number of applied transactions.
+func (f *fakeLog) countApplied() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.applied)

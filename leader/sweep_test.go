@@ -12,8 +12,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// sweeps returns the number of entries that have a sweep, and checks that none has more than one.
-func (f *fakeLog) sweeps(t *testing.T) (n int) {
+// countSweeps returns the number of entries that have a sweep, and checks that none has more than one.
+func (f *fakeLog) countSweeps(t *testing.T) (n int) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -47,33 +47,33 @@ func TestSweeping(t *testing.T) {
 		e.run()
 		for i, at := range []time.Duration{1, 11, 21} { // ms: proposed at 0, 10 and 20, applied 5 later
 			e.at(at * time.Millisecond)
-			if got := e.log.sweeps(t); got != i+1 {
+			if got := e.log.countSweeps(t); got != i+1 {
 				t.Errorf("%d sweeps after %d ms", got, at)
 			}
 			e.at((at + 8) * time.Millisecond)
-			if got := e.log.sweeps(t); got != i+1 {
+			if got := e.log.countSweeps(t); got != i+1 {
 				t.Errorf("%d sweeps after %d ms", got, at+8)
 			}
 		}
 		e.at(time.Second)
-		if got := e.log.sweeps(t); got != 3 {
+		if got := e.log.countSweeps(t); got != 3 {
 			t.Errorf("%d sweeps, want 3", got)
 		}
 		e.nodes.leave(2)
 		e.RecordUnswept()
 		e.at(time.Second + time.Millisecond)
-		if got := e.log.sweeps(t); got != 4 {
+		if got := e.log.countSweeps(t); got != 4 {
 			t.Errorf("%d sweeps when more was left", got)
 		}
 		e.RecordUnswept() // another session, while one is swept
 		e.at(2 * time.Second)
-		if got := e.log.sweeps(t); got != 5 {
+		if got := e.log.countSweeps(t); got != 5 {
 			t.Errorf("%d sweeps, want 5", got)
 		}
 		e.nodes.leave(2 * maxReaps) // none that is over counts among those that wait
 		e.RecordUnswept()
 		e.at(10 * time.Second)
-		if got := e.log.sweeps(t); got != 5+2*maxReaps {
+		if got := e.log.countSweeps(t); got != 5+2*maxReaps {
 			t.Errorf("%d sweeps, want %d", got, 5+2*maxReaps)
 		}
 		e.end()
@@ -94,7 +94,7 @@ func TestSweepWaitsForLog(t *testing.T) {
 		e.intake.mu.Lock()
 		waiting := len(e.intake.waiting) - e.intake.head
 		e.intake.mu.Unlock()
-		if got := e.log.sweeps(t); got != 1 || waiting != 1 {
+		if got := e.log.countSweeps(t); got != 1 || waiting != 1 {
 			t.Errorf("%d sweeps proposed, %d transactions wait", got, waiting)
 		}
 		hangUp()

@@ -19,7 +19,7 @@ func (e *ensemble) commitIn(took time.Duration) {
 	e.log.delay = took
 	e.intake.enqueueReapWhenRoom(&proto.Txn{Op: int32(jute.OpReap)})
 	time.Sleep(took + gatherTime)
-	if n := e.log.tally(); n != 1 {
+	if n := e.log.countApplied(); n != 1 {
 		e.t.Fatalf("%d transactions are applied, want 1", n)
 	}
 	e.log.forget()

@@ -53,7 +53,7 @@ func entriesPerRequest(t *testing.T, size int, want int64) {
 			e.propose(all[len(all)-1], lead)
 		}
 		e.net.heal()
-		e.applied(all, 1, 2, 3)
+		e.awaitApplied(all, 1, 2, 3)
 		if most := logs[late].most.Load(); most != want {
 			t.Errorf("%d entries came with one request, want %d", most, want)
 		}

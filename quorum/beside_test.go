@@ -77,7 +77,7 @@ func TestAnyMajorityOfDisksCommits(t *testing.T) {
 				if err := p.Error(); err != nil {
 					t.Error(err)
 				}
-				e.applied([]string{"a", "b"}, ids...)
+				e.awaitApplied([]string{"a", "b"}, ids...)
 				least, most := time.Duration(0), 2*time.Millisecond // slowAck of quorum/wire
 				if !tt.enough {
 					least, most = slow, slow
@@ -116,7 +116,7 @@ func TestDiskAwayDisturbsNobody(t *testing.T) {
 					all = append(all, fmt.Sprint(i))
 					begun := time.Now()
 					e.propose(all[len(all)-1], lead)
-					e.applied(all, 1, 2, 3)
+					e.awaitApplied(all, 1, 2, 3)
 					for id, m := range e.members {
 						most := 20 * time.Millisecond
 						if id == away { // the leader's word may pass the entry there: then raft's next one, after at most twice CommitTimeout

@@ -31,14 +31,14 @@ func TestFirstStartInEveryOrder(t *testing.T) {
 						time.Sleep(10 * time.Second)
 					}
 					for _, before := range order[:min(i+1, 2)] {
-						if i < 2 && e.ready(before) {
+						if i < 2 && e.isReady(before) {
 							t.Fatalf("member %d began with %v started", before, order[:i+1])
 						}
 					}
 				}
 				e.complete(1, 2, 3)
 				e.propose("a", 1, 2, 3)
-				e.applied([]string{"a"}, 1, 2, 3)
+				e.awaitApplied([]string{"a"}, 1, 2, 3)
 				if first := e.history(1)[0]; first != "1" {
 					t.Errorf("the first configuration is %q", first)
 				}
@@ -47,7 +47,7 @@ func TestFirstStartInEveryOrder(t *testing.T) {
 	}
 }
 
-func (e *ensemble) ready(id uint32) bool {
+func (e *ensemble) isReady(id uint32) bool {
 	select {
 	case <-e.members[id].node.Ready():
 		return true
@@ -67,8 +67,8 @@ func (s *slowLog) StoreLogs(logs []*raft.Log) error {
 	return s.InmemStore.StoreLogs(logs)
 }
 
-// slowly empties a member's disk, and makes its writes slow.
-func (e *ensemble) slowly(id uint32, each time.Duration) {
+// slowDisk empties a member's disk, and makes its writes slow.
+func (e *ensemble) slowDisk(id uint32, each time.Duration) {
 	mem := raft.NewInmemStore()
 	e.members[id].stores = disk.Stores{Log: &slowLog{mem, each}, Stable: mem, Snapshots: raft.NewInmemSnapshotStore()}
 }
@@ -92,7 +92,7 @@ func (e *ensemble) fillWith(count int, end string, ids ...uint32) []string {
 		all = append(all, fmt.Sprint("w", i, end))
 		e.propose(all[len(all)-1], ids...)
 	}
-	e.applied(all, ids...)
+	e.awaitApplied(all, ids...)
 	return all
 }
 
@@ -161,7 +161,7 @@ func TestBootstrapKilledHalfWay(t *testing.T) {
 		e.start(2, 3)
 		e.complete(1, 2, 3)
 		e.propose("a", 1, 2, 3)
-		e.applied([]string{"a"}, 1, 2, 3)
+		e.awaitApplied([]string{"a"}, 1, 2, 3)
 	})
 }
 
@@ -176,7 +176,7 @@ func TestBeginnerIsWipedAtOnce(t *testing.T) {
 		}
 		e.start(2, 3)
 		e.start(1)
-		e.wait("the others to come in", func() bool { return e.ready(2) && e.ready(3) })
+		e.wait("the others to come in", func() bool { return e.isReady(2) && e.isReady(3) })
 		if e.members[2].node.HasData() || e.members[3].node.HasData() {
 			t.Fatal("they have data: this shows nothing")
 		}
@@ -187,7 +187,7 @@ func TestBeginnerIsWipedAtOnce(t *testing.T) {
 		}
 		e.start(1)
 		for _, id := range []uint32{2, 3} {
-			if err := e.ended(id); !errors.Is(err, wire.ErrRestart) {
+			if err := e.awaitEnd(id); !errors.Is(err, wire.ErrRestart) {
 				t.Errorf("member %d: %v, want ErrRestart", id, err)
 			}
 			e.start(id)
@@ -203,7 +203,7 @@ func TestNewEnsembleByMajority(t *testing.T) {
 		e := newEnsemble(t, 3)
 		e.start(1, 2)
 		time.Sleep(time.Minute)
-		if e.ready(1) || e.ready(2) {
+		if e.isReady(1) || e.isReady(2) {
 			t.Fatal("two of three began by themselves")
 		}
 		for _, id := range []uint32{1, 2} {
@@ -214,7 +214,7 @@ func TestNewEnsembleByMajority(t *testing.T) {
 		e.propose("a", 1, 2)
 		e.start(3)
 		e.complete(1, 2, 3)
-		e.applied([]string{"a"}, 1, 2, 3)
+		e.awaitApplied([]string{"a"}, 1, 2, 3)
 	})
 }
 
@@ -230,7 +230,7 @@ func TestWipedMemberComesIn(t *testing.T) {
 				all := e.proposeMany(40, 1, 2, 3)
 				before := e.members[wiped].node.status.selfPeer()
 				e.kill(wiped)
-				e.slowly(wiped, 20*time.Millisecond)
+				e.slowDisk(wiped, 20*time.Millisecond)
 				e.start(wiped)
 				if twice {
 					e.wait("a part of the log", func() bool { return e.members[wiped].node.status.LastIndex() > 10 })
@@ -248,8 +248,8 @@ func TestWipedMemberComesIn(t *testing.T) {
 					return len(servers) == 3 && slices.Contains(servers, now) && !slices.Contains(servers, before)
 				})
 				e.propose("more", 1, 2, 3)
-				e.joined(wiped)
-				e.applied(append(all, "more"), 1, 2, 3)
+				e.awaitJoined(wiped)
+				e.awaitApplied(append(all, "more"), 1, 2, 3)
 				e.kill(e.leader(1, 2, 3))
 				e.propose("its vote elects", e.running()...)
 			})
@@ -269,7 +269,7 @@ func TestCopiedConfigurationGivesNoVote(t *testing.T) {
 			t.Fatal("member 1 was not the first voter: this shows nothing")
 		}
 		e.kill(1)
-		e.slowly(1, time.Second)
+		e.slowDisk(1, time.Second)
 		e.start(1)
 		n := e.members[1].node
 		e.wait("the first entries", func() bool { return n.status.LastIndex() > 0 })
@@ -285,7 +285,7 @@ func TestCopiedConfigurationGivesNoVote(t *testing.T) {
 			}
 		}
 		e.complete(1, 2, 3)
-		e.applied(all, 1, 2, 3)
+		e.awaitApplied(all, 1, 2, 3)
 	})
 }
 
@@ -316,7 +316,7 @@ func TestNewDiskIsMarked(t *testing.T) {
 		e.begin()
 		e.fillLarge(20, 1, 2, 3)
 		e.kill(3)
-		e.slowly(3, 20*time.Millisecond)
+		e.slowDisk(3, 20*time.Millisecond)
 		for range 2 {
 			e.start(3)
 			index := e.members[3].node.status.LastIndex()
@@ -395,7 +395,7 @@ func TestReplacedVotersAreNotLost(t *testing.T) {
 			e.net.set(e.net.refused, id, 5, true)
 		}
 		e.start(5)
-		e.wait("member 5 to run", func() bool { return e.ready(5) })
+		e.wait("member 5 to run", func() bool { return e.isReady(5) })
 		n := e.members[5].node
 		if lost := (&bootstrap{status: n.status}).lostVotersBlockingElection(n.hellos.sendAll(t.Context())); n.status.LeaderID() != 0 || lost != nil {
 			t.Errorf("it takes %v for lost, and follows %d", lost, n.status.LeaderID())
@@ -427,7 +427,7 @@ func twoAndAnObserver(t *testing.T) *ensemble {
 	e.start(3)
 	e.propose(listPrefix+"1 2 (3)", 1, 2)
 	e.follows(1, "1 2 (3)")
-	e.joined(3)
+	e.awaitJoined(3)
 	if e.leader(1, 2) != 1 {
 		t.Fatal("member 1 does not lead")
 	}

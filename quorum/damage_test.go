@@ -31,13 +31,13 @@ func TestDamagedMemberOnlyVotes(t *testing.T) {
 		e.wait("it to follow", func() bool { return !e.members[old].node.status.IsLeader() })
 
 		third := rest[0] + rest[1] - next
-		e.applied([]string{"a", "b"}, third) // it alone may lead soon, and the damaged one may have b
+		e.awaitApplied([]string{"a", "b"}, third) // it alone may lead soon, and the damaged one may have b
 		e.kill(next)
 		if l := e.leader(third, old); l != third {
 			t.Errorf("member %d leads", l)
 		}
 		e.propose("c", third) // with the damaged one's vote, and its disk
-		e.applied([]string{"a", "b", "c"}, third, old)
+		e.awaitApplied([]string{"a", "b", "c"}, third, old)
 
 		e.kill(old)
 		e.start(old)
@@ -92,6 +92,6 @@ func TestRecoverDamagedMember(t *testing.T) {
 		if why := e.members[1].node.record.DamageReason(); why != "" {
 			t.Errorf("recovered, and damaged: %q", why)
 		}
-		e.applied(append(all, "on"), 1, 2, 3)
+		e.awaitApplied(append(all, "on"), 1, 2, 3)
 	})
 }

@@ -65,7 +65,7 @@ func TestDeposedLeaderStoresItsQueueFirst(t *testing.T) {
 			t.Errorf("it took over other terms when its log went to %v, without entry %d", lasts, queued)
 		}
 		e.propose("b", 1, 2, 3)
-		e.applied([]string{"a", "b"}, 1, 2, 3)
+		e.awaitApplied([]string{"a", "b"}, 1, 2, 3)
 	})
 }
 
@@ -120,13 +120,13 @@ func TestQueueFailsAfterReplication(t *testing.T) {
 		if index := node.status.LastIndex(); node.status.raft.Load().CommitIndex() != index {
 			t.Fatal("raft has not committed the entry: this test shows nothing")
 		}
-		if err := e.ended(lead); !errors.Is(err, errFails) {
+		if err := e.awaitEnd(lead); !errors.Is(err, errFails) {
 			t.Errorf("Run: %v", err)
 		}
 		if err := p.Error(); err == nil || slices.Contains(m.machine.commands(), "b") {
 			t.Errorf("acknowledged with %v; it has applied %v", err, m.machine.commands())
 		}
-		e.applied([]string{"a", "b"}, others(lead)...)
+		e.awaitApplied([]string{"a", "b"}, others(lead)...)
 	})
 }
 

@@ -155,7 +155,7 @@ func TestFilesSurvive(t *testing.T) {
 		write(t, filepath.Join(own(dir), snapshotsDir, "1-9-9.tmp", "state.bin"), "half")
 		write(t, filepath.Join(own(dir), "receiving-1.tmp"), "half")
 		e.start(1)
-		e.applied(all, 1)
+		e.awaitApplied(all, 1)
 		if e.members[1].machine.restored != 1 {
 			t.Error("the snapshot was not used")
 		}
@@ -180,7 +180,7 @@ func TestFilesSurvive(t *testing.T) {
 			e := newEnsemble(t, 1)
 			e.members[1].dir = dir
 			if err := e.tryStart(1); err == nil {
-				e.members[1].err = e.ended(1)
+				e.members[1].err = e.awaitEnd(1)
 			} else if !errors.Is(err, disk.ErrDamaged) {
 				t.Errorf("%s damaged: Open: %v, want ErrDamaged", damage, err)
 			}
@@ -216,7 +216,7 @@ func TestDamagedSnapshotIsNotSkipped(t *testing.T) {
 				emptyLog(t, dir)
 				write(t, filepath.Join(snapshots()[1], part), "{")
 				e.start(1)
-				if err := e.ended(1); !errors.Is(err, disk.ErrDamaged) {
+				if err := e.awaitEnd(1); !errors.Is(err, disk.ErrDamaged) {
 					t.Errorf("Run: %v, want ErrDamaged", err)
 				}
 				rec := RecoverConfig{DataDir: dir, MemberID: 1, Peers: e.peers, StateMachine: &machine{}}

@@ -220,16 +220,16 @@ func (c *memConn) explain(err error) error {
 	return err
 }
 
-// narrow limits each connection from a to b to the given bytes a second; 0: no limit.
-func (n *memNetwork) narrow(a, b uint32, rate int64) {
+// limitRate limits each connection from a to b to the given bytes a second; 0: no limit.
+func (n *memNetwork) limitRate(a, b uint32, rate int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.rate[[2]uint32{a, b}] = rate
 	n.wrote[[2]uint32{a, b}] = 0
 }
 
-// sent returns the number of bytes that a has written to b since narrow.
-func (n *memNetwork) sent(a, b uint32) int64 {
+// bytesSent returns the number of bytes that a has written to b since narrow.
+func (n *memNetwork) bytesSent(a, b uint32) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.wrote[[2]uint32{a, b}]
@@ -551,14 +551,14 @@ var errKilled = errors.New("killed")
 func (e *ensemble) kill(id uint32) {
 	e.t.Helper()
 	e.members[id].node.failure.endMember(errKilled)
-	if err := e.ended(id); !errors.Is(err, errKilled) {
+	if err := e.awaitEnd(id); !errors.Is(err, errKilled) {
 		e.t.Errorf("member %d: Run: %v, want it killed", id, err)
 	}
 }
 
-// alive fails the test unless the members run, because a test of a member that has ended proves
+// mustRun fails the test unless the members run, because a test of a member that has ended proves
 // nothing.
-func (e *ensemble) alive(ids ...uint32) {
+func (e *ensemble) mustRun(ids ...uint32) {
 	e.t.Helper()
 	for _, id := range ids {
 		m := e.members[id]
@@ -573,8 +573,8 @@ func (e *ensemble) alive(ids ...uint32) {
 	}
 }
 
-// ended waits for Run and returns its error.
-func (e *ensemble) ended(id uint32) error {
+// awaitEnd waits for Run and returns its error.
+func (e *ensemble) awaitEnd(id uint32) error {
 	e.t.Helper()
 	m := e.members[id]
 	select {
@@ -591,7 +591,7 @@ func (e *ensemble) ended(id uint32) error {
 func (e *ensemble) stop(id uint32) {
 	e.t.Helper()
 	e.members[id].cancel()
-	if err := e.ended(id); err != nil {
+	if err := e.awaitEnd(id); err != nil {
 		e.t.Errorf("member %d: Run: %v", id, err)
 	}
 }
@@ -664,9 +664,9 @@ func (e *ensemble) begin() {
 		e.t.Fatal(err)
 	}
 	e.wait("all to vote", func() bool { return len(first.status.VoterIDs()) == len(ids) })
-	e.applied([]string{"a"}, ids...)
+	e.awaitApplied([]string{"a"}, ids...)
 	for _, id := range ids {
-		e.joined(id)
+		e.awaitJoined(id)
 	}
 }
 
@@ -679,8 +679,8 @@ func (e *ensemble) propose(data string, ids ...uint32) {
 	})
 }
 
-// applied waits until the members have applied exactly these commands.
-func (e *ensemble) applied(want []string, ids ...uint32) {
+// awaitApplied waits until the members have applied exactly these commands.
+func (e *ensemble) awaitApplied(want []string, ids ...uint32) {
 	e.t.Helper()
 	for _, id := range ids {
 		m := e.members[id].machine
@@ -690,9 +690,9 @@ func (e *ensemble) applied(want []string, ids ...uint32) {
 	}
 }
 
-// joined waits until a member has come in, and has stored that: a member that is stopped before comes in again, with the next
+// awaitJoined waits until a member has come in, and has stored that: a member that is stopped before comes in again, with the next
 // entry of a term.
-func (e *ensemble) joined(id uint32) {
+func (e *ensemble) awaitJoined(id uint32) {
 	e.t.Helper()
 	e.wait("member to have joined", func() bool {
 		n := e.members[id].node

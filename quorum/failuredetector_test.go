@@ -20,13 +20,13 @@ import (
 // election timeout.
 const soon = 2*dialPause + 4*standDelayPerRank
 
-// rest returns the members without some.
-func (e *ensemble) rest(without ...uint32) []uint32 {
+// membersExcept returns the members without some.
+func (e *ensemble) membersExcept(without ...uint32) []uint32 {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(e.members)), func(id uint32) bool { return slices.Contains(without, id) })
 }
 
-// term returns the greatest term that any of the members has.
-func (e *ensemble) term(ids ...uint32) (term uint64) {
+// greatestTerm returns the greatest term that any of the members has.
+func (e *ensemble) greatestTerm(ids ...uint32) (term uint64) {
 	for _, id := range ids {
 		term = max(term, e.members[id].node.status.Term())
 	}
@@ -49,9 +49,9 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 				e.begin()
 				for range 3 {
 					time.Sleep(standCooldown * 2 * time.Second)
-					all := e.rest()
+					all := e.membersExcept()
 					old := e.leader(all...)
-					rest, term := e.rest(old), e.term(all...)
+					rest, term := e.membersExcept(old), e.greatestTerm(all...)
 					e.kill(old)
 					begin := time.Now()
 					e.leader(rest...)
@@ -59,7 +59,7 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 						t.Errorf("another leader after %v, want at most %v", took, soon)
 					}
 					time.Sleep(soon) // the turns of all others
-					if got := e.term(rest...); got != term+1 {
+					if got := e.greatestTerm(rest...); got != term+1 {
 						t.Errorf("term %d after term %d: several candidates", got, term)
 					}
 					if died.Swap(0) != old {
@@ -114,7 +114,7 @@ func TestNoFalseDetection(t *testing.T) {
 				e.begin()
 				lead := e.leader(1, 2, 3)
 				time.Sleep(time.Second)
-				term := e.term(1, 2, 3)
+				term := e.greatestTerm(1, 2, 3)
 				for _, other := range others(lead) {
 					fault(e, lead, other)
 				}
@@ -126,7 +126,7 @@ func TestNoFalseDetection(t *testing.T) {
 					}
 				}
 				time.Sleep(5 * time.Second)
-				if now := e.term(1, 2, 3); now != term || e.leader(1, 2, 3) != lead {
+				if now := e.greatestTerm(1, 2, 3); now != term || e.leader(1, 2, 3) != lead {
 					t.Errorf("member %d leads in term %d, want %d in term %d", e.leader(1, 2, 3), now, lead, term)
 				}
 			})
@@ -137,7 +137,7 @@ func TestNoFalseDetection(t *testing.T) {
 // forge makes a live leader look dead to the others for a moment.
 func (e *ensemble) forge(lead uint32) {
 	for _, set := range []bool{true, false} {
-		for _, other := range e.rest(lead) {
+		for _, other := range e.membersExcept(lead) {
 			e.net.set(e.net.refused, other, lead, set)
 			e.net.set(e.net.refused, lead, other, set)
 			if set {
@@ -196,7 +196,7 @@ func TestFalseDetectionsAreBounded(t *testing.T) {
 			t.Errorf("%d elections after false detections in %d windows: this shows nothing", total, windows)
 		}
 		e.propose("b", 1, 2, 3)
-		e.applied([]string{"a", "b"}, 1, 2, 3)
+		e.awaitApplied([]string{"a", "b"}, 1, 2, 3)
 	})
 }
 
@@ -211,7 +211,7 @@ func TestDyingPort(t *testing.T) {
 				e := newEnsemble(t, 3)
 				e.begin()
 				old := e.leader(1, 2, 3)
-				rest, term := others(old), e.term(1, 2, 3)
+				rest, term := others(old), e.greatestTerm(1, 2, 3)
 				e.net.mu.Lock()
 				for _, id := range rest {
 					e.net.dying[[2]uint32{id, old}] = dials
@@ -219,7 +219,7 @@ func TestDyingPort(t *testing.T) {
 				e.net.mu.Unlock()
 				e.kill(old)
 				time.Sleep(maxDials*dialPause + 2*standDelayPerRank)
-				if now := e.term(rest...); now > term != stands {
+				if now := e.greatestTerm(rest...); now > term != stands {
 					t.Errorf("term %d after term %d", now, term)
 				}
 			})
@@ -263,11 +263,11 @@ func TestShorterLogStandsFirst(t *testing.T) {
 				old := e.leader(1, 2, 3)
 				time.Sleep(time.Second)
 				short := others(old)[0]
-				if rank, _ := standRank(short, old, []uint32{1, 2, 3}, e.term(old)); rank > 0 {
+				if rank, _ := standRank(short, old, []uint32{1, 2, 3}, e.greatestTerm(old)); rank > 0 {
 					short = others(old)[1]
 				}
-				next := e.rest(old, short)[0]
-				e.net.narrow(old, short, 256<<10)
+				next := e.membersExcept(old, short)[0]
+				e.net.limitRate(old, short, 256<<10)
 				e.propose(strings.Repeat("b", 1<<20), old, next) // takes four seconds to get to the other one
 				if e.members[short].node.status.LastIndex() >= e.members[next].node.status.LastIndex() {
 					t.Fatal("no log is shorter: this shows nothing")
@@ -336,10 +336,10 @@ func TestOwnTerms(t *testing.T) {
 // byTurn returns the members without a leader, in the order in which they stand after its death.
 func (e *ensemble) byTurn(leader uint32) []uint32 {
 	turnOf := func(id uint32) int {
-		turn, _ := standRank(id, leader, e.rest(), e.term(leader))
+		turn, _ := standRank(id, leader, e.membersExcept(), e.greatestTerm(leader))
 		return turn
 	}
-	byTurn := e.rest(leader)
+	byTurn := e.membersExcept(leader)
 	slices.SortFunc(byTurn, func(a, b uint32) int { return turnOf(a) - turnOf(b) })
 	return byTurn
 }
@@ -373,18 +373,18 @@ func TestRequestTakesLongerThanATurn(t *testing.T) {
 					m.stores.Stable = disks[id]
 				}
 				e.begin()
-				all := e.rest()
+				all := e.membersExcept()
 				old := e.leader(all...)
 				time.Sleep(time.Second)
 				byTurn := e.byTurn(old)
 				first, wanted := byTurn[0], byTurn[1]
 				if tt.isShort {
 					wanted = first
-					e.net.narrow(old, byTurn[1], 256<<10)
-					e.propose(strings.Repeat("b", 1<<20), e.rest(byTurn[1])...)
+					e.net.limitRate(old, byTurn[1], 256<<10)
+					e.propose(strings.Repeat("b", 1<<20), e.membersExcept(byTurn[1])...)
 				}
 				disks[first].takes.Store(int64(tt.takes))
-				lost := e.term(old)
+				lost := e.greatestTerm(old)
 				want := ownTerm(lost, lost, 1, tt.members)
 				if tt.isShort {
 					want = ownTerm(lost, want, 0, tt.members)
@@ -395,7 +395,7 @@ func TestRequestTakesLongerThanATurn(t *testing.T) {
 				if most := 5*tt.takes + standDelayPerRank; took > most {
 					t.Errorf("member %d leads after %v, want at most %v: a vote was split", wanted, took, most)
 				}
-				if got, term := e.leader(byTurn...), e.term(byTurn...); got != wanted || term != want {
+				if got, term := e.leader(byTurn...), e.greatestTerm(byTurn...); got != wanted || term != want {
 					t.Errorf("member %d leads in term %d, want %d in term %d", got, term, wanted, want)
 				}
 			})
@@ -413,9 +413,9 @@ func TestLossIsNoticedAfterACandidate(t *testing.T) {
 		old := e.leader(1, 2, 3)
 		time.Sleep(time.Second)
 		short, next := others(old)[0], others(old)[1]
-		e.net.narrow(old, short, 256<<10)
+		e.net.limitRate(old, short, 256<<10)
 		e.propose(strings.Repeat("b", 1<<20), old, next) // takes four seconds to get to the other one
-		lost := e.term(1, 2, 3)
+		lost := e.greatestTerm(1, 2, 3)
 		for _, id := range others(old) {
 			e.net.set(e.net.refused, id, old, true)
 			e.net.set(e.net.refused, old, id, true)
@@ -447,20 +447,20 @@ func TestLateLossDeposesNobody(t *testing.T) {
 			m.stores.Stable = disks[id]
 		}
 		e.begin()
-		old := e.leader(e.rest()...)
+		old := e.leader(e.membersExcept()...)
 		time.Sleep(time.Second)
 		byTurn := e.byTurn(old)
-		late, short := byTurn[1], e.rest(old, byTurn[1])
+		late, short := byTurn[1], e.membersExcept(old, byTurn[1])
 		for _, id := range short {
-			e.net.narrow(old, id, 256<<10)
+			e.net.limitRate(old, id, 256<<10)
 		}
-		lost, last := e.term(old), e.members[old].node.status.LastIndex()
+		lost, last := e.greatestTerm(old), e.members[old].node.status.LastIndex()
 		e.members[old].node.Propose([]byte(strings.Repeat("b", 1<<20)), nil) // takes four seconds to get to the other ones
 		e.wait("one longer log", func() bool { return e.members[late].node.status.LastIndex() > last })
 		for _, id := range byTurn[2:] { // the first one waits for their terms and votes, and the late one would stand meanwhile
 			disks[id].takes.Store(int64(3 * standDelayPerRank))
 		}
-		for _, id := range e.rest(old) {
+		for _, id := range e.membersExcept(old) {
 			e.net.set(e.net.refused, id, old, true)
 			e.net.set(e.net.refused, old, id, true)
 			if id != late {
@@ -471,10 +471,10 @@ func TestLateLossDeposesNobody(t *testing.T) {
 		e.wait("a candidate's term to be known", func() bool { return e.members[late].node.status.Term() > lost })
 		e.net.set(e.net.mute, old, late, false)
 		e.net.reset(old, late)
-		if lead, term := e.leader(short...), e.term(e.rest(old)...); term != lost+1 {
+		if lead, term := e.leader(short...), e.greatestTerm(e.membersExcept(old)...); term != lost+1 {
 			t.Errorf("member %d leads in term %d after %d: the first candidate was deposed", lead, term, lost)
 		}
-		e.alive(e.rest()...)
+		e.mustRun(e.membersExcept()...)
 	})
 }
 
@@ -496,10 +496,10 @@ func TestUnfitMemberDoesNotStand(t *testing.T) {
 				for _, id := range rest {
 					unable(e.members[id].node)
 				}
-				term := e.term(rest...)
+				term := e.greatestTerm(rest...)
 				e.kill(old)
 				time.Sleep(soon)
-				if now := e.term(rest...); now != term {
+				if now := e.greatestTerm(rest...); now != term {
 					t.Errorf("term %d after term %d: somebody has stood", now, term)
 				}
 			})
@@ -514,10 +514,10 @@ func TestOneOfTwoDoesNotStand(t *testing.T) {
 		e := newEnsemble(t, 2)
 		e.begin()
 		old := e.leader(1, 2)
-		other, term := e.rest(old)[0], e.term(1, 2)
+		other, term := e.membersExcept(old)[0], e.greatestTerm(1, 2)
 		e.kill(old)
 		time.Sleep(soon)
-		if now := e.term(other); now != term {
+		if now := e.greatestTerm(other); now != term {
 			t.Errorf("term %d after term %d", now, term)
 		}
 	})
@@ -590,7 +590,7 @@ func TestPortClosesAfterHandOver(t *testing.T) {
 				t.Errorf("nobody else led when member %d closed its port", old)
 			}
 			e.start(old)
-			e.joined(old)
+			e.awaitJoined(old)
 		}
 	})
 }

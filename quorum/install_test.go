@@ -33,7 +33,7 @@ func TestLongInstallKeepsTheLeader(t *testing.T) {
 		time.Sleep(testHeartbeat) // the snapshot is being installed
 		e.kill(other)             // from now on there are two
 		term := e.members[lead].node.status.Term()
-		e.applied(all, late)
+		e.awaitApplied(all, late)
 		if e.members[late].machine.restored != 1 {
 			t.Errorf("%d snapshots were installed", e.members[late].machine.restored)
 		}
@@ -41,7 +41,7 @@ func TestLongInstallKeepsTheLeader(t *testing.T) {
 			t.Errorf("member %d leads in term %d: %t; it led in %d", lead, n.status.Term(), n.status.IsLeader(), term)
 		}
 		e.propose("z", lead, late)
-		e.applied(append(all, "z"), lead, late)
+		e.awaitApplied(append(all, "z"), lead, late)
 	})
 }
 
@@ -56,19 +56,19 @@ func (e *ensemble) compact() {
 // can bring it up to date. It returns all commands.
 func (e *ensemble) outdate(id uint32, size int) []string {
 	e.t.Helper()
-	rest := e.rest(id)
+	rest := e.membersExcept(id)
 	e.kill(id)
 	all := []string{"a"}
 	for i := range 3 * minTrailing {
 		all = append(all, fmt.Sprint(i, strings.Repeat(".", size)))
 		e.propose(all[len(all)-1], rest...)
 	}
-	e.compacted(3, rest...)
+	e.awaitCompacted(3, rest...)
 	return all
 }
 
-// compacted waits until the logs of members begin above index.
-func (e *ensemble) compacted(index uint64, ids ...uint32) {
+// awaitCompacted waits until the logs of members begin above index.
+func (e *ensemble) awaitCompacted(index uint64, ids ...uint32) {
 	e.t.Helper()
 	for _, id := range ids {
 		e.wait("a shorter log", func() bool {
@@ -93,13 +93,13 @@ func TestSnapshotIsInstalled(t *testing.T) {
 					e.wipe(late)
 				}
 				e.start(late)
-				e.applied(all, late)
+				e.awaitApplied(all, late)
 				if e.members[late].machine.restored == 0 {
 					t.Error("no snapshot was installed")
 				}
-				e.joined(late)
+				e.awaitJoined(late)
 				e.propose("z", 1, 2, 3)
-				e.applied(append(all, "z"), 1, 2, 3)
+				e.awaitApplied(append(all, "z"), 1, 2, 3)
 			})
 		})
 	}
@@ -137,11 +137,11 @@ func TestLeaderDiesSendingSnapshot(t *testing.T) {
 		if took := time.Since(begin); took > 10*testHeartbeat {
 			t.Errorf("elected after %v: the receiver was held up", took)
 		}
-		e.applied(all, late)
+		e.awaitApplied(all, late)
 		if took := time.Since(begin); took > 2500*time.Millisecond {
 			t.Errorf("caught up after %v: the next leader's snapshot was to take the first one's place at once", took)
 		}
-		if err := e.ended(lead); !errors.Is(err, errKilled) {
+		if err := e.awaitEnd(lead); !errors.Is(err, errKilled) {
 			t.Errorf("Run: %v", err)
 		}
 	})
@@ -169,14 +169,14 @@ func TestConflictingLogRestarts(t *testing.T) {
 			all = append(all, fmt.Sprint(i))
 			e.propose(all[len(all)-1], rest...)
 		}
-		e.compacted(10, rest...)
+		e.awaitCompacted(10, rest...)
 		e.net.heal()
-		if err := e.ended(lead); !errors.Is(err, wire.ErrRestart) || !strings.Contains(err.Error(), "the log had reached") {
+		if err := e.awaitEnd(lead); !errors.Is(err, wire.ErrRestart) || !strings.Contains(err.Error(), "the log had reached") {
 			t.Fatalf("Run: %v, want ErrRestart at the first install", err)
 		}
 		e.start(lead)
 		e.propose("z", 1, 2, 3)
-		e.applied(append(all, "z"), 1, 2, 3)
+		e.awaitApplied(append(all, "z"), 1, 2, 3)
 	})
 }
 
@@ -189,8 +189,8 @@ func TestConflictRightAfterASnapshot(t *testing.T) {
 		e.compact()
 		e.begin()
 		lead := e.leader(e.ids()...)
-		late := e.rest(lead)[0]
-		rest := e.rest(lead, late)
+		late := e.membersExcept(lead)[0]
+		rest := e.membersExcept(lead, late)
 		all := e.outdate(late, 10)
 		if now := e.leader(append(rest, lead)...); now != lead {
 			t.Fatalf("member %d leads, not %d", now, lead)
@@ -199,7 +199,7 @@ func TestConflictRightAfterASnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.start(late)
-		e.applied(all, late)
+		e.awaitApplied(all, late)
 		if last, err := e.members[late].stores.Log.LastIndex(); err != nil || last != 0 {
 			t.Fatalf("the log goes to %d after the snapshot, %v: this shows nothing", last, err)
 		}
@@ -213,8 +213,8 @@ func TestConflictRightAfterASnapshot(t *testing.T) {
 		e.leader(rest...)
 		e.propose("z", rest...)
 		e.net.heal()
-		e.applied(append(all, "z"), append(rest, late)...)
-		e.alive(late)
+		e.awaitApplied(append(all, "z"), append(rest, late)...)
+		e.mustRun(late)
 	})
 }
 
@@ -226,7 +226,7 @@ func TestSecondInstallRestarts(t *testing.T) {
 		e := newEnsemble(t, 2)
 		e.begin()
 		e.propose("b", 1, 2)
-		e.applied([]string{"a", "b"}, 1, 2)
+		e.awaitApplied([]string{"a", "b"}, 1, 2)
 		lead := e.leader(1, 2)
 		late := 3 - lead
 		n := e.members[late].node
@@ -255,7 +255,7 @@ func TestSecondInstallRestarts(t *testing.T) {
 		if resp, err := install(r.CurrentTerm(), last-1, "x"); err == nil {
 			t.Errorf("again: %+v, want an error", resp)
 		}
-		if err := e.ended(late); !errors.Is(err, wire.ErrRestart) {
+		if err := e.awaitEnd(late); !errors.Is(err, wire.ErrRestart) {
 			t.Errorf("Run: %v", err)
 		}
 	})
@@ -268,7 +268,7 @@ func TestSnapshotIsOvertaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnsemble(t, 2)
 		e.begin()
-		e.applied([]string{"a"}, 1, 2)
+		e.awaitApplied([]string{"a"}, 1, 2)
 		lead := e.leader(1, 2)
 		late := 3 - lead
 		n := e.members[late].node
@@ -285,7 +285,7 @@ func TestSnapshotIsOvertaken(t *testing.T) {
 		synctest.Wait() // the member has received a part
 		e.propose("b", 1, 2)
 		e.propose("c", 1, 2)
-		e.applied([]string{"a", "b", "c"}, 1, 2)
+		e.awaitApplied([]string{"a", "b", "c"}, 1, 2)
 		last := n.status.LastIndex()
 		if _, err := io.WriteString(more, body[9:]); err != nil {
 			t.Fatal(err)
@@ -298,8 +298,8 @@ func TestSnapshotIsOvertaken(t *testing.T) {
 			t.Errorf("raft went back from %d to %d, and installed %d snapshots", last, n.status.LastIndex(), e.members[late].machine.restored)
 		}
 		e.propose("d", 1, 2)
-		e.applied([]string{"a", "b", "c", "d"}, 1, 2)
-		e.alive(late)
+		e.awaitApplied([]string{"a", "b", "c", "d"}, 1, 2)
+		e.mustRun(late)
 	})
 }
 

@@ -51,7 +51,7 @@ func TestRejectedHandOverIsNoCause(t *testing.T) {
 		}
 		time.Sleep(standCooldown * time.Second)
 		e.kill(heir)
-		next := e.leader(e.rest(heir)...)
+		next := e.leader(e.membersExcept(heir)...)
 		if kind, former := e.causeOf(next); kind != proto.LeaderCauseKind_LEADER_CAUSE_DIED || former != heir {
 			t.Errorf("cause %v of member %d, want the death of member %d", kind, former, heir)
 		}
@@ -73,10 +73,10 @@ func TestCauseAfterAFalseDetection(t *testing.T) {
 			t.Fatalf("cause %v of member %d, want the believed death of member %d", kind, former, lead)
 		}
 		time.Sleep(time.Second)
-		for _, other := range e.rest(next) {
+		for _, other := range e.membersExcept(next) {
 			e.net.partition(next, other)
 		}
-		last := e.leader(e.rest(next)...)
+		last := e.leader(e.membersExcept(next)...)
 		if kind, former := e.causeOf(last); kind != proto.LeaderCauseKind_LEADER_CAUSE_SILENT || former != next {
 			t.Errorf("cause %v of member %d, want the silence of member %d", kind, former, next)
 		}

@@ -37,7 +37,7 @@ func TestFollowersApplyAtOnce(t *testing.T) {
 			back := others(lead)[round%2]
 			e.kill(back)
 			e.start(back)
-			e.applied(e.members[lead].machine.commands(), back) // it is reached
+			e.awaitApplied(e.members[lead].machine.commands(), back) // it is reached
 		}
 	})
 }
@@ -93,11 +93,11 @@ func TestSlowLink(t *testing.T) {
 					if behind {
 						e.net.partition(lead, late)
 						add()
-						e.net.narrow(lead, late, tt.rate)
+						e.net.limitRate(lead, late, tt.rate)
 						e.net.heal()
 					} else {
 						time.Sleep(time.Second) // in a pipeline
-						e.net.narrow(lead, late, tt.rate)
+						e.net.limitRate(lead, late, tt.rate)
 						add()
 					}
 					begin := time.Now()
@@ -106,10 +106,10 @@ func TestSlowLink(t *testing.T) {
 					if took := time.Since(begin); took > least*3/2 {
 						t.Errorf("caught up in %v, which the link allows in %v", took, least)
 					}
-					if sent := e.net.sent(lead, late); sent > tt.entries*tt.size*3/2 {
+					if sent := e.net.bytesSent(lead, late); sent > tt.entries*tt.size*3/2 {
 						t.Errorf("sent %d bytes for %d", sent, tt.entries*tt.size)
 					}
-					e.applied(all, late)
+					e.awaitApplied(all, late)
 				})
 			})
 		}
@@ -151,7 +151,7 @@ func TestReturningMemberIsCaughtUpAtOnce(t *testing.T) {
 				}
 				begin := time.Now()
 				e.start(late)
-				e.applied(all, late)
+				e.awaitApplied(all, late)
 				if took := time.Since(begin); took > atOnce {
 					t.Errorf("caught up %v after it began to listen", took)
 				}
@@ -230,7 +230,7 @@ func TestSnapshotForAReturningMember(t *testing.T) {
 		e.members[late].stores, e.members[late].restores = memStores(), 0
 		begin := time.Now()
 		e.start(late)
-		e.applied(all, late)
+		e.awaitApplied(all, late)
 		if took := time.Since(begin); took > atOnce {
 			t.Errorf("caught up %v after it began to listen", took)
 		}

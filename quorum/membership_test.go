@@ -187,7 +187,7 @@ func TestFormerAddressIsLeft(t *testing.T) {
 		}
 		had := e.members[moved].machine.count()
 		e.propose("b", lead, other)
-		e.applied([]string{"a", "b"}, lead, other)
+		e.awaitApplied([]string{"a", "b"}, lead, other)
 		time.Sleep(5 * time.Second)
 		if got := e.members[moved].machine.count(); got != had {
 			t.Errorf("the leader still sends entries to the former address: %d commands became %d", had, got)
@@ -227,7 +227,7 @@ func TestOldSampleOfTheLog(t *testing.T) {
 		time.Sleep(contactLifetime) // nothing is to change, or another member leads
 		e.fillLarge(10, 1, 2, 3)
 		e.kill(wiped)
-		e.slowly(wiped, time.Second)
+		e.slowDisk(wiped, time.Second)
 		e.start(wiped)
 		now := e.members[wiped].node.status.selfPeer().ServerID()
 		e.wait("the emptied member to copy a part of the log", func() bool { return slices.Contains(n.transport.LongestLogs(n.electionTimeout, short), now) })

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 )
 
-// modes returns the permissions that users other than the owner have for the files below dir.
-func modes(t *testing.T, dir string) (open []string) {
+// openPermissions returns the permissions that users other than the owner have for the files below dir.
+func openPermissions(t *testing.T, dir string) (open []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		info, ierr := e.Info()
@@ -38,7 +38,7 @@ func TestModes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := len(modes(t, shared))
+	before := len(openPermissions(t, shared))
 	for _, dir := range []string{made, shared} {
 		synctest.Test(t, func(t *testing.T) {
 			e := newEnsemble(t, 1)
@@ -53,23 +53,23 @@ func TestModes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if open := modes(t, own(dir)); len(open) > 0 {
+			if open := openPermissions(t, own(dir)); len(open) > 0 {
 				t.Errorf("while it runs: %q", open)
 			}
 			s.Close()
 			e.stop(1)
 		})
-		if open := modes(t, log); len(open) > 0 {
+		if open := openPermissions(t, log); len(open) > 0 {
 			t.Errorf("the log: %q", open)
 		}
 		if err := os.RemoveAll(log); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if open := modes(t, filepath.Join(top, "made")); len(open) > 0 {
+	if open := openPermissions(t, filepath.Join(top, "made")); len(open) > 0 {
 		t.Errorf("a directory that it made: %q", open)
 	}
-	if open := modes(t, shared); len(open) != before {
+	if open := openPermissions(t, shared); len(open) != before {
 		t.Errorf("a directory of the operator's, in which %d may be read: %q", before, open)
 	}
 }

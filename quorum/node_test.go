@@ -30,19 +30,19 @@ func TestEnsemble(t *testing.T) {
 		e.kill(first)
 		rest := others(first)
 		e.propose("b", rest...)
-		e.applied([]string{"a", "b"}, rest...)
+		e.awaitApplied([]string{"a", "b"}, rest...)
 		if now := e.members[rest[0]].node.status.Term(); now <= term {
 			t.Errorf("term %d after %d", now, term)
 		}
 
 		e.start(first)
-		e.applied([]string{"a", "b"}, first)
+		e.awaitApplied([]string{"a", "b"}, first)
 		for id := range e.members {
 			e.stop(id)
 		}
 		e.start(1, 2, 3)
 		e.propose("c", 1, 2, 3)
-		e.applied([]string{"a", "b", "c"}, 1, 2, 3)
+		e.awaitApplied([]string{"a", "b", "c"}, 1, 2, 3)
 		for id, m := range e.members {
 			if len(m.machine.gaps) > 0 {
 				t.Errorf("member %d applied twice: %v", id, m.machine.gaps)
@@ -63,10 +63,10 @@ func TestSingle(t *testing.T) {
 		e.members[1].adjust = func(c *Config) { c.SendHello = nil }
 		e.start(1)
 		e.propose("a", 1)
-		e.applied([]string{"a"}, 1)
+		e.awaitApplied([]string{"a"}, 1)
 		e.stop(1)
 		e.start(1)
-		e.applied([]string{"a"}, 1)
+		e.awaitApplied([]string{"a"}, 1)
 	})
 }
 
@@ -398,7 +398,7 @@ func TestMachineErrorStops(t *testing.T) {
 			t.Error("the refused entry was reported as applied")
 		}
 		last := n.status.LastIndex()
-		err := e.ended(1)
+		err := e.awaitEnd(1)
 		if err == nil || err.Error() != `machine refuses "b"` {
 			t.Errorf("Run: %v, want the machine's error", err)
 		}
@@ -456,7 +456,7 @@ func TestStoreErrorStops(t *testing.T) {
 				}
 				logs[victim].broken.Store(true)
 				e.members[lead].node.Propose([]byte("b"), nil)
-				if err := e.ended(victim); !errors.Is(err, errDisk) {
+				if err := e.awaitEnd(victim); !errors.Is(err, errDisk) {
 					t.Errorf("Run: %v, want the disk's error", err)
 				}
 				e.propose("c", others(victim)...)
@@ -511,7 +511,7 @@ func TestTermOrVoteErrorStops(t *testing.T) {
 						return false
 					}
 				})
-				if err := e.ended(1); !errors.Is(err, errFull) {
+				if err := e.awaitEnd(1); !errors.Is(err, errFull) {
 					t.Errorf("Run: %v, want the disk's error", err)
 				}
 			})
@@ -548,7 +548,7 @@ func TestRefusingLeaderStops(t *testing.T) {
 		}
 		time.Sleep(election + time.Millisecond)
 		n.proposer.endIfTransferStuck(raft.ErrLeadershipTransferInProgress)
-		if err := e.ended(1); !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
+		if err := e.awaitEnd(1); !errors.Is(err, raft.ErrLeadershipTransferInProgress) {
 			t.Errorf("Run: %v", err)
 		}
 	})
@@ -603,7 +603,7 @@ func TestRunEndsProposals(t *testing.T) {
 		p := n.Propose([]byte("hangs"), nil)
 		synctest.Wait() // the machine hangs; an entry that raft has not passed to it would never get an outcome
 		n.failure.endMember(errKilled)
-		if err := e.ended(1); !errors.Is(err, errKilled) || !errors.Is(err, ErrNotEnded) {
+		if err := e.awaitEnd(1); !errors.Is(err, errKilled) || !errors.Is(err, ErrNotEnded) {
 			t.Errorf("Run: %v, want it killed while raft hangs", err)
 		}
 		time.Sleep(2 * time.Minute) // the machine has woken

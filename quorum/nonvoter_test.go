@@ -18,7 +18,7 @@ func TestNonvoterGetsNothingOfADeposedLeader(t *testing.T) {
 		e.start(4)
 		e.propose(listPrefix+"1 2 3 (4)", 1, 2, 3)
 		e.follows(1, "1 2 3 (4)")
-		e.joined(4)
+		e.awaitJoined(4)
 		if e.leader(1, 2, 3) != 1 {
 			t.Fatal("member 1 does not lead")
 		}

@@ -71,7 +71,7 @@ func TestBadSnapshotIsRefused(t *testing.T) {
 		e.members[1].dir = t.TempDir()
 		e.begin()
 		all := e.proposeMany(3, 1, 2)
-		e.applied(all, 1, 2)
+		e.awaitApplied(all, 1, 2)
 		e.kill(2)
 		n := e.members[1].node
 		e.wait("it to follow nobody", func() bool { return n.status.LeaderID() == 0 })
@@ -86,7 +86,7 @@ func TestBadSnapshotIsRefused(t *testing.T) {
 				t.Fatalf("%s: it cost the receiver something: %v, term %d", name, n.failure.endError(), n.status.Term())
 			}
 		}
-		e.applied(all, 1)
+		e.awaitApplied(all, 1)
 		left, err := os.ReadDir(own(e.members[1].dir))
 		for _, f := range left {
 			if strings.HasPrefix(f.Name(), receiving) {
@@ -98,6 +98,6 @@ func TestBadSnapshotIsRefused(t *testing.T) {
 		if !got.Success || errors.Join(err, err2) != nil {
 			t.Errorf("the good one: %+v, %v", got, errors.Join(err, err2))
 		}
-		e.applied([]string{"from", "afar"}, 1)
+		e.awaitApplied([]string{"from", "afar"}, 1)
 	})
 }

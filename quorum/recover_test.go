@@ -34,9 +34,9 @@ func TestRecover(t *testing.T) {
 			one := newEnsemble(t, 1)
 			one.members[1].dir = alone
 			one.start(1)
-			one.applied(all, 1)
+			one.awaitApplied(all, 1)
 			one.propose("on", 1)
-			one.applied(append(all, "on"), 1)
+			one.awaitApplied(append(all, "on"), 1)
 			one.stop(1)
 
 			for range 2 { // it may be repeated
@@ -50,11 +50,11 @@ func TestRecover(t *testing.T) {
 			e.start(1, 2, 3)
 			e.propose("on", 1)
 			all = append(all, "on")
-			e.applied(all, 1, 2, 3)
+			e.awaitApplied(all, 1, 2, 3)
 			e.complete(1, 2, 3)
 			e.propose("and on", 1, 2, 3)
 			all = append(all, "and on")
-			e.applied(all, 1, 2, 3)
+			e.awaitApplied(all, 1, 2, 3)
 
 			for id := range e.members {
 				e.stop(id)
@@ -62,7 +62,7 @@ func TestRecover(t *testing.T) {
 			e.start(1, 2, 3) // what they found their way to holds
 			e.kill(e.leader(1, 2, 3))
 			e.propose("still", e.running()...)
-			e.applied(append(all, "still"), e.running()...)
+			e.awaitApplied(append(all, "still"), e.running()...)
 		})
 	}
 }
@@ -176,11 +176,11 @@ func recoverWithKills(t *testing.T, members int, seed uint64) {
 		}
 		victim := e.ids()[rng.IntN(members)]
 		if i%5 == 4 { // a power failure of all members, one of which comes back later
-			for _, id := range e.rest(victim) {
+			for _, id := range e.membersExcept(victim) {
 				e.kill(id)
 			}
 			e.kill(victim)
-			e.start(e.rest(victim)...)
+			e.start(e.membersExcept(victim)...)
 		} else {
 			e.kill(victim)
 		}
@@ -229,7 +229,7 @@ func TestRecoverFiveByAndBy(t *testing.T) {
 		e.recover(1)
 		e.start(1, 2)
 		e.propose("x", 1)
-		e.applied(append(slices.Clone(all), "x"), 2)
+		e.awaitApplied(append(slices.Clone(all), "x"), 2)
 		time.Sleep(10 * time.Second)
 		if n := e.members[1].node; len(n.status.VoterIDs()) != 1 {
 			t.Error("a vote for the first that came")
@@ -237,14 +237,14 @@ func TestRecoverFiveByAndBy(t *testing.T) {
 		e.kill(2)
 		e.wipe(2)
 		e.start(2)
-		e.applied(append(slices.Clone(all), "x"), 2)
+		e.awaitApplied(append(slices.Clone(all), "x"), 2)
 		e.start(3)
 		e.votes(2, 3)
 		e.start(4)
 		e.votes(4)
 		e.kill(1)
 		e.propose("y", 2, 3, 4)
-		e.applied(append(all, "x", "y"), 2, 3, 4)
+		e.awaitApplied(append(all, "x", "y"), 2, 3, 4)
 		e.start(1, 5)
 		e.complete(1, 2, 3, 4, 5)
 	})
@@ -282,7 +282,7 @@ func TestRecoverWithOldMember(t *testing.T) {
 		}
 		e.complete(1, 2, 3)
 		e.propose("x", 1, 2, 3)
-		e.applied(append(all, "x"), 1, 2, 3)
+		e.awaitApplied(append(all, "x"), 1, 2, 3)
 	})
 }
 
@@ -421,8 +421,8 @@ func TestRecoverMarkedDisk(t *testing.T) {
 				e.start(1, 2)
 				e.wait("the first one to lead", e.members[1].node.status.IsLeader)
 				e.propose("a", 1)
-				e.applied([]string{"a"}, 1, 2)
-				e.joined(2)
+				e.awaitApplied([]string{"a"}, 1, 2)
+				e.awaitJoined(2)
 				for id, want := range map[uint32]error{1: nil, 2: errNotCaughtUp} {
 					n := e.members[id].node
 					if snapshot {

@@ -153,7 +153,7 @@ func TestCopiedDiskInAPartition(t *testing.T) {
 			t.Fatal("member 1 does not lead")
 		}
 		e.propose("replicated", 1, 2, 3)
-		e.applied([]string{"a", "before", "replicated"}, 1, 2, 3)
+		e.awaitApplied([]string{"a", "before", "replicated"}, 1, 2, 3)
 		e.net.partition(1, 2)
 		e.net.reset(2, 3)
 		e.net.reset(3, 2)

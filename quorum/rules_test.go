@@ -50,7 +50,7 @@ func (e *ensemble) beginListed(first int) {
 	e.start(ids...)
 	e.propose(listPrefix+shown(e.peers[:first]), ids...)
 	for _, id := range ids {
-		e.joined(id)
+		e.awaitJoined(id)
 	}
 	e.wait("all to vote", func() bool { return shown(e.members[1].node.status.ConfiguredMembers()) == shown(e.peers[:first]) })
 	e.wait("member 1 to lead", func() bool {

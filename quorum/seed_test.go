@@ -49,7 +49,7 @@ func TestSeed(t *testing.T) {
 		e.start(1, 2, 3)
 		e.wait("all to vote", func() bool { return len(e.members[2].node.status.VoterIDs()) == 3 })
 		e.propose("new", 1, 2, 3)
-		e.applied([]string{"old", "new"}, 1, 2, 3)
+		e.awaitApplied([]string{"old", "new"}, 1, 2, 3)
 		if term := e.members[2].node.status.Term(); term <= seededTerm {
 			t.Errorf("the term is %d, and that of the state %d", term, seededTerm)
 		}
@@ -137,6 +137,6 @@ func TestSeedKeepsData(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		e.start(1)
-		e.applied([]string{"old", "new"}, 1)
+		e.awaitApplied([]string{"old", "new"}, 1)
 	})
 }

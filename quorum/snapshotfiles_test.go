@@ -112,7 +112,7 @@ func TestFlippedSnapshotDeletesNothing(t *testing.T) {
 				e := newEnsemble(t, 1)
 				e.members[1].dir = dir
 				if err := e.tryStart(1); err == nil && before[0] == 1 {
-					e.applied(all, 1)
+					e.awaitApplied(all, 1)
 					e.stop(1)
 				} else if err == nil {
 					t.Error("started without the beginning of the log")
@@ -191,7 +191,7 @@ func TestSnapshotOfNewerVersion(t *testing.T) {
 				e.members[1].dir = dir
 				err := e.tryStart(1)
 				if err == nil {
-					err = e.ended(1)
+					err = e.awaitEnd(1)
 				}
 				if !newer(err) {
 					t.Errorf("start: %v", err)

@@ -34,7 +34,7 @@ func TestSnapshotOnDemand(t *testing.T) {
 		n, machine := e.members[1].node, e.members[1].machine
 		e.wait("it to lead", n.status.IsLeader)
 		e.propose("a", 1)
-		e.applied([]string{"a"}, 1)
+		e.awaitApplied([]string{"a"}, 1)
 		first, err := n.snapshotter.TakeSnapshot(t.Context(), 0)
 		index, _, lerr := n.snapshotter.NewestSnapshot()
 		if err != nil || lerr != nil || first.Index != index || first.Index != n.status.AppliedIndex() ||
@@ -50,7 +50,7 @@ func TestSnapshotOnDemand(t *testing.T) {
 		machine.hold = hold
 		machine.mu.Unlock()
 		e.propose("b", 1)
-		e.applied([]string{"a", "b"}, 1)
+		e.awaitApplied([]string{"a", "b"}, 1)
 		own := n.status.raft.Load().Snapshot() // as raft takes one by itself
 		synctest.Wait()
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
@@ -74,7 +74,7 @@ func TestSnapshotOnDemand(t *testing.T) {
 		machine.hold = hold
 		machine.mu.Unlock()
 		e.propose("c", 1)
-		e.applied([]string{"a", "b", "c"}, 1)
+		e.awaitApplied([]string{"a", "b", "c"}, 1)
 		ctx, leave = context.WithTimeout(t.Context(), time.Second)
 		defer leave()
 		if _, err := n.snapshotter.TakeSnapshot(ctx, 0); !errors.Is(err, context.DeadlineExceeded) {
@@ -124,7 +124,7 @@ func TestSnapshotOnDemandNeedsRoom(t *testing.T) {
 			!errors.Is(checkFreeSpace(6, snapshotReserve+5), ErrNoSpace) {
 			t.Errorf("at the limit: %v", err)
 		}
-		e.alive(1)
+		e.mustRun(1)
 		if s, err := n.snapshotter.TakeSnapshot(t.Context(), 1<<10); err != nil || s.Index == 0 {
 			t.Errorf("with room for it: %+v, %v", s, err)
 		}
@@ -160,7 +160,7 @@ func TestSnapshotOnDemandAtTheEnd(t *testing.T) {
 				}()
 				synctest.Wait() // it is being written
 				tt.end(m)
-				if err := e.ended(1); !errors.Is(err, ErrNotEnded) {
+				if err := e.awaitEnd(1); !errors.Is(err, ErrNotEnded) {
 					t.Errorf("Run: %v", err)
 				}
 				synctest.Wait()

@@ -163,7 +163,7 @@ func TestStalledFollowerCatchesUp(t *testing.T) {
 			time.Sleep(500 * time.Millisecond)
 		}
 		begin := time.Now()
-		e.applied(all, 1, 2, 3)
+		e.awaitApplied(all, 1, 2, 3)
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("caught up %v after it woke", took)
 		}
@@ -193,7 +193,7 @@ func TestSnapshotForAStalledMachine(t *testing.T) {
 			all = append(all, fmt.Sprint(i))
 			e.propose(all[len(all)-1], lead, other)
 		}
-		e.compacted(3, lead, other)
+		e.awaitCompacted(3, lead, other)
 		e.net.heal()
 		e.wait("the snapshot to have been read", func() bool { return machines[late].verified.Load() })
 		synctest.Wait() // and to be with raft
@@ -203,12 +203,12 @@ func TestSnapshotForAStalledMachine(t *testing.T) {
 		term := e.members[lead].node.status.Term()
 		time.Sleep(time.Until(time.Unix(0, machines[late].until.Load())) + time.Second)
 		if err := e.members[late].node.failure.endError(); err != nil {
-			if err := e.ended(late); !errors.Is(err, wire.ErrRestart) {
+			if err := e.awaitEnd(late); !errors.Is(err, wire.ErrRestart) {
 				t.Fatalf("Run: %v", err)
 			}
 			e.start(late)
 		}
-		e.applied(all, 1, 2, 3)
+		e.awaitApplied(all, 1, 2, 3)
 		if e.leader(1, 2, 3) != lead || e.members[lead].node.status.Term() != term {
 			t.Error("another term: the leader was not to be disturbed")
 		}
@@ -236,6 +236,6 @@ func TestStalledAlone(t *testing.T) {
 		if err := e.members[1].node.StallError(); err != nil {
 			t.Errorf("still stalled: %v", err)
 		}
-		e.applied([]string{"a", "b"}, 1)
+		e.awaitApplied([]string{"a", "b"}, 1)
 	})
 }

@@ -35,12 +35,12 @@ func TestStandaloneDataAreNotOverwritten(t *testing.T) {
 			time.Sleep(time.Second)
 			e.propose(fmt.Sprint("w", i), 1, 2)
 		}
-		e.alive(1, 2, 3)
+		e.mustRun(1, 2, 3)
 		if got, _ := e.members[3].node.record.EnsembleID(); !known || got != own {
 			t.Errorf("the ensemble %x, known %t, became %x", own[:4], known, got[:4])
 		}
 		e.stop(3)
-		e.applied([]string{"mine"}, 3)
+		e.awaitApplied([]string{"mine"}, 3)
 	})
 }
 
@@ -59,7 +59,7 @@ func TestStandaloneGrowsWithItsID(t *testing.T) {
 		e.propose(listPrefix+"1 2 3", 1)
 		e.follows(1, "1 2 3")
 		for _, id := range e.ids() {
-			e.joined(id)
+			e.awaitJoined(id)
 			if got, known := e.members[id].node.record.EnsembleID(); !known || got != own {
 				t.Errorf("member %d is of ensemble %x, want %x", id, got[:4], own[:4])
 			}

@@ -103,15 +103,15 @@ func BenchmarkWriteBeside(b *testing.B) {
 		for l.last < 60_000 {
 			l.append(500)
 		}
-		quiet = append(quiet, l.beside(func() { time.Sleep(500 * time.Millisecond) })...)
-		shortening = append(shortening, l.beside(func() {
+		quiet = append(quiet, l.writeDuring(func() { time.Sleep(500 * time.Millisecond) })...)
+		shortening = append(shortening, l.writeDuring(func() {
 			begun := time.Now()
 			if err := l.DeleteRange(1, 50_000); err != nil {
 				b.Error(err)
 			}
 			deleting += time.Since(begun)
 		})...)
-		snapshot = append(snapshot, l.beside(func() { writeSnapshot(b) })...)
+		snapshot = append(snapshot, l.writeDuring(func() { writeSnapshot(b) })...)
 	}
 	b.ReportMetric(float64(deleting.Milliseconds())/float64(b.N), "deletion-ms")
 	for what, took := range map[string][]time.Duration{"quiet": quiet, "deleting": shortening, "snapshot": snapshot} {
@@ -122,8 +122,8 @@ func BenchmarkWriteBeside(b *testing.B) {
 	}
 }
 
-// beside writes entries until do returns, and returns the duration of each write.
-func (l *benchLog) beside(do func()) (took []time.Duration) {
+// writeDuring writes entries until do returns, and returns the duration of each write.
+func (l *benchLog) writeDuring(do func()) (took []time.Duration) {
 	var done atomic.Bool
 	go func() {
 		do()

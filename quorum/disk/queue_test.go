@@ -107,8 +107,8 @@ func (q *queued) append(first, last uint64) {
 	}
 }
 
-// letGo releases one write of entries, and waits until its effects are complete.
-func (q *queued) letGo(err error) {
+// releaseWrite releases one write of entries, and waits until its effects are complete.
+func (q *queued) releaseWrite(err error) {
 	q.store.goOn <- err
 	synctest.Wait()
 }
@@ -183,9 +183,9 @@ func TestQueueBesides(t *testing.T) {
 			}
 		})
 		looks("before the first write", 0)
-		q.letGo(nil)
+		q.releaseWrite(nil)
 		looks("after it", 1)
-		q.letGo(nil)
+		q.releaseWrite(nil)
 		looks("after the next", batch+1)
 		if !isOver(t, waits, true) {
 			t.Error("the second write is durable, and somebody still waits for it")
@@ -194,7 +194,7 @@ func TestQueueBesides(t *testing.T) {
 		if isOver(t, ends, true) {
 			t.Error("finished while a write is under way")
 		}
-		q.letGo(nil)
+		q.releaseWrite(nil)
 		looks("in the end", math.MaxUint64)
 		if !isOver(t, ends, true) {
 			t.Error("not finished")
@@ -220,7 +220,7 @@ func TestQueueWritesLittle(t *testing.T) {
 			}
 		}
 		for range 5 {
-			q.letGo(nil)
+			q.releaseWrite(nil)
 		}
 		q.AwaitQueuedWrites()
 		q.wrote("1 to 1", "2 to 3", "4 to 4", "5 to 5", "6 to 7")
@@ -270,13 +270,13 @@ func TestQueueIsFirst(t *testing.T) {
 				if isOver(t, ends, true) {
 					t.Fatal("it did not wait for the queue")
 				}
-				q.letGo(nil)
+				q.releaseWrite(nil)
 				if tt.writes {
 					q.wrote("1 to 2")
 					if isOver(t, ends, true) {
 						t.Fatal("it did not wait for its own entries")
 					}
-					q.letGo(nil)
+					q.releaseWrite(nil)
 					q.wrote(tt.wrote)
 				} else {
 					q.wrote("1 to 2", tt.wrote)
@@ -306,7 +306,7 @@ func TestQueueFails(t *testing.T) {
 			}
 		})
 		term := begin(func() { _ = q.Stable().SetTerm(9) })
-		q.letGo(errHeld)
+		q.releaseWrite(errHeld)
 		if !isOver(t, awaits, true) || !isOver(t, term, false) {
 			t.Error("somebody still waits for the disk")
 		}
@@ -341,7 +341,7 @@ func TestQueueIsBounded(t *testing.T) {
 			t.Error("room in a queue that is full")
 		}
 		for range 3 { // each of them is written alone
-			q.letGo(nil)
+			q.releaseWrite(nil)
 		}
 		if !isOver(t, fourth, true) || !isOver(t, add(5, 5), true) {
 			t.Error("no room for two entries")
@@ -350,7 +350,7 @@ func TestQueueIsBounded(t *testing.T) {
 		if isOver(t, sixth, true) {
 			t.Error("room for a third one")
 		}
-		q.letGo(errHeld)
+		q.releaseWrite(errHeld)
 		if !isOver(t, sixth, false) {
 			t.Error("raft waits for room on a disk that has failed")
 		}
@@ -375,7 +375,7 @@ func TestQueueStalls(t *testing.T) {
 		if err := q.StallError(); !errors.Is(err, errStalled) {
 			t.Errorf("stalled: %v", err)
 		}
-		q.letGo(nil)
+		q.releaseWrite(nil)
 		if err := q.StallError(); err != nil {
 			t.Errorf("the first one is written: %v", err)
 		}
@@ -383,7 +383,7 @@ func TestQueueStalls(t *testing.T) {
 		if err := q.StallError(); !errors.Is(err, errStalled) {
 			t.Errorf("the second one was queued %v ago: %v", testStallLimit, err)
 		}
-		q.letGo(nil)
+		q.releaseWrite(nil)
 		if err := q.StallError(); err != nil {
 			t.Errorf("everything is written: %v", err)
 		}
@@ -415,7 +415,7 @@ func TestSettledWithoutTheDisk(t *testing.T) {
 		if got, durable := q.Durability().LimitToSettled(3), q.Durability().LimitToDurable(3); got != 2 || durable != 0 {
 			t.Errorf("settled up to %d, durable up to %d; want 2 and 0", got, durable)
 		}
-		q.letGo(nil)
+		q.releaseWrite(nil)
 		if got, durable := q.Durability().LimitToSettled(3), q.Durability().LimitToDurable(3); got != 3 || durable != 3 {
 			t.Errorf("settled up to %d, durable up to %d after the write; want 3 and 3", got, durable)
 		}
@@ -451,7 +451,7 @@ func TestStallOfSettledEntries(t *testing.T) {
 			t.Error("no stall, although raft waits for the disk to store a term")
 		}
 		for range 2 {
-			q.letGo(nil)
+			q.releaseWrite(nil)
 		}
 		if d := q.Durability().Delay(); !isOver(t, term, true) || q.StallError() != nil || d != (QueueDelay{}) {
 			t.Errorf("the disk is back, and the delay is %+v, with the error %v", d, q.StallError())
@@ -464,7 +464,7 @@ func TestBeginningGoesBesideTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueued(t)
 		q.append(1, 2)
-		q.letGo(nil)
+		q.releaseWrite(nil)
 		q.append(3, 3)
 		if done := begin(func() { _ = q.Log().DeleteRange(1, 1) }); !isOver(t, done, true) {
 			t.Error("it waits")
@@ -473,7 +473,7 @@ func TestBeginningGoesBesideTheQueue(t *testing.T) {
 		if isOver(t, end, true) {
 			t.Error("the end goes before it is written")
 		}
-		q.letGo(nil)
+		q.releaseWrite(nil)
 		if !isOver(t, end, true) {
 			t.Error("the end does not go")
 		}
