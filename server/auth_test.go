@@ -231,16 +231,16 @@ func TestIdentityBoundIsExact(t *testing.T) {
 func TestIdentitiesWaitForAWrite(t *testing.T) {
 	w := newWorld(t, false, nil)
 	c := w.connect()
-	before := w.forwarded()
+	before := w.countForwarded()
 	for i := range DefaultMaxIdentities - 1 {
 		c.must(jute.OpAuth, auth("digest", fmt.Sprintf("user%d:p", i)))
 	}
-	if n := w.forwarded() - before; n != 0 {
+	if n := w.countForwarded() - before; n != 0 {
 		t.Errorf("%d transactions before the client writes", n)
 	}
 	for _, want := range []uint64{2, 3} { // the identities and the write, then a write
 		c.must(jute.OpSetData, setData("/", ""))
-		if n := w.forwarded() - before; n != want {
+		if n := w.countForwarded() - before; n != want {
 			t.Errorf("%d transactions, want %d", n, want)
 		}
 	}
@@ -293,9 +293,9 @@ func TestWritesDoNotNameIdentities(t *testing.T) {
 			c.must(jute.OpAuth, auth("digest", fmt.Sprintf("%025d%03d:p", 0, i)))
 		}
 		c.must(jute.OpSetData, setData("/", "")) // after it the record of the session has the identities
-		before := w.forwarded()
+		before := w.countForwarded()
 		c.must(jute.OpAuth, auth("ip", "")) // it has this one already
-		if n := w.forwarded() - before; n != 0 {
+		if n := w.countForwarded() - before; n != 0 {
 			t.Errorf("%d transactions for an identity that the connection had", n)
 		}
 		w.hold()

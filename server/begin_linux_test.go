@@ -16,7 +16,7 @@ var newcomer = jute.ConnectRequest{TimeOut: 10000, Passwd: make([]byte, 16), Has
 func TestBeginsInLoop(t *testing.T) {
 	w := newWorld(t, true, nil)
 	c := w.open()
-	waitFor(t, func() bool { return w.looped() == 1 })
+	waitFor(t, func() bool { return w.countLooped() == 1 })
 	for _, b := range frameOf(newcomer) {
 		c.write([]byte{b})
 	}
@@ -31,7 +31,7 @@ func TestBeginsInLoop(t *testing.T) {
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 1 }) // the older one has ended
 	again.must(jute.OpCloseSession)
 	again.expectClosed()
-	if n := w.looped(); n != 1 { // until the client closes its side
+	if n := w.countLooped(); n != 1 { // until the client closes its side
 		t.Errorf("%d connections in loops, want 1", n)
 	}
 }
@@ -57,7 +57,7 @@ func TestBeginWaits(t *testing.T) {
 			c := w.open()
 			c.send(tt.req)
 			waitFor(t, func() bool {
-				return w.srv.Stats().Connections == before+1 && w.having(func(s stream.State) bool { return !s.InLoop }) == 1
+				return w.srv.Stats().Connections == before+1 && w.countStreams(func(s stream.State) bool { return !s.InLoop }) == 1
 			})
 			release()
 			if c.welcome(); c.id == 0 {
@@ -66,7 +66,7 @@ func TestBeginWaits(t *testing.T) {
 			c.must(jute.OpPing)
 			waitFor(t, func() bool { // it goes back into a loop, and an older connection of the session ends
 				c.must(jute.OpWhoAmI)
-				return w.having(func(s stream.State) bool { return !s.InLoop }) == 0
+				return w.countStreams(func(s stream.State) bool { return !s.InLoop }) == 0
 			})
 		})
 	}
@@ -80,7 +80,7 @@ func TestBeginAhead(t *testing.T) {
 	w.inject(other, &proto.Txn{Session: other << 56, Conn: 7, Op: int32(jute.OpCreateSession), Body: encode(&proto.OpenSession{TimeoutMs: 10000, Password: make([]byte, passwordSize)})})
 	c := w.open()
 	c.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password, LastZxidSeen: w.zxid() + 1})
-	waitFor(t, func() bool { return w.having(func(s stream.State) bool { return !s.InLoop }) == 1 })
+	waitFor(t, func() bool { return w.countStreams(func(s stream.State) bool { return !s.InLoop }) == 1 })
 	for range 10 {
 		w.open().write(bytes.Repeat([]byte{1}, 1000)) // others use the loop's buffer
 	}
@@ -107,7 +107,7 @@ func TestBeginPipelined(t *testing.T) {
 	c := w.open()
 	c.write(append(frameOf(newcomer), frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpCreate}, create("/a", "", 0))...))
 	waitFor(t, func() bool {
-		return w.submitted() == 1 && w.having(func(s stream.State) bool { return !s.InLoop }) == 1
+		return w.countSubmitted() == 1 && w.countStreams(func(s stream.State) bool { return !s.InLoop }) == 1
 	})
 	w.release()
 	c.welcome()
@@ -121,7 +121,7 @@ func TestBeginGivesUp(t *testing.T) {
 	w.hold()
 	c := w.open()
 	c.send(newcomer)
-	waitFor(t, func() bool { return w.submitted() == 1 })
+	waitFor(t, func() bool { return w.countSubmitted() == 1 })
 	_ = c.Close()
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 && w.wasDetached(self<<56+1) })
 	if n := w.srv.Stats().EndedByReason["client"]; n != 1 {

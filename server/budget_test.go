@@ -15,8 +15,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// budgeted returns a world with a small budget and a node /big of 100 KiB, and a client.
-func budgeted(t *testing.T) (*world, *client) {
+// newBudgetedWorld returns a world with a small budget and a node /big of 100 KiB, and a client.
+func newBudgetedWorld(t *testing.T) (*world, *client) {
 	t.Helper()
 	w := newWorld(t, false, func(c *Config) { c.Limits.Budget, c.Limits.MaxClientConns = testBudget, -1 })
 	c := w.connect()
@@ -30,8 +30,8 @@ const (
 	testBudget = 4 << 20
 )
 
-// silent connects n clients one after another. Each sends ask and reads nothing.
-func (w *world) silent(n int, ask []byte) []*client {
+// connectSilent connects n clients one after another. Each sends ask and reads nothing.
+func (w *world) connectSilent(n int, ask []byte) []*client {
 	clients := make([]*client, n)
 	for i := range clients {
 		clients[i] = w.connect()
@@ -43,7 +43,7 @@ func (w *world) silent(n int, ask []byte) []*client {
 
 func (w *world) used() int64 { return w.srv.streamConfig.Budget.UsedBytes() }
 
-func (w *world) dropped() uint64 { return w.srv.Stats().OverBudget }
+func (w *world) droppedClients() uint64 { return w.srv.Stats().OverBudget }
 
 func reads(n int) []byte {
 	var b []byte
@@ -58,12 +58,12 @@ func reads(n int) []byte {
 // read nothing make room for it.
 func TestBudgetOfReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := budgeted(t)
-		w.silent(20, reads(20)) // with more of them, the modest client would wait for several rounds of stream.MaxBudgetWait
+		w, c := newBudgetedWorld(t)
+		w.connectSilent(20, reads(20)) // with more of them, the modest client would wait for several rounds of stream.MaxBudgetWait
 		if n := w.used(); n > testBudget || n < testBudget/2 {
 			t.Errorf("%d bytes are held", n)
 		}
-		if n := w.dropped(); n != 0 {
+		if n := w.droppedClients(); n != 0 {
 			t.Errorf("%d connections closed although no other client needs room", n)
 		}
 		began := time.Now()
@@ -99,25 +99,25 @@ func TestBudgetSparesReaders(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, c := budgeted(t)
+				w, c := newBudgetedWorld(t)
 				c.must(jute.OpSetData, setData("/", strings.Repeat("x", tt.size)))
 				var ask []byte
 				for i := range tt.times {
 					ask = append(ask, frameOf(jute.RequestHeader{Xid: int32(i + 1), Op: jute.OpGetData}, getData("/", false))...)
 				}
 				if !tt.slow {
-					w.silent(40, reads(tt.each))
+					w.connectSilent(40, reads(tt.each))
 				}
 				go func() { _, _ = c.Write(ask) }()
 				synctest.Wait()
 				if tt.slow {
-					w.silent(40, reads(tt.each))
+					w.connectSilent(40, reads(tt.each))
 					c.in = bufio.NewReader(paced{c})
 				}
 				for i := range tt.times {
 					c.expect(int32(i+1), jute.OK)
 				}
-				if w.dropped() == 0 {
+				if w.droppedClients() == 0 {
 					t.Error("no client that reads nothing was closed: the budget had room")
 				}
 			})
@@ -140,7 +140,7 @@ func (p paced) Read(b []byte) (int, error) {
 // read nothing for long and the others have.
 func TestBudgetOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := budgeted(t)
+		w, _ := newBudgetedWorld(t)
 		modest := w.connect()
 		modest.must(jute.OpGetData, getData("/big", true))
 		var ask []byte
@@ -148,7 +148,7 @@ func TestBudgetOverrun(t *testing.T) {
 			ask = append(ask, frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/", ""))...)
 			ask = append(ask, reads(20)...)
 		}
-		clients := w.silent(5, nil)
+		clients := w.connectSilent(5, nil)
 		w.hold()
 		for _, c := range clients {
 			go func() { _, _ = c.Write(ask) }()
@@ -162,7 +162,7 @@ func TestBudgetOverrun(t *testing.T) {
 		if n := w.used(); n > testBudget {
 			t.Errorf("%d bytes are held", n)
 		}
-		if n := w.dropped(); n == 0 || n > 5 {
+		if n := w.droppedClients(); n == 0 || n > 5 {
 			t.Errorf("%d connections closed, want one to five", n)
 		}
 		modest.expect(2, jute.OK)
@@ -176,13 +176,13 @@ func TestBudgetOverrun(t *testing.T) {
 func TestBudgetOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, silent = 1_000_000, 40
-		w, c := budgeted(t)
+		w, c := newBudgetedWorld(t)
 		long := frameOf(jute.RequestHeader{Xid: 1, Op: jute.OpSetData}, setData("/big", strings.Repeat("y", size)))
-		w.silent(silent, long[:100])
+		w.connectSilent(silent, long[:100])
 		if n := w.used(); n != 0 {
 			t.Errorf("%d bytes are held for lengths alone", n)
 		}
-		w.silent(silent, long[:size*7/10])
+		w.connectSilent(silent, long[:size*7/10])
 		if n := w.used(); n > testBudget || n < testBudget/2 {
 			t.Errorf("%d bytes are held", n)
 		}
@@ -210,7 +210,7 @@ func TestBudgetOfRequests(t *testing.T) {
 // If no room comes, a request that waits for it ends like the request of a silent client.
 func TestBudgetWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, c := budgeted(t)
+		w, c := newBudgetedWorld(t)
 		w.srv.streamConfig.Budget.AddBytes(testBudget) // held by no connection, so that none can make room
 		defer w.srv.streamConfig.Budget.AddBytes(-testBudget)
 		go func() {
@@ -376,7 +376,7 @@ func TestSharedData(t *testing.T) {
 // time of the request.
 func TestSharedDataOutlivesTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, writer := budgeted(t)
+		w, writer := newBudgetedWorld(t)
 		c := w.connect()
 		c.write(reads(2))
 		synctest.Wait()
@@ -394,9 +394,9 @@ func TestSharedDataOutlivesTheNode(t *testing.T) {
 // The log says now and then how many connections were closed, and does not name each of them.
 func TestBudgetIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, _ := budgeted(t)
+		w, _ := newBudgetedWorld(t)
 		for range 3 {
-			for _, c := range w.silent(2, reads(20)) {
+			for _, c := range w.connectSilent(2, reads(20)) {
 				w.srv.streamConfig.Budget.AddBytes(testBudget)
 				time.Sleep(stream.BudgetCheckInterval)
 				synctest.Wait()
@@ -404,7 +404,7 @@ func TestBudgetIsReported(t *testing.T) {
 				_, _ = io.Copy(io.Discard, c)
 			}
 		}
-		if n := w.dropped(); n != 6 {
+		if n := w.droppedClients(); n != 6 {
 			t.Errorf("%d connections closed, want 6", n)
 		}
 		if n := w.srv.streamConfig.Budget.UnreportedDrops(); n == 0 || n == 6 {
@@ -438,7 +438,7 @@ func TestBudgetOfWatches(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, c := budgeted(t)
+				w, c := newBudgetedWorld(t)
 				c.call(jute.OpExists, jute.ExistsRequest{Path: []byte("/mine"), Watch: true})
 				modest := w.connect()
 				for i := range 4 {
@@ -458,7 +458,7 @@ func TestBudgetOfWatches(t *testing.T) {
 				<-closed
 				time.Sleep(stream.BudgetCheckInterval)
 				synctest.Wait()
-				if n := w.dropped(); n != 1 {
+				if n := w.droppedClients(); n != 1 {
 					t.Errorf("%d connections closed, want the one with most watches", n)
 				}
 				if n := w.used(); n > testBudget/2 || n < 4*DefaultMaxPath {

@@ -22,7 +22,7 @@ func TestNewSessionsWaitForEachOther(t *testing.T) {
 		inLog := func(want int, when string) {
 			t.Helper()
 			synctest.Wait()
-			if n := w.submitted(); n != want {
+			if n := w.countSubmitted(); n != want {
 				t.Fatalf("%s: %d handshakes are in the log, want %d", when, n, want)
 			}
 		}
@@ -95,7 +95,7 @@ func TestClaimedSessionComes(t *testing.T) {
 		w.step()
 		w.step()
 		synctest.Wait()
-		if n := w.submitted(); n != want {
+		if n := w.countSubmitted(); n != want {
 			t.Errorf("%d handshakes are in the log, want %d", n, want)
 		}
 	}

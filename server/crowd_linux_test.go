@@ -17,8 +17,8 @@ import (
 // crowdEach is the number of clients of a crowd that have sent the same bytes.
 const crowdEach = 100
 
-// firsts returns byte strings that a client may have sent by the time of another event.
-func firsts() [][]byte {
+// firstBytes returns byte strings that a client may have sent by the time of another event.
+func firstBytes() [][]byte {
 	patient := newcomer
 	patient.TimeOut = int32(patience.Milliseconds())
 	hello := frameOf(patient)
@@ -50,7 +50,7 @@ func (w *world) crowd(t *testing.T) []*client {
 	w.hold()
 	var all []*client
 	for range crowdEach {
-		for _, first := range firsts() {
+		for _, first := range firstBytes() {
 			c := w.open()
 			c.write(first)
 			all = append(all, c)
@@ -66,16 +66,16 @@ func (w *world) crowd(t *testing.T) []*client {
 
 // A server that stops in the middle of many handshakes leaves no goroutine and no descriptor behind.
 func TestCrowdStops(t *testing.T) {
-	files, routines := descriptors(t), runtime.NumGoroutine()
+	files, routines := openDescriptors(t), runtime.NumGoroutine()
 	t.Run("crowd", func(t *testing.T) {
 		w := newWorld(t, true, crowded)
 		w.crowd(t)
 	})
-	waitFor(t, func() bool { return descriptors(t) <= files && runtime.NumGoroutine() <= routines })
+	waitFor(t, func() bool { return openDescriptors(t) <= files && runtime.NumGoroutine() <= routines })
 }
 
-// descriptors returns the number of open files of this process.
-func descriptors(t *testing.T) int {
+// openDescriptors returns the number of open files of this process.
+func openDescriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -99,7 +99,7 @@ func TestCrowdResets(t *testing.T) {
 	w.release()
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 1 })
 	other.must(jute.OpCreate, create("/b", "", 0))
-	if n := w.looped(); n != 1 {
+	if n := w.countLooped(); n != 1 {
 		t.Errorf("%d connections in loops, want 1", n)
 	}
 }
@@ -118,7 +118,7 @@ func TestWithoutDescriptors(t *testing.T) {
 	for range 2 * stream.PromoteAfterFrames {
 		old.must(jute.OpExists, exists("/a", false)) // and cannot return
 	}
-	if n := w.looped(); n != 0 {
+	if n := w.countLooped(); n != 0 {
 		t.Errorf("%d connections in loops, want none", n)
 	}
 	more()

@@ -211,11 +211,11 @@ func (e *expenses) multi(c *spender, ops []jute.MultiOp) bool {
 	return e.request(c, jute.OpMulti, raw(jute.AppendMulti(nil, ops)))
 }
 
-func making(path string) jute.MultiOp {
+func createOp(path string) jute.MultiOp {
 	return jute.MultiOp{Op: jute.OpCreate, Create: node(path, jute.OpenACL)}
 }
 
-func writing(path string) jute.MultiOp {
+func setDataOp(path string) jute.MultiOp {
 	return jute.MultiOp{Op: jute.OpSetData, SetData: jute.SetDataRequest{Path: []byte(path), Version: -1}}
 }
 
@@ -233,7 +233,7 @@ func (e *expenses) chain(c *spender, path string, levels, length int) string {
 			ops, size = nil, 0
 		}
 		size += len(path) + 100
-		ops = append(ops, making(path))
+		ops = append(ops, createOp(path))
 	}
 	_ = e.multi(c, ops)
 	return path
@@ -325,7 +325,7 @@ func yardstick(tb testing.TB) time.Duration {
 	for range 100 {
 		path := e.chain(c, "", 10, 1)
 		for range 100 {
-			ops = append(ops, writing(path))
+			ops = append(ops, setDataOp(path))
 		}
 	}
 	least := time.Duration(math.MaxInt64)

@@ -52,7 +52,7 @@ func childrenOfLongData(e *expenses, c *spender) {
 	e.fill(c, parent)
 	var ops []jute.MultiOp
 	for range e.ops {
-		ops = append(ops, making(parent+"/"+e.name(1)))
+		ops = append(ops, createOp(parent+"/"+e.name(1)))
 	}
 	_ = e.multi(c, ops)
 }
@@ -82,11 +82,11 @@ func shortOp(kind jute.Op, i int) jute.MultiOp {
 	path := fmt.Appendf(nil, "/%s", strconv.FormatInt(int64(i), 36))
 	switch kind {
 	case jute.OpCreate:
-		return making(string(path))
+		return createOp(string(path))
 	case jute.OpDelete:
 		return jute.MultiOp{Op: kind, Delete: jute.DeleteRequest{Path: path, Version: -1}}
 	case jute.OpSetData:
-		return writing(string(path))
+		return setDataOp(string(path))
 	}
 	return jute.MultiOp{Op: jute.OpCheck, Check: jute.CheckVersionRequest{Path: path, Version: -1}}
 }
@@ -97,7 +97,7 @@ func turnsOfLongData(e *expenses, c *spender) {
 	e.fill(c, b)
 	var ops []jute.MultiOp
 	for range e.ops / 2 {
-		ops = append(ops, making(a+"/"+e.name(1)), making(b+"/"+e.name(1)))
+		ops = append(ops, createOp(a+"/"+e.name(1)), createOp(b+"/"+e.name(1)))
 	}
 	_ = e.multi(c, append(ops[:len(ops)-1], jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/none")}})) // so that all is undone
 	_ = e.multi(c, ops)
@@ -116,7 +116,7 @@ func addressesAndWatchers(e *expenses, c *spender) {
 	_ = e.request(c, jute.OpCreate, node("/p", list))
 	var ops []jute.MultiOp
 	for range e.ops {
-		ops = append(ops, writing("/p"))
+		ops = append(ops, setDataOp("/p"))
 	}
 	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
 		for range 200 {
@@ -132,7 +132,7 @@ func longPathsAndWatchers(e *expenses, c *spender) {
 	for range 2000 {
 		e.watch("/", jute.AddWatchPersistentRecursive, c.ids)
 	}
-	_ = e.multi(c, []jute.MultiOp{writing(path), writing(path), writing(path), writing(path), writing(path), writing(path), writing(path), writing(path)})
+	_ = e.multi(c, []jute.MultiOp{setDataOp(path), setDataOp(path), setDataOp(path), setDataOp(path), setDataOp(path), setDataOp(path), setDataOp(path), setDataOp(path)})
 }
 
 // deepPaths: while a quota is enforced, a multi copies each node above those that it changes.
@@ -140,7 +140,7 @@ func deepPaths(e *expenses, c *spender) {
 	e.quota(c, "/q")
 	var ops []jute.MultiOp
 	for range 600 {
-		ops = append(ops, writing(e.chain(c, "", maxLevels-2, 1)))
+		ops = append(ops, setDataOp(e.chain(c, "", maxLevels-2, 1)))
 	}
 	for n := len(ops); n > 50; n = n * 9 / 10 {
 		if e.multi(c, ops[:n]) {
@@ -164,7 +164,7 @@ func deepPathsBesideQuotas(e *expenses, c *spender) {
 	e.watch(parts, jute.AddWatchPersistentRecursive, c.ids)
 	var ops []jute.MultiOp
 	for i := range 3700 {
-		op := writing(parts)
+		op := setDataOp(parts)
 		op.SetData.Data = make([]byte, i%2) // so that all nodes above have more or less below them
 		ops = append(ops, op)
 	}
@@ -185,7 +185,7 @@ func deepEphemerals(e *expenses, c *spender) {
 	for i := range 20 {
 		e.watch(fmt.Sprint("/w", i), jute.AddWatchPersistentRecursive, c.ids)
 	}
-	_ = e.multi(c, []jute.MultiOp{writing("/")}) // starts a new generation, as a snapshot does
+	_ = e.multi(c, []jute.MultiOp{setDataOp("/")}) // starts a new generation, as a snapshot does
 	e.end(c)
 }
 
@@ -207,7 +207,7 @@ func quotasOfMany(e *expenses, c *spender) {
 	for range 5 {
 		var ops []jute.MultiOp
 		for range e.ops {
-			ops = append(ops, making(parent+"/"+e.name(1)))
+			ops = append(ops, createOp(parent+"/"+e.name(1)))
 		}
 		_ = e.multi(c, ops)
 	}
@@ -217,7 +217,7 @@ func quotasOfMany(e *expenses, c *spender) {
 	var ops []jute.MultiOp
 	for range e.ops / 2 {
 		limits := on + "/zookeeper_limits"
-		ops = append(ops, making(limits), jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(limits), Version: -1}})
+		ops = append(ops, createOp(limits), jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte(limits), Version: -1}})
 	}
 	_ = e.multi(c, ops)
 }
@@ -273,12 +273,12 @@ func TestMemoryOfExpenses(t *testing.T) {
 		return []jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}, {Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: fmt.Appendf(nil, "::%x", i)}}}
 	}
 	for name, make := range map[string]func(i int) jute.MultiOp{
-		"nodes":      func(i int) jute.MultiOp { return making(fmt.Sprintf("/%x", i)) },
+		"nodes":      func(i int) jute.MultiOp { return createOp(fmt.Sprintf("/%x", i)) },
 		"ephemerals": func(i int) jute.MultiOp { return made(fmt.Sprintf("/%x", i), tiny, jute.Ephemeral) },
 		"containers": func(i int) jute.MultiOp { return made(fmt.Sprintf("/%x", i), tiny, jute.Container) },
 		"sequential": func(int) jute.MultiOp { return made("/", tiny, jute.EphemeralSequential) },
 		"pairs": func(i int) jute.MultiOp {
-			return making([]string{fmt.Sprintf("/%x", i), fmt.Sprintf("/%x/1", i-1)}[i%2])
+			return createOp([]string{fmt.Sprintf("/%x", i), fmt.Sprintf("/%x/1", i-1)}[i%2])
 		},
 		"lists":      func(i int) jute.MultiOp { return made(fmt.Sprintf("/%x", i), own(i), 0) },
 		"long lists": func(i int) jute.MultiOp { return made(fmt.Sprintf("/%x", i), append(own(i), long...), 0) },
@@ -288,7 +288,7 @@ func TestMemoryOfExpenses(t *testing.T) {
 			c := e.client(identities(0, DefaultMaxIdentities, "digest", "%d-%d:0123456789012345678901234567"))
 			var filling []jute.MultiOp
 			for range e.ops {
-				filling = append(filling, making("/"+e.name(8)))
+				filling = append(filling, createOp("/"+e.name(8)))
 			}
 			atOnce := znode.MaxMultiSteps / znode.MultiOpSteps(jute.OpCreate, len(c.ids))
 			for part := range slices.Chunk(filling, atOnce) {
@@ -325,7 +325,7 @@ func TestMemoryOfExpenses(t *testing.T) {
 func (e *expenses) forget(c *spender) {
 	gone := jute.MultiOp{Op: jute.OpDelete, Delete: jute.DeleteRequest{Path: []byte("/gone"), Version: -1}}
 	for range 2 {
-		_ = e.multi(c, []jute.MultiOp{making("/gone"), gone})
+		_ = e.multi(c, []jute.MultiOp{createOp("/gone"), gone})
 	}
 }
 

@@ -49,7 +49,7 @@ func TestRandomExpenses(t *testing.T) {
 			e = play(t, program, jute.DefaultMaxBuffer-8, mostOps, 0)
 			return e
 		})
-		requests, large, refused = requests+len(e.costs), large+e.large(), refused+e.refused
+		requests, large, refused = requests+len(e.costs), large+e.countLarge(), refused+e.refused
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -60,8 +60,8 @@ func TestRandomExpenses(t *testing.T) {
 	}
 }
 
-// large returns the number of requests that take more than half of the bytes or operations that a request may have.
-func (e *expenses) large() (n int) {
+// countLarge returns the number of requests that take more than half of the bytes or operations that a request may have.
+func (e *expenses) countLarge() (n int) {
 	for _, c := range e.costs {
 		if c.paid > e.longest/2 || c.ops > e.ops/2 {
 			n++

@@ -105,7 +105,7 @@ func TestReadBehindAWriteDoesNotWait(t *testing.T) {
 		c.request(jute.OpExists, exists("/a", false))
 		c.request(jute.OpCreate, create("/b", "", 0))
 		synctest.Wait()
-		if n := w.submitted(); n != 2 || len(w.awaited) > 0 {
+		if n := w.countSubmitted(); n != 2 || len(w.awaited) > 0 {
 			t.Errorf("%d writes are with the member, want 2; %d reads wait for an entry", n, len(w.awaited))
 		}
 		w.release()

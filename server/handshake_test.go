@@ -237,7 +237,7 @@ func TestWrongPasswordIsSeenHere(t *testing.T) {
 			t.Errorf("answer %+v", res)
 		}
 	}
-	if n := w.submitted(); n != 0 {
+	if n := w.countSubmitted(); n != 0 {
 		t.Errorf("%d transactions were submitted", n)
 	}
 }
@@ -338,7 +338,7 @@ func TestHandshakeWaitsForLeader(t *testing.T) {
 		attach.send(jute.ConnectRequest{TimeOut: 60000, SessionID: 99999, Passwd: make([]byte, 512)})
 		create.expectSilence(DefaultHandshake / 2)
 		attach.expectSilence(time.Millisecond)
-		if n := w.submitted(); n != 2 {
+		if n := w.countSubmitted(); n != 2 {
 			t.Fatalf("%d transactions wait, want 2", n)
 		}
 		if n := len(w.pending[1].Body); n > 100 {
@@ -406,7 +406,7 @@ func TestAttachMeetsAnother(t *testing.T) {
 		w.step() // this member's, which is refused
 		synctest.Wait()
 		c.expectSilence(time.Millisecond)
-		if n := w.submitted(); n != 1 {
+		if n := w.countSubmitted(); n != 1 {
 			t.Fatalf("%d transactions wait, want the second try", n)
 		}
 		w.release()
@@ -429,8 +429,8 @@ func TestAttachNamesTheOwner(t *testing.T) {
 		c.send(jute.ConnectRequest{TimeOut: 10000, SessionID: old.id, Passwd: old.password})
 		synctest.Wait()
 		w.step()
-		if res := c.welcome(); res.SessionID != old.id || w.submitted() != 0 {
-			t.Errorf("got session %v, and %d transactions wait; want %v and none", res.SessionID, w.submitted(), old.id)
+		if res := c.welcome(); res.SessionID != old.id || w.countSubmitted() != 0 {
+			t.Errorf("got session %v, and %d transactions wait; want %v and none", res.SessionID, w.countSubmitted(), old.id)
 		}
 	})
 }

@@ -279,7 +279,7 @@ func TestInFlight(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		if n := w.submitted(); n != limit {
+		if n := w.countSubmitted(); n != limit {
 			t.Errorf("%d writes were read, want %d", n, limit)
 		}
 		if n := w.srv.Stats().OutstandingRequests; n != limit {

@@ -118,7 +118,7 @@ func TestLinearizableReadsKeepOrder(t *testing.T) {
 		c.request(jute.OpPing)                         // 4: after it
 		go c.request(jute.OpSetData, setData("/a", "2"))
 		synctest.Wait()
-		if n := w.submitted(); n != 1 {
+		if n := w.countSubmitted(); n != 1 {
 			t.Errorf("%d writes are with the member, want 1: the second follows the read", n)
 		}
 		w.step()

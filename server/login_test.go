@@ -236,7 +236,7 @@ func TestUnauthenticatedRequests(t *testing.T) {
 			continue
 		}
 		c := w.connect()
-		touched, before := w.touched(c.id), w.forwarded()
+		touched, before := w.touched(c.id), w.countForwarded()
 		c.send(jute.RequestHeader{Xid: 7, Op: op}, create("/x", "", 0))
 		h, body := c.reply()
 		if h != (jute.ReplyHeader{Xid: 7, Err: jute.SessionClosedRequireSaslAuth}) || len(body) != 0 {
@@ -244,8 +244,8 @@ func TestUnauthenticatedRequests(t *testing.T) {
 		}
 		c.expectClosed()
 		waitFor(t, func() bool { return !w.has(c.id) })
-		if n := w.touched(c.id) - touched; n != 0 || w.forwarded() != before+1 {
-			t.Errorf("%v: the session is touched %d times, %d transactions in the log, want only its close", op, n, w.forwarded()-before)
+		if n := w.touched(c.id) - touched; n != 0 || w.countForwarded() != before+1 {
+			t.Errorf("%v: the session is touched %d times, %d transactions in the log, want only its close", op, n, w.countForwarded()-before)
 		}
 	}
 	c := w.connect()

@@ -171,7 +171,7 @@ func TestReadsThatGrowLong(t *testing.T) {
 		c.request(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/list")})
 		c.request(jute.OpCreate, create("/list/late", "", 0))
 		synctest.Wait()
-		if n := w.submitted(); n != maxStepsUnderLock+3 {
+		if n := w.countSubmitted(); n != maxStepsUnderLock+3 {
 			t.Fatalf("%d writes are on their way, want %d", n, maxStepsUnderLock+3)
 		}
 		w.release()

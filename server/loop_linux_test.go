@@ -16,8 +16,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// having returns the number of connections that have a stream with a state for which holds is true.
-func (w *world) having(holds func(stream.State) bool) int {
+// countStreams returns the number of connections that have a stream with a state for which holds is true.
+func (w *world) countStreams(holds func(stream.State) bool) int {
 	n := 0
 	for _, c := range w.srv.conns.all() {
 		c.stream.Lock()
@@ -29,9 +29,9 @@ func (w *world) having(holds func(stream.State) bool) int {
 	return n
 }
 
-// looped returns the number of connections in loops.
-func (w *world) looped() int {
-	return w.having(func(s stream.State) bool { return s.InLoop })
+// countLooped returns the number of connections in loops.
+func (w *world) countLooped() int {
+	return w.countStreams(func(s stream.State) bool { return s.InLoop })
 }
 
 // connectInLoops opens n connections and returns when all of them are in loops.
@@ -52,7 +52,7 @@ func (w *world) loops(t *testing.T, c *client, n int) {
 	t.Helper()
 	waitFor(t, func() bool {
 		c.must(jute.OpWhoAmI)
-		return w.looped() == n
+		return w.countLooped() == n
 	})
 }
 
@@ -86,11 +86,11 @@ func TestLoop(t *testing.T) {
 	for i := range int32(batch - 1) {
 		b.expect(first+i, jute.OK)
 	}
-	waitFor(t, func() bool { return w.kept() == 1 })
+	waitFor(t, func() bool { return w.countPartialFrames() == 1 })
 	b.write(many[cut:])
 	b.expect(b.xid, jute.OK)
 	b.must(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
-	if n := w.looped(); n != 2 {
+	if n := w.countLooped(); n != 2 {
 		t.Errorf("%d connections in loops, want 2", n)
 	}
 	a.must(jute.OpCloseSession)
@@ -102,9 +102,9 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// kept returns the number of connections in loops that have a part of a frame.
-func (w *world) kept() int {
-	return w.having(func(s stream.State) bool { return s.PartialFrame })
+// countPartialFrames returns the number of connections in loops that have a part of a frame.
+func (w *world) countPartialFrames() int {
+	return w.countStreams(func(s stream.State) bool { return s.PartialFrame })
 }
 
 // A request that is too long for the loop's buffer goes through a reader, and so do the next ones.
@@ -113,7 +113,7 @@ func TestLoopLongFrame(t *testing.T) {
 	c := w.connectInLoops(t, 1)[0]
 	data := strings.Repeat("x", 2*stream.LoopBuffer)
 	c.must(jute.OpCreate, create("/a", data, 0))
-	if n := w.looped(); n != 0 {
+	if n := w.countLooped(); n != 0 {
 		t.Errorf("%d connections in loops, want none", n)
 	}
 	if body := c.must(jute.OpGetData, getData("/a", false)); !bytes.Contains(body, []byte(data)) {
@@ -137,7 +137,7 @@ func TestLoopSlowReader(t *testing.T) {
 	for range n {
 		c.request(jute.OpGetData, getData("/a", false))
 	}
-	waitFor(t, func() bool { return w.unsent() >= stream.HighWater && w.looped() == 1 })
+	waitFor(t, func() bool { return w.unsentBytes() >= stream.HighWater && w.countLooped() == 1 })
 	all[1].must(jute.OpWhoAmI)
 	for i := range n {
 		h, body := c.reply()
@@ -156,14 +156,14 @@ func TestLoopFullSocket(t *testing.T) {
 	c.must(jute.OpCreate, create("/a", data, 0))
 	const batch = 40 // their replies are less than stream.HighWater
 	first, n := c.xid+1, int32(0)
-	for w.looped() == 1 {
+	for w.countLooped() == 1 {
 		before := w.srv.Stats().Received
 		for range batch {
 			c.request(jute.OpGetData, getData("/a", false))
 		}
 		n += batch
 		// A request is counted before the loop writes the replies, and only then does it know whether they fit.
-		waitFor(t, func() bool { return w.srv.Stats().Received == before+batch && w.serving() == 0 })
+		waitFor(t, func() bool { return w.srv.Stats().Received == before+batch && w.countServed() == 0 })
 	}
 	for i := range n {
 		h, body := c.reply()
@@ -182,7 +182,7 @@ func TestLoopFullMember(t *testing.T) {
 	w.setStall(stall)
 	all[0].request(jute.OpCreate, create("/a", "", 0))
 	all[0].request(jute.OpExists, exists("/a", false))
-	waitFor(t, func() bool { return w.looped() == len(all)-1 })
+	waitFor(t, func() bool { return w.countLooped() == len(all)-1 })
 	for _, c := range all[1:] {
 		c.must(jute.OpWhoAmI)
 	}
@@ -202,11 +202,11 @@ func TestLoopTurn(t *testing.T) {
 	c.request(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
 	c.request(jute.OpCreate, create("/a", "", 0))
 	c.request(jute.OpExists, exists("/a", false))
-	waitFor(t, func() bool { return w.looped() == len(all)-1 })
+	waitFor(t, func() bool { return w.countLooped() == len(all)-1 })
 	for _, c := range all[1:] {
 		c.must(jute.OpWhoAmI)
 	}
-	if n := w.submitted(); n != 0 {
+	if n := w.countSubmitted(); n != 0 {
 		t.Errorf("%d writes submitted before the sync is answered", n)
 	}
 	w.release()
@@ -224,7 +224,7 @@ func TestLoopFullQueue(t *testing.T) {
 	for range 10 {
 		c.request(jute.OpSetData, setData("/none", ""))
 	}
-	waitFor(t, func() bool { return w.looped() == 1 && w.submitted() == 4 })
+	waitFor(t, func() bool { return w.countLooped() == 1 && w.countSubmitted() == 4 })
 	w.release()
 	for i := range int32(10) {
 		c.expect(c.xid-9+i, jute.NoNode)
@@ -237,7 +237,7 @@ func TestLoopVouch(t *testing.T) {
 	c := w.connectInLoops(t, 1)[0]
 	w.silence(true, nil) // the member vouches only when asked
 	c.must(jute.OpWhoAmI)
-	if n := w.looped(); n != 0 {
+	if n := w.countLooped(); n != 0 {
 		t.Errorf("%d connections in loops, want none", n)
 	}
 	w.silence(false, nil)
@@ -279,7 +279,7 @@ func TestLoopCloseSession(t *testing.T) {
 			client.request(jute.OpCloseSession)
 			waitFor(t, func() bool { return w.srv.Stats().OutstandingRequests == 1 })
 			c.before(client)
-			waitFor(t, func() bool { return w.looped() == c.looped })
+			waitFor(t, func() bool { return w.countLooped() == c.looped })
 			w.release()
 			client.expect(client.xid, jute.OK)
 			client.expectClosed()
@@ -335,7 +335,7 @@ func TestLoopCutAll(t *testing.T) {
 	for _, c := range all {
 		c.request(jute.OpExists, exists("/", false))
 	}
-	waitFor(t, func() bool { return w.serving() > 0 })
+	waitFor(t, func() bool { return w.countServed() > 0 })
 	w.srv.DropAll()
 	for _, c := range all {
 		c.expectClosed()
@@ -344,9 +344,9 @@ func TestLoopCutAll(t *testing.T) {
 	waitFor(t, func() bool { return w.srv.Stats().Connections == 0 })
 }
 
-// serving returns the number of connections that the loops serve at the moment.
-func (w *world) serving() int {
-	return w.having(func(s stream.State) bool { return s.Serving })
+// countServed returns the number of connections that the loops serve at the moment.
+func (w *world) countServed() int {
+	return w.countStreams(func(s stream.State) bool { return s.Serving })
 }
 
 // However a connection comes into a loop and ends, its descriptor is closed.

@@ -118,14 +118,14 @@ func TestShortOfMemoryForIdentities(t *testing.T) {
 		many.must(jute.OpAuth, auth("digest", fmt.Sprintf("user%d:p", i)))
 	}
 	many.must(jute.OpAuth, auth("digest", "owner:p"))
-	before := w.forwarded()
+	before := w.countForwarded()
 	for range 2 {
 		if h, _ := many.call(jute.OpDelete, jute.DeleteRequest{Path: []byte("/b"), Version: -1}); h.Err != jute.NoRoom {
 			t.Errorf("%v with many identities, want %v", h.Err, jute.NoRoom)
 		}
 	}
 	many.must(jute.OpGetData, getData("/b", false))
-	if n := w.forwarded() - before; n != 0 {
+	if n := w.countForwarded() - before; n != 0 {
 		t.Errorf("%d transactions are in the log, want none", n)
 	}
 	if s := w.srv.Stats(); s.MemoryRejections != 2 {

@@ -30,7 +30,7 @@ func (w *world) connectReadOnly() *client {
 // untouched returns a function that fails the test if the member has heard of anything since.
 func (w *world) untouched() func() {
 	look := func() (n [5]int) {
-		n[0] = int(w.forwarded())
+		n[0] = int(w.countForwarded())
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, touches := range w.touches {

@@ -284,7 +284,7 @@ func TestResultCodes(t *testing.T) {
 		w.hold()
 		w.inject(0, &proto.Txn{Op: int32(jute.OpExpire), Session: int64(c.id), Body: encode(&proto.Expire{OwnerIndex: w.since(c)})})
 		c.request(jute.OpCreate, create("/a", "", 0))
-		waitFor(t, func() bool { return w.submitted() == 2 })
+		waitFor(t, func() bool { return w.countSubmitted() == 2 })
 		w.release()
 		c.expectClosed()
 		waitFor(t, func() bool { return w.srv.Stats().EndedByReason["session_gone"] == 1 })
@@ -294,7 +294,7 @@ func TestResultCodes(t *testing.T) {
 		c := w.connect()
 		w.hold()
 		c.request(jute.OpCreate, create("/a", "", 0))
-		waitFor(t, func() bool { return w.submitted() == 1 })
+		waitFor(t, func() bool { return w.countSubmitted() == 1 })
 		w.mu.Lock() // put the attach before the create in the log
 		w.enqueue(other, elsewhere(c, 7, w.since(c)), nil)
 		w.pending[0], w.pending[1] = w.pending[1], w.pending[0]
@@ -318,7 +318,7 @@ func TestSessionCodes(t *testing.T) {
 		c := w.connect()
 		w.hold()
 		c.request(jute.OpCreate, create("/a", "", 0))
-		waitFor(t, func() bool { return w.submitted() == 1 })
+		waitFor(t, func() bool { return w.countSubmitted() == 1 })
 		w.mu.Lock()
 		w.state.Lock()
 		w.waiters[w.seq[self]].ReceiveResult(&znode.Result{Code: code, Zxid: 99})
@@ -401,7 +401,7 @@ func TestCloseWaits(t *testing.T) {
 		c.request(jute.OpCloseSession)
 		c.request(jute.OpCreate, create("/e", "", jute.Ephemeral))
 		synctest.Wait()
-		if n := w.submitted(); n != 1 {
+		if n := w.countSubmitted(); n != 1 {
 			t.Errorf("%d transactions wait, want the close alone", n)
 		}
 		_ = c.Close()
@@ -811,7 +811,7 @@ func TestWriteBehindLostSync(t *testing.T) {
 		c.request(jute.OpSync, jute.SyncRequest{})
 		c.request(jute.OpSetData, setData("/", ""))
 		c.expectSilence(time.Duration(c.timeout) * time.Millisecond)
-		if n := w.submitted(); n != 0 {
+		if n := w.countSubmitted(); n != 0 {
 			t.Errorf("%d transactions submitted", n)
 		}
 		time.Sleep((stream.IdleSlack + 1) * testTick)

@@ -28,7 +28,7 @@ func TestRequestThrottle(t *testing.T) {
 			c.request(jute.OpSetData, setData("/", ""))
 			synctest.Wait()
 		}
-		if n, waiting := w.submitted(), w.srv.held.count(); n != 2 || waiting != 3 {
+		if n, waiting := w.countSubmitted(), w.srv.held.count(); n != 2 || waiting != 3 {
 			t.Fatalf("%d writes are on their way and %d requests wait, want 2 and 3", n, waiting)
 		}
 		go reader.write(reader.frame(jute.OpExists, exists("/", false)))
@@ -41,7 +41,7 @@ func TestRequestThrottle(t *testing.T) {
 			w.step()
 			synctest.Wait()
 			c.expect(c.xid, jute.OK)
-			if n := w.submitted(); n != 2 {
+			if n := w.countSubmitted(); n != 2 {
 				t.Errorf("after reply %d, %d writes are on their way, want 2", i, n)
 			}
 		}
@@ -74,16 +74,16 @@ func TestWriteBehindItsReadsHasNoPlace(t *testing.T) {
 			synctest.Wait()
 			stuck.request(jute.OpSetData, setData("/", "1")) // waits for the reply to the sync
 			synctest.Wait()
-			before := w.submitted()
+			before := w.countSubmitted()
 			if full { // the place of the third client becomes free
 				w.step()
 				synctest.Wait()
 				third.expect(third.xid, jute.OK)
-				before = w.submitted()
+				before = w.countSubmitted()
 			}
 			other.request(jute.OpSetData, setData("/", "2"))
 			synctest.Wait()
-			if n := w.submitted() - before; n != 1 {
+			if n := w.countSubmitted() - before; n != 1 {
 				t.Errorf("full %t: %d writes of another client are with the member, want 1", full, n)
 			}
 			w.release()
@@ -170,12 +170,12 @@ func TestRequestThrottleForgetsConnections(t *testing.T) {
 		synctest.Wait()
 		next.request(jute.OpSetData, setData("/", "4"))
 		synctest.Wait()
-		if n := w.submitted(); n != 2 {
+		if n := w.countSubmitted(); n != 2 {
 			t.Fatalf("%d writes are on their way, want 2", n)
 		}
 		_ = gone.Close()
 		synctest.Wait()
-		if n := w.submitted(); n < 3 {
+		if n := w.countSubmitted(); n < 3 {
 			t.Errorf("%d writes were submitted, want 3: the places of a closed connection are lost", n)
 		}
 		w.release()

@@ -21,7 +21,7 @@ func TestLateReader(t *testing.T) {
 	for range n {
 		c.request(jute.OpGetData, getData("/a", false))
 	}
-	waitFor(t, func() bool { return w.unsent() >= stream.HighWater }) // the socket takes no more
+	waitFor(t, func() bool { return w.unsentBytes() >= stream.HighWater }) // the socket takes no more
 	for i := range n {
 		h, body := c.reply()
 		if h.Xid != first+int32(i) || h.Err != jute.OK || !bytes.Contains(body, []byte(data)) {
@@ -30,8 +30,8 @@ func TestLateReader(t *testing.T) {
 	}
 }
 
-// unsent returns the number of bytes of replies and events that the clients have not read.
-func (w *world) unsent() int {
+// unsentBytes returns the number of bytes of replies and events that the clients have not read.
+func (w *world) unsentBytes() int {
 	n := 0
 	for _, c := range w.srv.conns.all() {
 		c.stream.Lock()

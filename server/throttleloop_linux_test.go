@@ -15,7 +15,7 @@ func TestWriteOfLoopBehindItsSyncHasNoPlace(t *testing.T) {
 	w.hold()
 	stuck.request(jute.OpSync, jute.SyncRequest{Path: []byte("/")})
 	third.request(jute.OpSetData, setData("/", "3"))
-	waitFor(t, func() bool { return w.submitted() == 1 })
+	waitFor(t, func() bool { return w.countSubmitted() == 1 })
 	fourth.request(jute.OpSetData, setData("/", "4")) // so that the sync waits still when the third is served
 	waitFor(t, func() bool {
 		w.srv.requestThrottle.mu.Lock()
@@ -23,11 +23,11 @@ func TestWriteOfLoopBehindItsSyncHasNoPlace(t *testing.T) {
 		return w.srv.requestThrottle.inProcess == 3
 	})
 	stuck.request(jute.OpSetData, setData("/", "1"))
-	waitFor(t, func() bool { return w.looped() == 3 }) // it waits in a reader
+	waitFor(t, func() bool { return w.countLooped() == 3 }) // it waits in a reader
 	w.step()
 	third.expect(third.xid, jute.OK)
 	other.request(jute.OpSetData, setData("/", "2"))
-	waitFor(t, func() bool { return w.submitted() == 2 })
+	waitFor(t, func() bool { return w.countSubmitted() == 2 })
 	w.release()
 	other.expect(other.xid, jute.OK)
 }

@@ -275,14 +275,14 @@ func (m *fakeMember) step() {
 	m.flush(1)
 }
 
-// forwarded returns the number of transactions that this member has put into the log.
-func (m *fakeMember) forwarded() uint64 {
+// countForwarded returns the number of transactions that this member has put into the log.
+func (m *fakeMember) countForwarded() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.seq[self]
 }
 
-func (m *fakeMember) submitted() int {
+func (m *fakeMember) countSubmitted() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.pending)

@@ -16,8 +16,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// million returns the number of nodes and of watches. With -short there are far fewer.
-func million() int {
+// manyNodes returns the number of nodes and of watches. With -short there are far fewer.
+func manyNodes() int {
 	if testing.Short() {
 		return 1 << 14
 	}
@@ -138,7 +138,7 @@ func (k *bench) runEntries(b *testing.B, batch int, make func() *proto.Txn, befo
 
 // BenchmarkApply measures a transaction in a tree of a million nodes.
 func BenchmarkApply(b *testing.B) {
-	k := newBench(b, million())
+	k := newBench(b, manyNodes())
 	n := 0
 	fresh := func(prefix string) string { n++; return fmt.Sprintf("%s%010d", prefix, n) }
 	creates := func(op jute.Op, mode jute.CreateMode) func() *proto.Txn {
@@ -215,7 +215,7 @@ func BenchmarkApply(b *testing.B) {
 // BenchmarkRead reads one of a million nodes, in random order. A map of paths is measured for
 // comparison.
 func BenchmarkRead(b *testing.B) {
-	k := newBench(b, million())
+	k := newBench(b, manyNodes())
 	paths := make([][]byte, len(k.paths))
 	for i, o := range rand.Perm(len(paths)) {
 		paths[i] = []byte(k.paths[o])
@@ -265,7 +265,7 @@ var kept *Snapshot // so that the compiler does not leave the copy out
 
 // BenchmarkSnapshot copies, writes, verifies and restores a million nodes.
 func BenchmarkSnapshot(b *testing.B) {
-	k := newBench(b, million())
+	k := newBench(b, manyNodes())
 	var out bytes.Buffer
 	size, err := k.s.Snapshot().WriteTo(&out)
 	if err != nil {
@@ -324,23 +324,23 @@ func BenchmarkMemory(b *testing.B) {
 				debug.FreeOSMemory()
 				runtime.ReadMemStats(&before)
 				s := fill()
-				rss := resident()
+				rss := residentBytes()
 				runtime.GC()
 				runtime.ReadMemStats(&after)
 				runtime.KeepAlive(s)
 				b.ReportMetric(float64(rss)/(1<<20), "MiB-RSS")
 			}
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(million()), "B/node")
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(manyNodes()), "B/node")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
 	var out bytes.Buffer
 	measure("written", func() *State {
-		k := newBench(b, million())
+		k := newBench(b, manyNodes())
 		k.s.runningTxn.createRequest = jute.CreateRequest{}
 		return k.s
 	})
-	if _, err := newBench(b, million()).s.Snapshot().WriteTo(&out); err != nil {
+	if _, err := newBench(b, manyNodes()).s.Snapshot().WriteTo(&out); err != nil {
 		b.Fatal(err)
 	}
 	measure("restored", func() *State {
@@ -352,8 +352,8 @@ func BenchmarkMemory(b *testing.B) {
 	})
 }
 
-// resident returns the memory of this process, in bytes, or 0 if that is unknown.
-func resident() int64 {
+// residentBytes returns the memory of this process, in bytes, or 0 if that is unknown.
+func residentBytes() int64 {
 	text, _ := os.ReadFile("/proc/self/statm")
 	if fields := strings.Fields(string(text)); len(fields) > 1 {
 		pages, _ := strconv.ParseInt(fields[1], 10, 64)
@@ -365,7 +365,7 @@ func resident() int64 {
 // BenchmarkClose ends a session with 1,000 to a million ephemeral nodes, in steps of 500 as the leader does. There are no
 // watches.
 func BenchmarkClose(b *testing.B) {
-	for _, n := range []int{1000, 10_000, 100_000, million()} {
+	for _, n := range []int{1000, 10_000, 100_000, manyNodes()} {
 		b.Run(fmt.Sprintf("ephemerals=%d", n), func(b *testing.B) {
 			k := newBench(b, 0)
 			for b.Loop() {

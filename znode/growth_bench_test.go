@@ -20,8 +20,8 @@ func growth(sizes ...int) []int {
 	return sizes
 }
 
-// heap returns the bytes of the heap in use, after a collection.
-func heap() float64 {
+// heapBytes returns the bytes of the heap in use, after a collection.
+func heapBytes() float64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -33,11 +33,11 @@ func heap() float64 {
 func BenchmarkGrowth(b *testing.B) {
 	for _, n := range growth(1_000, 10_000, 100_000, 1_000_000, 3_000_000) {
 		size := fmt.Sprintf("/nodes=%d", n)
-		before := heap()
+		before := heapBytes()
 		k := newBench(b, n)
 		k.s.runningTxn.createRequest = jute.CreateRequest{}
 		k.paths = nil
-		memory := heap() - before
+		memory := heapBytes() - before
 		for i := range n {
 			k.paths = append(k.paths, fmt.Sprintf("/group/n-%010d", i))
 		}
@@ -111,11 +111,11 @@ func BenchmarkWatchGrowth(b *testing.B) {
 		size := fmt.Sprintf("/watches=%d", n)
 		k, ears := newBench(b, 0), newCrowd()
 		k.create(b, "/group/one")
-		before := heap()
+		before := heapBytes()
 		for i, path := range all[:n] {
 			_, _ = k.s.Exists(path, nil, ears[i%len(ears)])
 		}
-		memory := heap() - before
+		memory := heapBytes() - before
 		b.Run("memory"+size, func(b *testing.B) {
 			b.ReportMetric(memory/float64(n), "B/watch")
 			b.ReportMetric(0, "ns/op")

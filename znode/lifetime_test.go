@@ -16,8 +16,8 @@ func (w *world) reap(path string, neverUsedMs int64) {
 	w.entry(&proto.Txn{Op: int32(jute.OpReap), Body: message(&proto.Reap{Path: path, NeverUsedMs: neverUsedMs})})
 }
 
-// due returns the paths that DueReapCandidates lists, two at a time.
-func (w *world) due(now, neverUsedMs int64) []string {
+// dueNodes returns the paths that DueReapCandidates lists, two at a time.
+func (w *world) dueNodes(now, neverUsedMs int64) []string {
 	paths := []string{}
 	var last ReapCandidate
 	for {
@@ -34,7 +34,7 @@ func (w *world) due(now, neverUsedMs int64) []string {
 
 func (w *world) wantDue(now, neverUsedMs int64, want ...string) {
 	w.t.Helper()
-	if got := w.due(now, neverUsedMs); !slices.Equal(got, want) {
+	if got := w.dueNodes(now, neverUsedMs); !slices.Equal(got, want) {
 		w.t.Errorf("due at %d: %q, want %q", now, got, want)
 	}
 	checkInvariants(w.t, w.s())

@@ -131,7 +131,7 @@ func newDrive(t *testing.T, rt *rapid.T) *drive {
 	for _, root := range []string{"/a", "/b"} {
 		for _, path := range []string{quotaPath + root, quotaNodes[root][0], quotaNodes[root][1]} {
 			if d.IntN(4) != 0 {
-				d.single(d.someone(), jute.MultiOp{Op: jute.OpCreate, Create: createOp(path, d.text(path), 0, jute.OpenACL)})
+				d.single(d.anyClient(), jute.MultiOp{Op: jute.OpCreate, Create: createOp(path, d.text(path), 0, jute.OpenACL)})
 			}
 		}
 	}
@@ -292,7 +292,7 @@ func (d *drive) text(path string) string {
 	return fmt.Sprint(d.IntN(1000))
 }
 
-func (d *drive) someone() *client {
+func (d *drive) anyClient() *client {
 	if len(d.clients) == 0 {
 		d.clients = append(d.clients, d.w.connect())
 	}
@@ -301,7 +301,7 @@ func (d *drive) someone() *client {
 
 func (d *drive) step() {
 	w := d.w
-	k := d.someone()
+	k := d.anyClient()
 	switch n := d.IntN(100); {
 	case n < 3:
 		d.clients = append(d.clients, w.connect())
@@ -774,7 +774,7 @@ func (d *drive) compare() {
 			due = append(due, path)
 		}
 	}
-	got := d.w.due(d.w.now, 0)
+	got := d.w.dueNodes(d.w.now, 0)
 	slices.Sort(got)
 	slices.Sort(due)
 	if !slices.Equal(got, due) {

@@ -18,7 +18,7 @@ func BenchmarkSweep(b *testing.B) {
 			steps := 0
 			for range b.N {
 				k := newBench(b, 0)
-				for n := million(); n > 0; n -= 1000 {
+				for n := manyNodes(); n > 0; n -= 1000 {
 					var txns []*proto.Txn
 					for i := range 1000 {
 						txns = append(txns, createTxn(jute.OpCreate, fmt.Sprintf("/group/e-%010d", n-i), jute.Ephemeral))

@@ -16,8 +16,8 @@ func (*ear) AdjustWatchMemory(int)                      {}
 func (e *ear) QueueEvent(jute.EventType, string, int64) { e.heard++ }
 func (e *ear) Identities() []*proto.Identity            { return nil }
 
-// crowd returns the number of watchers. With -short there are far fewer.
-func crowd() int {
+// countWatchers returns the number of watchers. With -short there are far fewer.
+func countWatchers() int {
 	if testing.Short() {
 		return 100
 	}
@@ -25,7 +25,7 @@ func crowd() int {
 }
 
 func newCrowd() []*ear {
-	ears := make([]*ear, crowd())
+	ears := make([]*ear, countWatchers())
 	for i := range ears {
 		ears[i] = &ear{}
 	}
@@ -34,7 +34,7 @@ func newCrowd() []*ear {
 
 // watchPaths returns a million paths of 37 characters, which are watched and have no node.
 func watchPaths() [][]byte {
-	paths := make([][]byte, million())
+	paths := make([][]byte, manyNodes())
 	for i := range paths {
 		paths[i] = fmt.Appendf(nil, "/watched/by-somebody/group-%02d/%07d", i%100, i)
 	}
@@ -124,7 +124,7 @@ func BenchmarkWatchMemory(b *testing.B) {
 		{"recursive", alone(add(jute.AddWatchPersistentRecursive))},
 		{"mix", func(s *State, _ [][]byte, ears []*ear) { setMany(s, ears) }},
 		{"a hundred paths", func(s *State, paths [][]byte, ears []*ear) {
-			for i := range million() {
+			for i := range manyNodes() {
 				once(s, paths[i/len(ears)], ears[i%len(ears)])
 			}
 		}},
@@ -143,7 +143,7 @@ func BenchmarkWatchMemory(b *testing.B) {
 				runtime.KeepAlive(s)
 			}
 			runtime.KeepAlive(paths)
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(million()), "B/watch")
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(manyNodes()), "B/watch")
 			b.ReportMetric(0, "ns/op")
 		})
 	}

@@ -455,7 +455,7 @@ func worstHeld(nodes int) func(k *bench, b *testing.B) func() []*proto.Txn {
 			for i := range held {
 				held[i] = &silent{}
 			}
-			for i := range million() {
+			for i := range manyNodes() {
 				path := fmt.Sprintf("/n%d", i%nodes)
 				_ = k.s.AddWatch([]byte(path), jute.AddWatchPersistent, held[(i+i/nodes)%len(held)])
 			}
@@ -471,7 +471,7 @@ func quotaNode(k *bench, b *testing.B, path, data string) {
 // worstMeasure creates and deletes the limits of a quota on a million nodes, again and again, and then fails.
 func worstMeasure(k *bench, b *testing.B) func() []*proto.Txn {
 	quotaNode(k, b, "/big", "")
-	for i := range million() {
+	for i := range manyNodes() {
 		if i%1000 == 0 {
 			k.create(b, fmt.Sprintf("/big/%d", i/1000))
 		}

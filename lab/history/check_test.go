@@ -34,7 +34,7 @@ func TestSimulatedHistories(t *testing.T) {
 			t.Fatal("JSON does not give the history back")
 		}
 		for fault, plant := range plants {
-			spoilt := clone(h)
+			spoilt := cloneHistory(h)
 			if !plant(&spoilt) {
 				continue
 			}
@@ -89,8 +89,8 @@ func viaJSON(t *testing.T, h History) History {
 	return out
 }
 
-// clone returns a copy of a history that a test may corrupt.
-func clone(h History) History {
+// cloneHistory returns a copy of a history that a test may corrupt.
+func cloneHistory(h History) History {
 	h.Calls = slices.Clone(h.Calls)
 	h.Events = slices.Clone(h.Events)
 	h.Connections = slices.Clone(h.Connections)

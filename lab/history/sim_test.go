@@ -291,12 +291,12 @@ func (s *sim) apply(m *simMember, upTo int) {
 		}
 		mine := e.call.conn.Member == m.id
 		if mine {
-			s.drain(e.call.client) // reads before it see the earlier state
+			s.deliverReplies(e.call.client) // reads before it see the earlier state
 		}
 		m.zxid = e.zxid
 		if reply := s.write(m, e); mine {
 			e.call.reply = &reply
-			s.drain(e.call.client)
+			s.deliverReplies(e.call.client)
 		}
 	}
 }
@@ -386,15 +386,15 @@ func (s *sim) write(m *simMember, e simEntry) Reply {
 
 func (s *sim) fire(m *simMember, k watchKey, e jute.EventType) {
 	for c, conn := range m.watches[k] {
-		if c.session.Owner.Conn == conn && s.vouch(m, c) {
+		if c.session.Owner.Conn == conn && s.mayReply(m, c) {
 			s.Event(s.now, c.session.ID, conn, e, k.path)
 		}
 	}
 	delete(m.watches, k)
 }
 
-// vouch checks whether a client may get a reply, and closes its connection if not.
-func (s *sim) vouch(m *simMember, c *simClient) bool {
+// mayReply checks whether a client may get a reply, and closes its connection if not.
+func (s *sim) mayReply(m *simMember, c *simClient) bool {
 	ok := s.now <= m.vouched[c.session.ID]
 	s.Vouched(s.now, m.id, c.session.ID, c.session.Owner.Conn, ok)
 	if !ok {
@@ -424,7 +424,7 @@ func (s *sim) client(c *simClient) {
 		s.join(c, m)
 		return
 	}
-	s.drain(c)
+	s.deliverReplies(c)
 	switch {
 	case c.silent || c.session.Owner.Member == 0:
 	case s.rng.IntN(400) == 0:
@@ -436,8 +436,8 @@ func (s *sim) client(c *simClient) {
 	}
 }
 
-// drain gives a client the replies that are ready, in the order of its requests.
-func (s *sim) drain(c *simClient) {
+// deliverReplies gives a client the replies that are ready, in the order of its requests.
+func (s *sim) deliverReplies(c *simClient) {
 	for len(c.queue) > 0 && s.answer(s.members[c.session.Owner.Member], c.queue[0]) {
 		if len(c.queue) > 0 { // otherwise its connection was closed
 			c.queue = c.queue[1:]
@@ -481,7 +481,7 @@ func (s *sim) join(c *simClient, m *simMember) {
 		return
 	}
 	c.session, c.joining = x, false
-	if s.vouch(m, c) {
+	if s.mayReply(m, c) {
 		s.Connection(s.now, Connected, x.ID, x.Owner.Conn, m.id)
 		s.touch(c, m)
 	}
@@ -550,7 +550,7 @@ func (s *sim) answer(m *simMember, c *simCall) bool {
 	case c.req.Op == jute.OpGetData:
 		r.Data, r.Mzxid, r.Version = n.Data, n.Mzxid, n.Version
 	}
-	if !s.vouch(m, c.client) {
+	if !s.mayReply(m, c.client) {
 		return true
 	}
 	s.Returned(s.now, c.id, r)
