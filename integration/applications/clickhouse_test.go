@@ -38,16 +38,16 @@ func TestClickHouse(t *testing.T) {
 	byTurns(t, func(t *testing.T, s system) {
 		before := load(t)
 		e := s.start(t)
-		replicas := startReplicas(t, addresses(e))
+		replicas := startReplicas(t, clientAddresses(e))
 		inserters := startInserters(t, replicas)
 		goOn(t, inserters)
 
 		var killed, restarted gaps
 		for range kills {
-			killed = append(killed, longest(t, inserters, func() { kill(t, e) }))
+			killed = append(killed, longestGap(t, inserters, func() { kill(t, e) }))
 		}
 		for _, m := range leaderLast(e) {
-			restarted = append(restarted, longest(t, inserters, func() { restart(t, e, m) }))
+			restarted = append(restarted, longestGap(t, inserters, func() { restart(t, e, m) }))
 		}
 		acknowledged := 0
 		for _, i := range inserters {
@@ -99,7 +99,7 @@ func checkReplicas(t *testing.T, replicas []replica, inserters []*inserter) {
 	t.Helper()
 	var want strings.Builder
 	for _, i := range inserters {
-		fmt.Fprintf(&want, "%d\t%d\n", i.id, i.acknowledged())
+		fmt.Fprintf(&want, "%d\t%d\n", i.id, i.countAcknowledged())
 	}
 	for _, r := range replicas {
 		var state, rows string

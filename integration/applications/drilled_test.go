@@ -121,7 +121,7 @@ func drillOnce(t *testing.T, runner *drill.Runner, d *drill.Drill, inserters []*
 	t.Helper()
 	one := drilled{Drill: d.Name}
 	watch := watchPair(t, pair)
-	pause := longest(t, inserters, func() {
+	pause := longestGap(t, inserters, func() {
 		run, err := runner.Run(t.Context(), []*drill.Drill{d})
 		if err != nil {
 			t.Fatal(err)

@@ -56,11 +56,11 @@ func (i *inserter) run(ctx context.Context) {
 func (i *inserter) stop() int {
 	i.end()
 	<-i.done
-	return i.acknowledged()
+	return i.countAcknowledged()
 }
 
-// acknowledged returns the number of acknowledged inserts so far.
-func (i *inserter) acknowledged() int {
+// countAcknowledged returns the number of acknowledged inserts so far.
+func (i *inserter) countAcknowledged() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return len(i.acks)
@@ -71,9 +71,9 @@ func (i *inserter) acknowledged() int {
 func goOn(t *testing.T, inserters []*inserter) {
 	t.Helper()
 	for _, i := range inserters {
-		enough := i.acknowledged() + 2
+		enough := i.countAcknowledged() + 2
 		end := time.Now().Add(recovery)
-		for i.acknowledged() < enough {
+		for i.countAcknowledged() < enough {
 			if time.Sleep(glance); time.Now().After(end) {
 				i.mu.Lock()
 				defer i.mu.Unlock()
@@ -83,9 +83,9 @@ func goOn(t *testing.T, inserters []*inserter) {
 	}
 }
 
-// longest returns the longest time between two successive acknowledgements of any one inserter. It covers the time from
+// longestGap returns the longest time between two successive acknowledgements of any one inserter. It covers the time from
 // the beginning of fault until a while after all inserters have continued.
-func longest(t *testing.T, inserters []*inserter, fault func()) (gap time.Duration) {
+func longestGap(t *testing.T, inserters []*inserter, fault func()) (gap time.Duration) {
 	t.Helper()
 	began := time.Now()
 	fault()

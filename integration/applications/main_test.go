@@ -49,8 +49,8 @@ func (s system) start(t *testing.T) *process.Ensemble {
 	return process.StartEnsemble(t, process.Config{Binary: s.binary, Size: members, Tick: tick, Patience: patience})
 }
 
-// addresses returns the members' addresses for clients.
-func addresses(e *process.Ensemble) (all []string) {
+// clientAddresses returns the members' addresses for clients.
+func clientAddresses(e *process.Ensemble) (all []string) {
 	for _, m := range e.Members {
 		all = append(all, m.Clients)
 	}

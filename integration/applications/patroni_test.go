@@ -39,7 +39,7 @@ func TestPatroni(t *testing.T) {
 		e := s.start(t)
 		var primaries []*cluster
 		for n := range clusters {
-			primaries = append(primaries, startServer(t, addresses(e), fmt.Sprintf("cluster%d", n+1), 1))
+			primaries = append(primaries, startServer(t, clientAddresses(e), fmt.Sprintf("cluster%d", n+1), 1))
 		}
 		for _, c := range primaries {
 			c.awaitPrimary(t)
@@ -103,17 +103,17 @@ func startServer(t *testing.T, servers []string, scope string, number int) *clus
 		t.Fatal(err)
 	}
 	defer printed.Close() // the process has its own descriptor
-	cmd := exec.Command("unshare", append(isolated(t, dir), "patroni", config)...)
+	cmd := exec.Command("unshare", append(unshareArgs(t, dir), "patroni", config)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, printed, printed
 	process.Start(t, "Patroni of "+name, cmd, func() string { return lastOf(printed.Name()) })
 	return &cluster{name: name, api: fmt.Sprintf("http://%v/patroni", api)}
 }
 
-// isolated returns the arguments of unshare that give Patroni its own namespaces for processes, mounts and shared
+// unshareArgs returns the arguments of unshare that give Patroni its own namespaces for processes, mounts and shared
 // memory. PostgreSQL leaves Patroni's process group, but ends with the namespaces. PostgreSQL does not run as root. If
 // the test runs as root, it therefore starts PostgreSQL as the user of Debian's package, and makes that user the owner
 // of dir.
-func isolated(t *testing.T, dir string) []string {
+func unshareArgs(t *testing.T, dir string) []string {
 	t.Helper()
 	args := []string{"--pid", "--ipc", "--mount-proc", "--fork", "--kill-child"}
 	if os.Getuid() != 0 {

@@ -44,12 +44,12 @@ const short = 4 * time.Second // the session timeout of most cases in this file
 const silentPhases = 8
 
 // silence lets sessions fall silent at s.at, at all phases of a tick.
-func silence(s *stage) { s.silence(short, s.at) }
+func silence(s *stage) { s.silenceSessions(short, s.at) }
 
-// silence lets sessions fall silent at the members. Each session must end no earlier than its timeout and no later than
+// silenceSessions lets sessions fall silent at the members. Each session must end no earlier than its timeout and no later than
 // allowed, at one zxid on all members. Each watcher gets one NodeDeleted, and the session's connection is closed without
 // a reply.
-func (s *stage) silence(timeout time.Duration, members ...uint32) {
+func (s *stage) silenceSessions(timeout time.Duration, members ...uint32) {
 	var watchers []*session
 	for _, id := range s.IDs() {
 		watchers = append(watchers, s.open(id, 20*tick).keep())
@@ -96,7 +96,7 @@ func (s *stage) silence(timeout time.Duration, members ...uint32) {
 	}
 	for path, k := range silent {
 		s.absent(path)
-		s.refused(k.member, claim(k.granted))
+		s.checkRejected(k.member, claim(k.granted))
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *stage) silence(timeout time.Duration, members ...uint32) {
 func TestSilentSessionStandalone(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * tick, 4100 * time.Millisecond, 20 * tick} {
 		t.Run(timeout.String(), func(t *testing.T) {
-			on(t, standalone, cluster.Options{}, func(s *stage) { s.silence(timeout, s.at) })
+			on(t, standalone, cluster.Options{}, func(s *stage) { s.silenceSessions(timeout, s.at) })
 		})
 	}
 }
@@ -112,7 +112,7 @@ func TestSilentSessionStandalone(t *testing.T) {
 func TestSilentSessionThreeMembers(t *testing.T) {
 	for _, timeout := range []time.Duration{2 * tick, 4100 * time.Millisecond, 20 * tick} {
 		t.Run(timeout.String(), func(t *testing.T) {
-			on(t, leader, cluster.Options{}, func(s *stage) { s.silence(timeout, s.IDs()...) })
+			on(t, leader, cluster.Options{}, func(s *stage) { s.silenceSessions(timeout, s.IDs()...) })
 		})
 	}
 }
@@ -131,7 +131,7 @@ func (s *stage) lastsWith(what string, do func(k *session)) {
 			s.Fatalf("%s every 1.3 s: the session of %v has expired", what, short)
 		}
 	}
-	k.expires(path)
+	k.checkExpiry(path)
 }
 
 func pingsKeep(s *stage) {
@@ -197,7 +197,7 @@ func othersKeepNot(s *stage) {
 	k.create("/e", jute.Ephemeral)
 	watcher := s.open(s.at, usual).keep()
 	for i := 0; s.has(s.at, "/e") && time.Since(k.touched) < patience; i++ {
-		if i%30 == 0 && !strings.HasPrefix(s.word(s.at, "srvr"), "Zookeeper version") {
+		if i%30 == 0 && !strings.HasPrefix(s.sendCommand(s.at, "srvr"), "Zookeeper version") {
 			s.Fatal("srvr is not answered")
 		}
 		watcher.call(jute.OpGetData, jute.GetDataRequest{Path: []byte("/e"), Watch: true})
@@ -262,7 +262,7 @@ func pingsRelayed(s *stage) {
 		}
 	}
 	k.ok(jute.OpPing, nil)
-	k.expires("/e")
+	k.checkExpiry("/e")
 }
 
 func resumeRenews(s *stage) {
@@ -270,7 +270,7 @@ func resumeRenews(s *stage) {
 	k.create("/e", jute.Ephemeral)
 	k.drop()
 	time.Sleep(3500 * time.Millisecond)
-	k.resume(s.at).expires("/e")
+	k.resume(s.at).checkExpiry("/e")
 }
 
 func resumeTooLate(s *stage) {
@@ -278,7 +278,7 @@ func resumeTooLate(s *stage) {
 	k.create("/e", jute.Ephemeral)
 	k.drop()
 	time.Sleep(6 * time.Second)
-	s.refused(s.at, claim(k.granted))
+	s.checkRejected(s.at, claim(k.granted))
 	s.absent("/e")
 }
 
@@ -298,9 +298,9 @@ func fiftyAtOnce(s *stage) {
 	}
 	s.quiesce()
 	before := s.zxid(s.at)
-	first, last := silent[0].expires("/e0"), time.Time{}
+	first, last := silent[0].checkExpiry("/e0"), time.Time{}
 	for i, k := range silent[1:] {
-		last = k.expires(fmt.Sprintf("/e%d", i+1))
+		last = k.checkExpiry(fmt.Sprintf("/e%d", i+1))
 	}
 	if last.Sub(first) > tick+commitTime {
 		s.Errorf("from the first to the last: %v", last.Sub(first))
@@ -320,8 +320,8 @@ func oneOfBucket(s *stage) {
 		two.create(pathTwo, jute.Ephemeral)
 		time.Sleep(short - 10*time.Millisecond)
 		one.ok(jute.OpPing, nil)
-		two.expires(pathTwo)
-		one.expires(pathOne) // a full lease from its ping
+		two.checkExpiry(pathTwo)
+		one.checkExpiry(pathOne) // a full lease from its ping
 		time.Sleep(130 * time.Millisecond)
 	}
 }
@@ -344,16 +344,16 @@ func expiryWatched(s *stage) {
 			}
 		}()
 	}
-	k.expires("/p/e")
+	k.checkExpiry("/p/e")
 }
 
 func noTrace(s *stage) {
 	k := s.open(s.at, short)
 	k.create("/e", jute.Ephemeral)
-	if id := fmt.Sprintf("0x%x", uint64(k.id())); !strings.Contains(s.word(s.at, "dump"), id) || !strings.Contains(s.word(s.at, "cons"), id) {
+	if id := fmt.Sprintf("0x%x", uint64(k.id())); !strings.Contains(s.sendCommand(s.at, "dump"), id) || !strings.Contains(s.sendCommand(s.at, "cons"), id) {
 		s.Errorf("%s is listed neither by dump nor by cons", id)
 	}
-	k.expires("/e")
+	k.checkExpiry("/e")
 	s.quiesce()
 	id := fmt.Sprintf("0x%x", uint64(k.id()))
 	for _, m := range s.IDs() {
@@ -361,7 +361,7 @@ func noTrace(s *stage) {
 			s.Errorf("member %d still has the session", m)
 		}
 		for _, word := range []string{"dump", "cons"} {
-			if got := s.word(m, word); strings.Contains(got, id) || strings.Contains(got, "/e") {
+			if got := s.sendCommand(m, word); strings.Contains(got, id) || strings.Contains(got, "/e") {
 				s.Errorf("member %d: %s: %q, and %s has expired", m, word, got, id)
 			}
 		}

@@ -202,7 +202,7 @@ func socketKilled(s *stage) {
 	if owner := other.stat("/e").EphemeralOwner; owner != k.id() {
 		s.Errorf("owner %v, want %v", owner, k.id())
 	}
-	k.expires("/e")
+	k.checkExpiry("/e")
 }
 
 // isolate cuts a member off from the others, or reconnects it. Clients can reach it all the time.
@@ -272,7 +272,7 @@ func (s *stage) intoExpiry(do func(i int, k *session)) []*session {
 	)
 	pilot := s.open(s.at, short)
 	pilot.create("/pilot", jute.Ephemeral)
-	phase := pilot.expires("/pilot") // sessions expire at multiples of half a tick from here
+	phase := pilot.checkExpiry("/pilot") // sessions expire at multiples of half a tick from here
 	touched := time.Now()
 	var moments []time.Time
 	for m := phase; !m.After(touched.Add(short + allGone)); m = m.Add(tick / 2) {

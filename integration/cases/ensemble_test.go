@@ -198,7 +198,7 @@ func readOnlyWords(s *stage) {
 	s.checkReply("isro", "rw")
 	s.forsaken()
 	s.checkReply("isro", "ro")
-	if got := s.word(s.at, "srvr"); !strings.Contains(got, "\nREAD-ONLY mode; serving only read-only clients\n") ||
+	if got := s.sendCommand(s.at, "srvr"); !strings.Contains(got, "\nREAD-ONLY mode; serving only read-only clients\n") ||
 		!strings.Contains(got, "\nMode: read-only\n") {
 		s.Errorf("srvr: %q", got)
 	}

@@ -117,7 +117,7 @@ func checkConnect(s *stage, b []byte, length uint32) {
 
 func leastTimeout(s *stage) {
 	for _, ask := range []int32{math.MinInt32, -5, 0, 1, 1999, 2000} {
-		if got := s.granted(s.at, ask); got != 2000 {
+		if got := s.grantedTimeout(s.at, ask); got != 2000 {
 			s.Errorf("asked for %d, granted %d", ask, got)
 		}
 	}
@@ -125,7 +125,7 @@ func leastTimeout(s *stage) {
 
 func mostTimeout(s *stage) {
 	for _, ask := range []int32{20000, 20001, math.MaxInt32} {
-		if got := s.granted(s.at, ask); got != 20000 {
+		if got := s.grantedTimeout(s.at, ask); got != 20000 {
 			s.Errorf("asked for %d, granted %d", ask, got)
 		}
 	}
@@ -134,7 +134,7 @@ func mostTimeout(s *stage) {
 func limitsOfTick(s *stage) {
 	const tick = 700
 	for ask, want := range map[int32]int32{4 * tick: 4 * tick, tick: 2 * tick, 30 * tick: 20 * tick} {
-		if got := s.granted(s.at, ask); got != want {
+		if got := s.grantedTimeout(s.at, ask); got != want {
 			s.Errorf("asked for %d, granted %d, want %d", ask, got, want)
 		}
 	}
@@ -142,7 +142,7 @@ func limitsOfTick(s *stage) {
 
 func limitsOfConfig(s *stage) {
 	for ask, want := range map[int32]int32{19999: 20000, 33333: 33333, 240001: 240000} {
-		if got := s.granted(s.at, ask); got != want {
+		if got := s.grantedTimeout(s.at, ask); got != want {
 			s.Errorf("asked for %d, granted %d, want %d", ask, got, want)
 		}
 	}
@@ -279,7 +279,7 @@ func clientAheadResume(s *stage) {
 }
 
 func unknownSession(s *stage) {
-	s.refused(s.at, jute.ConnectRequest{TimeOut: 10000, SessionID: 99999, Passwd: make([]byte, 16), HasReadOnly: true})
+	s.checkRejected(s.at, jute.ConnectRequest{TimeOut: 10000, SessionID: 99999, Passwd: make([]byte, 16), HasReadOnly: true})
 }
 
 // A client that knows only the id gets nothing and does no harm: unlike with ZooKeeper, the
@@ -291,7 +291,7 @@ func wrongPassword(s *stage) {
 	wrong.Passwd = bytes.Clone(wrong.Passwd)
 	wrong.Passwd[15] ^= 1
 	for _, member := range s.IDs() {
-		s.refused(member, wrong)
+		s.checkRejected(member, wrong)
 	}
 	k.mustLive()
 	next := k.resume(s.at)
@@ -306,7 +306,7 @@ func shortPassword(s *stage) {
 	for _, passwd := range [][]byte{short.Passwd[:15], {}, nil, append(bytes.Clone(short.Passwd), 0)} {
 		short.Passwd = passwd
 		for _, member := range s.IDs() {
-			s.refused(member, short)
+			s.checkRejected(member, short)
 		}
 	}
 	k.mustLive()
@@ -316,7 +316,7 @@ func resumeClosed(s *stage) {
 	k := s.open(s.at, usual)
 	k.closeSession()
 	for _, member := range s.IDs() {
-		s.refused(member, claim(k.granted))
+		s.checkRejected(member, claim(k.granted))
 	}
 }
 
@@ -324,9 +324,9 @@ func resumeExpired(s *stage) {
 	k := s.open(s.at, 4*time.Second)
 	k.create("/e", jute.Ephemeral)
 	k.drop()
-	k.expires("/e")
+	k.checkExpiry("/e")
 	for _, member := range s.IDs() {
-		s.refused(member, claim(k.granted))
+		s.checkRejected(member, claim(k.granted))
 	}
 }
 
@@ -363,7 +363,7 @@ func resumeRenegotiates(s *stage) {
 	if after := s.zxid(s.at); after != before {
 		s.Errorf("the resume took a zxid: %#x, then %#x", before, after)
 	}
-	next.expires("/e")
+	next.checkExpiry("/e")
 }
 
 // passwordOfID returns the password that ZooKeeper's server gives out for an id. Anyone can compute
@@ -391,7 +391,7 @@ func resumeEverywhere(s *stage) {
 	guess := claim(k.granted)
 	guess.Passwd = passwordOfID(k.id())
 	for _, member := range []uint32{s.other(), s.third(), s.at} {
-		s.refused(member, guess)
+		s.checkRejected(member, guess)
 		k = k.resume(member)
 		k.ok(jute.OpPing, nil)
 	}

@@ -393,16 +393,16 @@ func TestResumeAfterExpiryRefused(t *testing.T) {
 		k := s.open(s.at, short)
 		k.create("/e", jute.Ephemeral)
 		k.drop()
-		k.expires("/e")
+		k.checkExpiry("/e")
 		s.quiesce()
 		for range 3 {
 			for _, m := range s.IDs() {
-				s.refused(m, claim(k.granted))
+				s.checkRejected(m, claim(k.granted))
 			}
 		}
 		s.restart()
 		for _, m := range s.IDs() {
-			s.refused(m, claim(k.granted))
+			s.checkRejected(m, claim(k.granted))
 		}
 		s.absent("/e")
 	})

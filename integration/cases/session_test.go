@@ -412,10 +412,10 @@ func (k *session) watchChildren(path string) jute.Code {
 	return k.code(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte(path), Watch: true})
 }
 
-// expires checks that the session ends on time after its last request at k.touched, and returns the time of its end.
+// checkExpiry checks that the session ends on time after its last request at k.touched, and returns the time of its end.
 // path is the session's ephemeral node. The session's connection must be closed at the same time without a reply, unless
 // the client has dropped it.
-func (k *session) expires(path string) time.Time {
+func (k *session) checkExpiry(path string) time.Time {
 	k.s.Helper()
 	timeout := time.Duration(k.granted.TimeOut) * time.Millisecond
 	at, err := k.s.death(k.s.at, path, timeout+patience)

@@ -176,8 +176,8 @@ func (s *stage) shake(member uint32, req jute.ConnectRequest) (*wire.Conn, jute.
 	return c, resp
 }
 
-// granted returns the timeout that a member grants to a client that requests ms.
-func (s *stage) granted(member uint32, ms int32) int32 {
+// grantedTimeout returns the timeout that a member grants to a client that requests ms.
+func (s *stage) grantedTimeout(member uint32, ms int32) int32 {
 	s.Helper()
 	c, resp := s.shake(member, jute.ConnectRequest{TimeOut: ms, Passwd: make([]byte, 16)})
 	if resp.SessionID == 0 {
@@ -192,8 +192,8 @@ func claim(g jute.ConnectResponse) jute.ConnectRequest {
 	return jute.ConnectRequest{TimeOut: g.TimeOut, SessionID: g.SessionID, Passwd: g.Passwd, HasReadOnly: true}
 }
 
-// refused checks that a member replies to req with zeroes and closes.
-func (s *stage) refused(member uint32, req jute.ConnectRequest) {
+// checkRejected checks that a member replies to req with zeroes and closes.
+func (s *stage) checkRejected(member uint32, req jute.ConnectRequest) {
 	s.Helper()
 	c, resp := s.shake(member, req)
 	if resp.TimeOut != 0 || resp.SessionID != 0 || !slices.Equal(resp.Passwd, make([]byte, 16)) {
@@ -250,8 +250,8 @@ func (s *stage) present(path string) {
 	}
 }
 
-// word sends a four-letter command to a member and returns its reply.
-func (s *stage) word(member uint32, word string) string {
+// sendCommand sends a four-letter command to a member and returns its reply.
+func (s *stage) sendCommand(member uint32, word string) string {
 	s.Helper()
 	c := s.dial(member)
 	defer c.Close()

@@ -38,7 +38,7 @@ var operating = []row{
 // checkReply checks the whole reply to a four-letter command.
 func (s *stage) checkReply(word, want string) {
 	s.Helper()
-	if got := s.word(s.at, word); got != want {
+	if got := s.sendCommand(s.at, word); got != want {
 		s.Errorf("%q is answered %q, want %q", word, got, want)
 	}
 }
@@ -62,7 +62,7 @@ func wordRuok(s *stage) {
 }
 
 func wordDefault(s *stage) {
-	if got := s.word(s.at, "srvr"); !strings.HasPrefix(got, "Zookeeper version: 3.9.5-") {
+	if got := s.sendCommand(s.at, "srvr"); !strings.HasPrefix(got, "Zookeeper version: 3.9.5-") {
 		s.Errorf("srvr: %q", got)
 	}
 	for _, word := range []string{"ruok", "stat", "mntr", "isro"} {
@@ -72,7 +72,7 @@ func wordDefault(s *stage) {
 
 func everyWord(s *stage) {
 	for _, word := range strings.Fields("conf cons crst dirs dump envi gtmk hash isro mntr ruok srst srvr stat stmk01234567 wchc wchp wchs") {
-		if got := s.word(s.at, word); got == "" && word != "hash" || strings.Contains(got, "whitelist") || got == notServing {
+		if got := s.sendCommand(s.at, word); got == "" && word != "hash" || strings.Contains(got, "whitelist") || got == notServing {
 			s.Errorf("%s: %q", word, got)
 		}
 	}
@@ -101,7 +101,7 @@ func wordsAlive(s *stage) {
 	s.checkReply("ruok", "imok")
 	s.checkReply("isro", "null")
 	s.checkReply("gtmk", "306")
-	if got := s.word(s.at, "envi"); !strings.HasPrefix(got, "Environment:\n") {
+	if got := s.sendCommand(s.at, "envi"); !strings.HasPrefix(got, "Environment:\n") {
 		s.Errorf("envi: %q", got)
 	}
 	s.company()
@@ -121,7 +121,7 @@ func wordMode(s *stage) {
 	want := "Mode: " + s.role() + "\n"
 	k := s.open(s.at, usual)
 	k.create("/a", jute.Ephemeral)
-	got := s.word(s.at, "srvr")
+	got := s.sendCommand(s.at, "srvr")
 	sizes := sizesLine.FindStringSubmatch(got)
 	if !strings.Contains(got, want) || (sizes != nil) != (s.place == leader) {
 		s.Fatalf("srvr: %q, want %q", got, want)
@@ -132,7 +132,7 @@ func wordMode(s *stage) {
 	k.set("/a", strings.Repeat("x", 5000))
 	k.set("/a", "x")
 	s.quiesce()
-	after := sizesLine.FindStringSubmatch(s.word(s.at, "srvr"))
+	after := sizesLine.FindStringSubmatch(s.sendCommand(s.at, "srvr"))
 	if after == nil {
 		s.Fatalf("srvr no longer shows the sizes that it showed before: %q", got)
 	}
@@ -148,7 +148,7 @@ var briefLine = regexp.MustCompile(`^ /(\S+)\[[0-9a-f]+\]\(queued=\d+,recved=\d+
 func wordStat(s *stage) {
 	s.open(s.at, usual)
 	s.open(s.at, usual)
-	got := s.word(s.at, "stat")
+	got := s.sendCommand(s.at, "stat")
 	head, rest, ok := strings.Cut(got, "\nClients:\n")
 	clients, figures, ok2 := strings.Cut(rest, "\n\n")
 	if !ok || !ok2 || !strings.HasPrefix(head, "Zookeeper version: ") || !strings.HasPrefix(figures, "Latency min/avg/max: ") {
@@ -172,14 +172,14 @@ func wordCons(s *stage) {
 	time.Sleep(time.Second)
 	k.want(0, jute.OpPing, nil)
 	s.quiesce()
-	got := s.word(s.at, "cons")
+	got := s.sendCommand(s.at, "cons")
 	m := regexp.MustCompile(`^ /\S+\[1\]\(queued=0,recved=4,sent=4,sid=0x(\w+),lop=PING,est=\d+,to=10000,lcxid=0x2,lzxid=0x(\w+),` +
 		`lresp=\d+,llat=0,minlat=0,avglat=\d+,maxlat=\d+\)\n /\S+\[0\]\(queued=0,recved=1,sent=0\)\n\n$`).FindStringSubmatch(got)
 	if m == nil || m[1] != fmt.Sprintf("%x", uint64(k.id())) || m[2] != fmt.Sprintf("%x", r.Zxid) {
 		s.Errorf("cons: %q, want session %v and zxid %#x", got, k.id(), r.Zxid)
 	}
 	s.checkReply("crst", "Connection stats reset.\n")
-	if got := s.word(s.at, "cons"); !strings.Contains(got, fmt.Sprintf("(queued=0,recved=0,sent=0,sid=0x%x,lop=NA,", uint64(k.id()))) {
+	if got := s.sendCommand(s.at, "cons"); !strings.Contains(got, fmt.Sprintf("(queued=0,recved=0,sent=0,sid=0x%x,lop=NA,", uint64(k.id()))) {
 		s.Errorf("cons after crst: %q", got)
 	}
 }
@@ -194,7 +194,7 @@ var receivedLine = regexp.MustCompile(`(?m)^Received: (\d+)$`)
 
 func (s *stage) received() int {
 	s.Helper()
-	n, err := strconv.Atoi(receivedLine.FindStringSubmatch(s.word(s.at, "srvr"))[1])
+	n, err := strconv.Atoi(receivedLine.FindStringSubmatch(s.sendCommand(s.at, "srvr"))[1])
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func wordWatches(s *stage) {
 	s.quiesce()
 	s.checkReply("wchs", "2 connections watching 2 paths\nTotal watches:3\n")
 	b.drop()
-	s.Wait("the end of a connection", time.Minute, func() bool { return strings.HasPrefix(s.word(s.at, "wchs"), "1 ") })
+	s.Wait("the end of a connection", time.Minute, func() bool { return strings.HasPrefix(s.sendCommand(s.at, "wchs"), "1 ") })
 	s.checkReply("wchc", ida+"\n\t/y\n\n")
 }
 
@@ -246,7 +246,7 @@ func wordDump(s *stage) {
 	k.create("/e", jute.Ephemeral)
 	k.create("/e2", jute.Ephemeral)
 	s.quiesce()
-	got := s.word(s.at, "dump")
+	got := s.sendCommand(s.at, "dump")
 	wants := []string{"ephemeral nodes dump:\nSessions with Ephemerals (1):\n" + ids[0] + ":\n\t/e\n\t/e2\nConnections dump:\nConnections Sets ("}
 	if s.role() == "follower" {
 		wants = append(wants, "SessionTracker dump:\nGlobal Sessions(2):\n", ids[0]+"\t10000ms\n", ids[1]+"\t4000ms\n")
@@ -272,7 +272,7 @@ func wordDump(s *stage) {
 func (s *stage) mntr() map[string]string {
 	s.Helper()
 	values := map[string]string{}
-	for i, line := range strings.Split(strings.TrimSuffix(s.word(s.at, "mntr"), "\n"), "\n") {
+	for i, line := range strings.Split(strings.TrimSuffix(s.sendCommand(s.at, "mntr"), "\n"), "\n") {
 		m := regexp.MustCompile(`^zk_(\w+)\t(\S.*)$`).FindStringSubmatch(line)
 		if m == nil || i == 0 && m[1] != "version" {
 			s.Fatalf("line %d: %q", i+1, line)
@@ -331,7 +331,7 @@ func wordMntr(s *stage) {
 }
 
 func wordEnvi(s *stage) {
-	if got := s.word(s.at, "envi"); !regexp.MustCompile(`(?m)^zookeeper\.version=\d+\.\d+\.\d+-`).MatchString(got) {
+	if got := s.sendCommand(s.at, "envi"); !regexp.MustCompile(`(?m)^zookeeper\.version=\d+\.\d+\.\d+-`).MatchString(got) {
 		s.Errorf("envi: %q", got)
 	}
 }

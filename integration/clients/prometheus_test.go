@@ -69,13 +69,13 @@ func TestPrometheus(t *testing.T) {
 	load(t, e)
 	leader := e.Settle()
 	checkMetrics(t, targets[leader.ID-1])
-	p.rounds(ctx, moreRounds)
+	p.awaitScrapes(ctx, moreRounds)
 	p.wantFired(ctx, nil)
 	p.panels()
 
 	victim := e.Members[leader.ID%3]
 	victim.Process.Kill()
-	p.rounds(ctx, moreRounds)
+	p.awaitScrapes(ctx, moreRounds)
 	p.wantFired(ctx, []string{"RollcallMemberDown " + targets[victim.ID-1]})
 }
 
@@ -218,8 +218,8 @@ func (p *prometheus) query(query string) (all []series) {
 	return all
 }
 
-// rounds waits until Prometheus has scraped every member so many more times, and evaluated the alerts as often.
-func (p *prometheus) rounds(ctx context.Context, n int) {
+// awaitScrapes waits until Prometheus has scraped every member so many more times, and evaluated the alerts as often.
+func (p *prometheus) awaitScrapes(ctx context.Context, n int) {
 	p.t.Helper()
 	asked := func() (times int) {
 		times = math.MaxInt
@@ -237,8 +237,8 @@ func (p *prometheus) rounds(ctx context.Context, n int) {
 // ofABusyMachine are alerts that may rightly fire on a machine that runs other tests beside this one.
 const ofABusyMachine = "RollcallSlow.*|RollcallPauses|RollcallLeaderChanges|RollcallWriteGap|RollcallVouchingCuts|RollcallExpiriesLate|RollcallSessionsExpire|RollcallDisk.*"
 
-// fired returns the alerts that have fired lately, each with its member, without the alerts about this machine.
-func (p *prometheus) fired() (alerts []string) {
+// firedAlerts returns the alerts that have fired lately, each with its member, without the alerts about this machine.
+func (p *prometheus) firedAlerts() (alerts []string) {
 	p.t.Helper()
 	for _, s := range p.query(`count by (alertname, instance) (last_over_time(ALERTS{alertstate="firing", alertname!~"` + ofABusyMachine + `"}[` + lately + `]))`) {
 		alerts = append(alerts, s.labels["alertname"]+" "+s.labels["instance"])
@@ -252,7 +252,7 @@ func (p *prometheus) wantFired(ctx context.Context, want []string) {
 	p.t.Helper()
 	var fired []string
 	if err := process.Until(ctx, "the alerts", func() bool {
-		fired = p.fired()
+		fired = p.firedAlerts()
 		return slices.Equal(fired, want)
 	}); err != nil {
 		p.t.Errorf("%v: %q have fired, want %q", err, fired, want)

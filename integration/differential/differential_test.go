@@ -70,7 +70,7 @@ func TestDifferential(t *testing.T) {
 	t.Logf("%d sequences from seed %d on, %d steps in %v", sum.sequences, first, sum.steps, time.Since(began).Round(time.Second))
 	sum.report(t)
 	if !t.Failed() {
-		sum.floors(t, int(count))
+		sum.checkFloors(t, int(count))
 	}
 }
 
@@ -231,10 +231,10 @@ func (s *tally) report(t *testing.T) {
 	}
 }
 
-// floors checks that the sequences have brought about enough of each thing. For a hundred sequences, enough is two
+// checkFloors checks that the sequences have brought about enough of each thing. For a hundred sequences, enough is two
 // thirds of the count when this was written. For other numbers it is a share of that, without ten sequences, because
 // single ones vary. More than a hundred sequences need not show more kinds of operations and codes.
-func (s *tally) floors(t *testing.T, sequences int) {
+func (s *tally) checkFloors(t *testing.T, sequences int) {
 	t.Helper()
 	counts := max(0, sequences-10)
 	some := min(counts, 90)

@@ -35,7 +35,7 @@ func TestStormOfConnects(t *testing.T) {
 	begun := time.Now()
 	// few reports whether a slow machine needs more time for the storm.
 	few := func() bool { return refused.Load() < connectLeast && time.Since(begun) < process.Patience }
-	o.during(t, func(ctx context.Context) {
+	o.measureDuring(t, func(ctx context.Context) {
 		var attackers sync.WaitGroup
 		for range connectors {
 			attackers.Go(func() {

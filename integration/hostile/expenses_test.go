@@ -22,9 +22,9 @@ const (
 	strangersSending = 1500 // connections without a session
 )
 
-// owned returns a list of so many entries. They give no access, except to the client that has proved all identities, as
+// ownedList returns a list of so many entries. They give no access, except to the client that has proved all identities, as
 // the last entry.
-func owned(entries, of int) (list []jute.ACL) {
+func ownedList(entries, of int) (list []jute.ACL) {
 	for i := range entries - 1 {
 		list = append(list, jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("digest"), ID: fmt.Appendf(nil, "stranger%d-%d:x", of, i)}})
 	}
@@ -66,7 +66,7 @@ func long(t *testing.T, b *besieged) {
 		t.Fatal(err)
 	}
 	for i := range longNodes {
-		c.call(t, jute.OpCreate, jute.CreateRequest{Path: attackPath(i), ACL: owned(mostEntries-mostIdentities+1, i)})
+		c.call(t, jute.OpCreate, jute.CreateRequest{Path: attackPath(i), ACL: ownedList(mostEntries-mostIdentities+1, i)})
 	}
 }
 
@@ -94,7 +94,7 @@ func TestListsAreBounded(t *testing.T) {
 		addresses = append(addresses, jute.ACL{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("ip"), ID: fmt.Appendf(nil, "10.%d.%d.%d", i>>16, i>>8&255, i&255)}})
 	}
 	auth := slices.Repeat([]jute.ACL{{Perms: jute.PermAll, ID: jute.ID{Scheme: []byte("auth")}}}, 50_000)
-	for name, list := range map[string][]jute.ACL{"20,000 addresses": addresses, "50,000 entries of auth": auth, "one more than allowed": owned(mostEntries+1, 0)} {
+	for name, list := range map[string][]jute.ACL{"20,000 addresses": addresses, "50,000 entries of auth": auth, "one more than allowed": ownedList(mostEntries+1, 0)} {
 		if err := prove(c.Conn, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestExpensiveRequests(t *testing.T) {
 	for _, a := range []expense{
 		{name: "sets and gets of nodes with long lists", begin: long, run: longRequests, least: 1000},
 		{name: "multis below recursive watches", begin: long, run: watchedMultis, least: 1, free: freeEventsTime},
-		{name: "lists of auth entries", run: amplify, least: 2, free: freeMultisTime},
+		{name: "lists of auth entries", run: amplifyLists, least: 2, free: freeMultisTime},
 		{name: "lists past the memory limit", fills: true, begin: fill, run: lengthen, least: 128},
 		{name: "writes below a node with 1 MB of data", begin: fat, run: fatMultis, least: 1, free: freeMultisTime},
 		{name: "bytes before the handshake", run: strangersSend, least: strangersSending / 2},
@@ -162,9 +162,9 @@ func watchedMultis(ctx context.Context, b *besieged) {
 	})
 }
 
-// amplify: multis of create and setACL, in which lists of the client's identities stand for as much as is allowed, until
+// amplifyLists: multis of create and setACL, in which lists of the client's identities stand for as much as is allowed, until
 // the quota of data rejects them, and after that.
-func amplify(ctx context.Context, b *besieged) {
+func amplifyLists(ctx context.Context, b *besieged) {
 	b.attackers(ctx, 1, func(ctx context.Context, i int, c *wire.Conn) error {
 		if err := prove(c, mostIdentities); err != nil {
 			return err
@@ -175,7 +175,7 @@ func amplify(ctx context.Context, b *besieged) {
 			}
 			var ops []jute.MultiOp
 			for k := range 240 {
-				create := jute.CreateRequest{Path: fmt.Appendf(nil, "/auth%d-%d-%d", i, time.Now().UnixNano(), k), ACL: owned(100, n*1000+k)}
+				create := jute.CreateRequest{Path: fmt.Appendf(nil, "/auth%d-%d-%d", i, time.Now().UnixNano(), k), ACL: ownedList(100, n*1000+k)}
 				ops = append(ops, jute.MultiOp{Op: jute.OpCreate, Create: create})
 			}
 			return wire.Frame(1, jute.OpMulti, raw(jute.AppendMulti(nil, ops)))
@@ -185,7 +185,7 @@ func amplify(ctx context.Context, b *besieged) {
 
 // openTo returns a list that is open to all, with as many other entries as are allowed.
 func openTo(n, i int) []jute.ACL {
-	return append(owned(mostEntries-mostIdentities, n*10+i), jute.OpenACL...)
+	return append(ownedList(mostEntries-mostIdentities, n*10+i), jute.OpenACL...)
 }
 
 // fill creates large nodes until the members are short of memory.

@@ -46,7 +46,7 @@ func TestSilentReaders(t *testing.T) {
 	victim := e.Members[0]
 	prepare(t, victim)
 	var sent atomic.Int64
-	o.during(t, func(ctx context.Context) {
+	o.measureDuring(t, func(ctx context.Context) {
 		var attackers sync.WaitGroup
 		for i := range silentConns {
 			block := silentBlock(i)

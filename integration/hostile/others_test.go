@@ -188,10 +188,10 @@ func (o *others) measure(t *testing.T, d time.Duration) time.Duration {
 	return p99
 }
 
-// during measures the others while attack runs, and in a quiet ensemble before and after that. attack must last until
+// measureDuring measures the others while attack runs, and in a quiet ensemble before and after that. attack must last until
 // its context ends. The test fails if they wait more than mostRatio times as long as in the worse of the two quiet
 // times, in each try.
-func (o *others) during(t *testing.T, attack func(ctx context.Context)) {
+func (o *others) measureDuring(t *testing.T, attack func(ctx context.Context)) {
 	t.Helper()
 	before := o.measure(t, calmTime)
 	retry(t, func() verdict {

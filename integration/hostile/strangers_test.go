@@ -460,7 +460,7 @@ func TestStrangersOnMembersPorts(t *testing.T) {
 		t.Errorf("%d kinds are logged, want %d on each port", kinds, kindsLogged)
 	}
 	c := &crowd{members: members, restart: uint32(restarted.ID), began: time.Now()}
-	o.during(t, c.attack)
+	o.measureDuring(t, c.attack)
 	ctx, end := context.WithCancel(t.Context())
 	var attacking sync.WaitGroup
 	attacking.Go(func() { c.attack(ctx) })

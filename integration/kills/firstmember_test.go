@@ -79,7 +79,7 @@ func loseFirstMember(t *testing.T, binary string, thirdKilled bool) {
 		r.Reconfigure()
 	}
 	r.coming = nil
-	if err := await(ctx, "all three vote", time.Now().Add(process.Patience), func() error { return o.whole(ctx, r.Members) }); err != nil {
+	if err := await(ctx, "all three vote", time.Now().Add(process.Patience), func() error { return o.checkWhole(ctx, r.Members) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.change(ctx, binary, r.Members[:1], "lead", "2"); err != nil {
@@ -118,7 +118,7 @@ func loseFirstMember(t *testing.T, binary string, thirdKilled bool) {
 		r.Start(m)
 	}
 	began := time.Now()
-	if err := await(ctx, "all three vote again", began.Add(process.Patience), func() error { return o.whole(ctx, r.Members) }); err != nil {
+	if err := await(ctx, "all three vote again", began.Add(process.Patience), func() error { return o.checkWhole(ctx, r.Members) }); err != nil {
 		t.Error(err)
 	}
 	for _, m := range r.Members {

@@ -58,15 +58,15 @@ func (r *run) kill(what round) {
 	}
 	if what.role != starting {
 		r.strike(what.role, victims)
-		r.rest(600)
+		r.continueLoad(600)
 		r.restart(victims)
 		return
 	}
 	r.strike(follower, victims)
 	if r.rng.IntN(2) == 0 {
-		r.rest(600)
+		r.continueLoad(600)
 		r.restart(victims)
-		r.rest(120)
+		r.continueLoad(120)
 	} else {
 		r.goOn(victims[0])
 		r.restart(victims)
@@ -85,7 +85,7 @@ func (r *run) kill(what round) {
 func (r *run) goOn(down *process.Member) {
 	r.t.Helper()
 	const snapshots = 3
-	taken := func(m *process.Member) int { return strings.Count(printed(m), "raft: snapshot complete up to") }
+	taken := func(m *process.Member) int { return strings.Count(allOutput(m), "raft: snapshot complete up to") }
 	others := slices.DeleteFunc(slices.Clone(r.Members), func(m *process.Member) bool { return m == down })
 	before := map[*process.Member]int{}
 	for _, m := range others {
@@ -109,7 +109,7 @@ func (r *run) awaitReceiving(m *process.Member) {
 		}
 		time.Sleep(glance)
 	}
-	r.rest(5)
+	r.continueLoad(5)
 }
 
 // glance is the interval at which a directory is checked for files that exist only for milliseconds.
@@ -211,12 +211,12 @@ func led(m *process.Member) bool {
 
 // lastWords returns the log of a member's last process.
 func lastWords(m *process.Member) string {
-	log := printed(m)
+	log := allOutput(m)
 	return log[max(0, strings.LastIndex(log, "member starts")):]
 }
 
-// printed returns the logs of all of a member's processes.
-func printed(m *process.Member) string {
+// allOutput returns the logs of all of a member's processes.
+func allOutput(m *process.Member) string {
 	text, err := os.ReadFile(m.Log)
 	if err != nil {
 		return err.Error()

@@ -67,10 +67,10 @@ func play(t *testing.T, seed uint64, sum *totals) {
 	defer cancel()
 	r.load(ctx)
 	for _, i := range r.rng.Perm(len(rounds)) {
-		r.rest(400)
+		r.continueLoad(400)
 		r.kill(rounds[i])
 		r.awaitAllServing()
-		r.rest(300)
+		r.continueLoad(300)
 		r.judge(ctx)
 		if t.Failed() {
 			return
@@ -80,7 +80,7 @@ func play(t *testing.T, seed uint64, sum *totals) {
 	defer r.sum.mu.Unlock()
 	r.sum.runs++
 	for _, m := range r.Members {
-		r.sum.installed += strings.Count(printed(m), "raft: Installed remote snapshot")
+		r.sum.installed += strings.Count(allOutput(m), "raft: Installed remote snapshot")
 	}
 	for _, w := range r.writers {
 		acked, unknown := w.outcomes()

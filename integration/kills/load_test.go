@@ -16,8 +16,8 @@ import (
 	"rollcall/zk/jute"
 )
 
-// rest lets the load continue for a random time of up to ms milliseconds.
-func (r *run) rest(ms int64) { time.Sleep(time.Duration(r.rng.Int64N(ms)) * time.Millisecond) }
+// continueLoad lets the load continue for a random time of up to ms milliseconds.
+func (r *run) continueLoad(ms int64) { time.Sleep(time.Duration(r.rng.Int64N(ms)) * time.Millisecond) }
 
 // load fills the tree and starts the writers.
 func (r *run) load(ctx context.Context) {

@@ -69,7 +69,7 @@ func TestMembersReplaced(t *testing.T) {
 		t.Errorf("%d members were killed while they led, want at least %d: this shows too little", r.sum.kills[leader], leaderKills)
 	}
 	fmt.Printf("one member grew to three, which 4 to 6 replaced, then to five, and shrank to three: %d leaders killed, %d writes acknowledged, in %v\n",
-		r.sum.kills[leader], r.acked(), time.Since(began).Round(time.Second))
+		r.sum.kills[leader], r.countAcked(), time.Since(began).Round(time.Second))
 }
 
 // grow adds the next member that is to come in. meanwhile runs at the same time.
@@ -126,10 +126,10 @@ func (r *run) change(joining, leaving string, meanwhile func()) {
 
 // killWhileChanging kills the leader and starts it again.
 func (r *run) killWhileChanging() {
-	r.rest(400)
+	r.continueLoad(400)
 	m := r.leads()
 	r.strike(leader, []*process.Member{m})
-	r.rest(400)
+	r.continueLoad(400)
 	r.restart([]*process.Member{m})
 }
 

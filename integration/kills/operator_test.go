@@ -82,9 +82,9 @@ func getV1[T any](ctx context.Context, o *operator, m *process.Member, path stri
 	return answer, nil
 }
 
-// whole returns nil if each of the members reports that the list has them and no others, and that all of them serve and
+// checkWhole returns nil if each of the members reports that the list has them and no others, and that all of them serve and
 // vote. Otherwise the error names the missing fact.
-func (o *operator) whole(ctx context.Context, members []*process.Member) error {
+func (o *operator) checkWhole(ctx context.Context, members []*process.Member) error {
 	for _, m := range members {
 		list, err := getV1[api.Members](ctx, o, m, "members")
 		if err != nil {

@@ -62,7 +62,7 @@ func TestProtect(t *testing.T) {
 	}
 	p.judge(ctx)
 	fmt.Printf("plain, secret, certificates and both rotated: %d restarts, %d kills of leaders, %d disconnects, %d writes acknowledged, in %v\n",
-		p.restarts, p.leaderKills, p.disconnects, p.acked(), time.Since(began).Round(time.Second))
+		p.restarts, p.leaderKills, p.disconnects, p.countAcked(), time.Since(began).Round(time.Second))
 }
 
 const (
@@ -181,14 +181,14 @@ func (p *protected) replaceKeys() {
 
 func (p *protected) replaceOne(m *process.Member, name, logs, text string) {
 	p.t.Helper()
-	before := strings.Count(printed(m), logs)
+	before := strings.Count(allOutput(m), logs)
 	p.write(m, name, text)
 	p.costsOnly(nil, func() {
 		if err := m.Process.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			p.t.Fatal(err)
 		}
 		if err := process.Until(p.t.Context(), fmt.Sprintf("member %d reads %s again", m.ID, name), func() bool {
-			return strings.Count(printed(m), logs) > before
+			return strings.Count(allOutput(m), logs) > before
 		}); err != nil {
 			p.t.Fatal(err)
 		}

@@ -77,12 +77,12 @@ func TestUpgrade(t *testing.T) {
 	for _, m := range r.Members {
 		r.replace(m, next)
 	}
-	r.awaitWrites()            // in entries of the next format
-	r.judgeTrees(ctx)          // this test cannot read the directories any more
-	r.refused(r.leads(), next) // its log has such entries
+	r.awaitWrites()                  // in entries of the next format
+	r.judgeTrees(ctx)                // this test cannot read the directories any more
+	r.checkRejected(r.leads(), next) // its log has such entries
 	r.judgeTrees(ctx)
 	fmt.Printf("upgrade to format %d, roll back, upgrade: %d comparisons of three members, %d writes acknowledged, in %v\n",
-		nextFormat, r.sum.comparisons, r.acked(), time.Since(began).Round(time.Second))
+		nextFormat, r.sum.comparisons, r.countAcked(), time.Since(began).Round(time.Second))
 }
 
 // replace ends a member, and starts it again with another binary.
@@ -99,20 +99,20 @@ func (r *run) replaceBehind(m *process.Member, to string) {
 	r.t.Helper()
 	r.terminate(m)
 	r.goOn(m)
-	before := len(printed(m))
+	before := len(allOutput(m))
 	m.Binary = to
 	r.Start(m)
 	if err := process.Until(r.t.Context(), fmt.Sprintf("member %d is sent a snapshot", m.ID), func() bool {
 		r.again(r.Members, r.restart)
-		return strings.Contains(printed(m)[before:], "raft: Installed remote snapshot")
+		return strings.Contains(allOutput(m)[before:], "raft: Installed remote snapshot")
 	}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.awaitAllServing()
 }
 
-// refused starts a member with this version, which must reject its data, and then with the next one again.
-func (r *run) refused(m *process.Member, next string) {
+// checkRejected starts a member with this version, which must reject its data, and then with the next one again.
+func (r *run) checkRejected(m *process.Member, next string) {
 	r.t.Helper()
 	r.terminate(m)
 	m.Binary = rollcall
@@ -153,8 +153,8 @@ func (r *run) awaitWrites() {
 	}
 }
 
-// acked returns the number of acknowledged writes.
-func (r *run) acked() (n int) {
+// countAcked returns the number of acknowledged writes.
+func (r *run) countAcked() (n int) {
 	for _, w := range r.writers {
 		acked, _ := w.outcomes()
 		n += acked

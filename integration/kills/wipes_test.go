@@ -389,7 +389,7 @@ func (w *wipes) settle() error {
 	var since time.Time // when they began to say so
 	err := await(w.ctx, fmt.Sprintf("all members vote within %v of the last fault", completeWithin), w.last.Add(completeWithin), func() error {
 		w.again(w.Members, w.restart)
-		if err := w.whole(w.ctx, w.Members); err != nil {
+		if err := w.checkWhole(w.ctx, w.Members); err != nil {
 			since = time.Time{}
 			return err
 		}
