@@ -188,7 +188,7 @@ func judgeChanged(t *testing.T, e *cluster.Ensemble, writers []*writer, sum *cha
 		sum.acknowledged.Add(uint64(len(w.acked)))
 	}
 	e.Equal()
-	living(t, e.Member(e.Leader()).State(), writers)
+	checkSessions(t, e.Member(e.Leader()).State(), writers)
 	for _, id := range e.IDs() {
 		if slices.Contains(e.Members(), id) {
 			if why := e.Member(id).DamageReason(); why != "" {

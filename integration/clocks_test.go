@@ -89,8 +89,8 @@ func (a *aging) stop() {
 	<-a.done
 }
 
-// stamps checks that each node's time is the time on the clock of its term's leader when the node was created.
-func (r *run) stamps() {
+// checkStamps checks that each node's time is the time on the clock of its term's leader when the node was created.
+func (r *run) checkStamps() {
 	judge := func(path string, stat jute.Stat, from, to time.Time) {
 		r.sum.stamps.Add(1)
 		if err := r.Stamped(stat.Czxid, stat.Ctime, from, to); err != nil || stat.Ctime != stat.Mtime {
@@ -107,10 +107,10 @@ func (r *run) stamps() {
 	}
 }
 
-// aged checks nodes with a TTL once all faults are over. No node was removed before it was due by some member's clock.
+// checkAged checks nodes with a TTL once all faults are over. No node was removed before it was due by some member's clock.
 // If only the leader's clock was set forward, that leader removed none. If the leader's clock can be trusted, all nodes
 // that are due by it are removed.
-func (r *run) aged() {
+func (r *run) checkAged() {
 	id := r.Leader()
 	clock := r.Clock(id)
 	common, ok := r.CommonTime()
@@ -165,8 +165,8 @@ func agingNode(t *testing.T, c *cluster.Client, path string, ttl time.Duration) 
 // slow is the tick of ensembles that run for hours.
 const slow = 20 * time.Second
 
-// reaper runs a test about clocks on an ensemble that searches for due nodes in every tick.
-func reaper(t *testing.T, tick time.Duration, run func(t *testing.T, e *cluster.Ensemble, leader uint32)) {
+// runWithReaper runs a test about clocks on an ensemble that searches for due nodes in every tick.
+func runWithReaper(t *testing.T, tick time.Duration, run func(t *testing.T, e *cluster.Ensemble, leader uint32)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		e := cluster.Start(t, 3, cluster.Options{Tick: tick, Adjust: func(cfg *member.Config) { cfg.Reaping = leader.Reaping{Interval: tick} }})
@@ -199,7 +199,7 @@ func heldBy(t *testing.T, e *cluster.Ensemble, id uint32) bool {
 // it is written again.
 func TestLeadersClockJumps(t *testing.T) {
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 365 * 24 * time.Hour, -365 * 24 * time.Hour} {
-		reaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
+		runWithReaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
 			c := e.Connect(10 * tick)
 			stamped := func(path string, stat jute.Stat, ahead time.Duration) {
 				t.Helper()
@@ -252,7 +252,7 @@ func TestLeadersClockJumps(t *testing.T) {
 // run evenly for an hour.
 func TestAllClocksJump(t *testing.T) {
 	t.Parallel()
-	reaper(t, slow, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
+	runWithReaper(t, slow, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
 		agingNode(t, e.Connect(10*slow), "/n", 30*time.Minute)
 		for _, id := range e.IDs() {
 			e.Clock(id).Step(365 * 24 * time.Hour)
@@ -271,7 +271,7 @@ func TestAllClocksJump(t *testing.T) {
 // Followers that were started with clocks a year behind have seen no jump, nor has the leader. The leader's clock
 // differs from most members' clocks, so it removes nothing until it agrees with them.
 func TestLeadersClockIsNotThatOfMost(t *testing.T) {
-	reaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
+	runWithReaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
 		c := e.Connect(10*tick, leader)
 		agingNode(t, c, "/n", 10*tick)
 		followers := e.Followers()

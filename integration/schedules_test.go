@@ -424,9 +424,9 @@ func (r *run) settleAndCheck(silent *cluster.Client) {
 	}
 	r.Wait("the abandoned session to end", silentTimeout+5*time.Second, func() bool { return !r.lives(r.Leader(), silent.Session()) })
 	r.Equal() // so it has ended on all members, even on one that the log has only just reached again
-	living(r.T, r.Member(1).State(), r.writers)
-	r.stamps()
-	r.aged()
+	checkSessions(r.T, r.Member(1).State(), r.writers)
+	r.checkStamps()
+	r.checkAged()
 	r.large()
 	r.restored()
 	for _, id := range r.IDs() {
@@ -514,9 +514,9 @@ func (r *run) lives(member uint32, id jute.SessionID) bool {
 	return ok
 }
 
-// living checks that the sessions in a state are the writers', and that the ephemerals are theirs. The members have been
+// checkSessions checks that the sessions in a state are the writers', and that the ephemerals are theirs. The members have been
 // found equal.
-func living(t *testing.T, s *znode.State, writers []*writer) {
+func checkSessions(t *testing.T, s *znode.State, writers []*writer) {
 	t.Helper()
 	s.RLock()
 	defer s.RUnlock()

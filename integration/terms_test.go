@@ -104,9 +104,9 @@ func TestRefusedProposalInMidst(t *testing.T) {
 	}
 }
 
-// doomed lets the leader seal an entry that expires a silent session of each follower. The leader is held up with that
+// sealExpiries lets the leader seal an entry that expires a silent session of each follower. The leader is held up with that
 // entry, or hears that raft rejected it. doomed returns the connections and the sessions.
-func doomed(t *testing.T, e *cluster.Ensemble, stop func(g *cluster.Gate), stopped func(g *cluster.Gate) bool) (conns map[uint32]*wire.Conn, ids map[uint32]jute.SessionID) {
+func sealExpiries(t *testing.T, e *cluster.Ensemble, stop func(g *cluster.Gate), stopped func(g *cluster.Gate) bool) (conns map[uint32]*wire.Conn, ids map[uint32]jute.SessionID) {
 	t.Helper()
 	const timeout = 4 * tick
 	conns, ids = map[uint32]*wire.Conn{}, map[uint32]jute.SessionID{}
@@ -137,7 +137,7 @@ func TestTwoTermsInOneOfRaft(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		leader := e.Leader()
 		before, gate := term(e, leader), e.Gate(leader)
-		conns, ids := doomed(t, e, func(g *cluster.Gate) { g.Keep(1) }, func(g *cluster.Gate) bool { return g.Refused() == 1 })
+		conns, ids := sealExpiries(t, e, func(g *cluster.Gate) { g.Keep(1) }, func(g *cluster.Gate) bool { return g.Refused() == 1 })
 		e.Wait("another term", 5*tick, func() bool { return len(seen.all()) == 2 })
 		time.Sleep(tick) // its pings reach all members
 		for _, c := range conns {
@@ -169,7 +169,7 @@ func TestOldEntryInNewTerm(t *testing.T) {
 	watched(t, cluster.Options{}, func(t *testing.T, e *cluster.Ensemble, seen *terms) {
 		old := e.Leader()
 		gate := e.Gate(old)
-		conns, ids := doomed(t, e, (*cluster.Gate).Hold, func(g *cluster.Gate) bool { return g.Waiting() == 1 })
+		conns, ids := sealExpiries(t, e, (*cluster.Gate).Hold, func(g *cluster.Gate) bool { return g.Waiting() == 1 })
 		e.Isolate(old)
 		e.Wait("another leader", 5*tick, func() bool { return len(seen.all()) == 2 })
 		second := seen.all()[1].Member

@@ -168,8 +168,8 @@ func (l *load) under(t *testing.T) {
 	}
 }
 
-// end waits for the end, and returns the acknowledged writes.
-func (l *load) end() map[string]string {
+// awaitEnd waits for the end, and returns the acknowledged writes.
+func (l *load) awaitEnd() map[string]string {
 	l.stop()
 	<-l.ended
 	return l.acked

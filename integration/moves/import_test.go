@@ -28,7 +28,7 @@ func TestStandaloneMoves(t *testing.T) {
 	held := startHolders(t, s, clients)
 	writes.under(t)
 	s.kill()
-	acked := writes.end()
+	acked := writes.awaitEnd()
 	own := s.copied()
 	own.endless() // nobody keeps the sessions of the copy alive until it has been read
 	own.startZooKeeper()
@@ -126,8 +126,8 @@ func goesOn(t *testing.T, s *site) {
 		t.Errorf("the next sequential node is %s, %v; want %s", path, err, want)
 	}
 	stat, _, err := c.Exists(t.Context(), path)
-	if err != nil || stat.Created <= highest(t, c) {
-		t.Errorf("zxid %#x, %v; an earlier one is %#x", stat.Created, err, highest(t, c))
+	if err != nil || stat.Created <= highestZxid(t, c) {
+		t.Errorf("zxid %#x, %v; an earlier one is %#x", stat.Created, err, highestZxid(t, c))
 	}
 	if _, err := c.Set(t.Context(), "/bounded/child", []byte("678"), -1); err != nil {
 		t.Fatal(err)
@@ -141,8 +141,8 @@ func goesOn(t *testing.T, s *site) {
 	}
 }
 
-// highest returns the greatest zxid among the first nodes of the tree, without the nodes of /family.
-func highest(t *testing.T, c *client.Client) (zxid client.Zxid) {
+// highestZxid returns the greatest zxid among the first nodes of the tree, without the nodes of /family.
+func highestZxid(t *testing.T, c *client.Client) (zxid client.Zxid) {
 	t.Helper()
 	children, stat, err := c.Children(t.Context(), "/")
 	if err != nil {

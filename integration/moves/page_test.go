@@ -183,7 +183,7 @@ func TestMovingInPage(t *testing.T) {
 	s := newSite(t, 3, false)
 	s.install()
 	s.startZooKeeper()
-	acked, held := busy(t, s)
+	acked, held := fillUnderLoad(t, s)
 	live := s.servers[0].Clients
 	before := dumpOf(t, live)
 	var played []string
@@ -246,9 +246,9 @@ func TestMovingInPage(t *testing.T) {
 	}
 }
 
-// busy fills a site of three servers under load, kills one of them, and continues. It returns the acknowledged writes,
+// fillUnderLoad fills a site of three servers under load, kills one of them, and continues. It returns the acknowledged writes,
 // and the clients that hold nodes and locks.
-func busy(t *testing.T, s *site) (acked map[string]string, held *holders) {
+func fillUnderLoad(t *testing.T, s *site) (acked map[string]string, held *holders) {
 	t.Helper()
 	fill(t, open(t, s.servers[0].Clients))
 	writes := startLoad(t, s, 1)
@@ -258,8 +258,8 @@ func busy(t *testing.T, s *site) (acked map[string]string, held *holders) {
 	s.serves()
 	more := startLoad(t, s, 2)
 	held.fine()
-	acked = writes.end()
-	for path, data := range more.end() {
+	acked = writes.awaitEnd()
+	for path, data := range more.awaitEnd() {
 		acked[path] = data
 	}
 	return acked, held

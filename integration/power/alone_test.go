@@ -101,7 +101,7 @@ func TestMemberAloneLosesPower(t *testing.T) {
 		return onDisk(t, v, o, func(dir string) error {
 			lies := o.rng.IntN(4) == 0
 			if lies {
-				forgets(t, []string{dir})
+				zeroLastSegments(t, []string{dir})
 			}
 			err := keepsAll(dir, before(acked, place), lies)
 			if err != nil {

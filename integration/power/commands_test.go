@@ -68,7 +68,7 @@ var commands = []command{
 		},
 	},
 	{
-		name: "restore", check: restored,
+		name: "restore", check: checkRestored,
 		args: func(s source, dir string) []string { return []string{"backup", "restore", s.backup, s.config} },
 	},
 }
@@ -130,9 +130,9 @@ func (c command) loses(t *testing.T, s source) {
 	}
 }
 
-// restored checks the directories of a member that a backup was restored into. If they look as if no restore had begun,
+// checkRestored checks the directories of a member that a backup was restored into. If they look as if no restore had begun,
 // none may have got as far as its mark.
-func restored(dir string, done bool) error {
+func checkRestored(dir string, done bool) error {
 	data := filepath.Join(dir, "data")
 	_, err := disk.MemberDirectory(data)
 	switch {

@@ -51,7 +51,7 @@ func tell(t *testing.T, seed uint64, lines string) *story {
 	l := startLoad(t, r, e.Members, seed)
 	l.await(t, 150)
 	first := l.stop()
-	s.haveAll(t, r, first)
+	s.awaitAllSynced(t, r, first)
 	wiped := e.Members[e.Settle().ID%3]
 	wiped.Process.Kill()
 	e.Empty(wiped)
@@ -78,10 +78,10 @@ func tell(t *testing.T, seed uint64, lines string) *story {
 	return s
 }
 
-// haveAll waits until each member has synced every acknowledged write. The member that loses its disk then takes one
+// awaitAllSynced waits until each member has synced every acknowledged write. The member that loses its disk then takes one
 // copy of three with it. With a write that another member does not have yet, it would take one of two. So the clients do
 // not write until the disk is lost.
-func (s *story) haveAll(t *testing.T, r *recorder, acked []acknowledged) {
+func (s *story) awaitAllSynced(t *testing.T, r *recorder, acked []acknowledged) {
 	t.Helper()
 	var missing error
 	err := process.Until(t.Context(), "each member has what was acknowledged", func() bool {
@@ -147,7 +147,7 @@ func (s *story) survives(t *testing.T, changes []change, place int, seed uint64,
 	defer removeAll(dirs)
 	acked := before(s.acked, place)
 	if forget {
-		forgets(t, dirs)
+		zeroLastSegments(t, dirs)
 	}
 	all, err := readAll(dirs, s.servers)
 	if forget && err != nil {
@@ -162,9 +162,9 @@ func (s *story) survives(t *testing.T, changes []change, place int, seed uint64,
 	return nil
 }
 
-// forgets zeroes the entries in the last segment of each member's log, like a disk that loses bytes after it has
+// zeroLastSegments zeroes the entries in the last segment of each member's log, like a disk that loses bytes after it has
 // reported them as stored. The members must reject the directory, unless these segments had no acknowledged write.
-func forgets(t *testing.T, dirs []string) {
+func zeroLastSegments(t *testing.T, dirs []string) {
 	t.Helper()
 	for _, dir := range dirs {
 		segments, err := filepath.Glob(filepath.Join(dir, "rollcall", "log", "*.log"))

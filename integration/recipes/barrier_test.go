@@ -31,7 +31,7 @@ func TestBarrier(t *testing.T) {
 				passed.Add(1)
 			})
 		}
-		s.settle()
+		s.awaitSettled()
 		if n := passed.Load(); n != 0 {
 			s.t.Errorf("%d passed a barrier that is up", n)
 		}
@@ -41,8 +41,8 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-// settle waits until broken connections are replaced and all other goroutines are blocked.
-func (s *scene) settle() {
+// awaitSettled waits until broken connections are replaced and all other goroutines are blocked.
+func (s *scene) awaitSettled() {
 	time.Sleep(sessionTimeout / 2) // in the bubble's time
 	synctest.Wait()
 }
@@ -64,9 +64,9 @@ func TestBarrierWaitEnds(t *testing.T) {
 // attendance counts who is inside a double barrier.
 type attendance struct{ entered, left atomic.Int32 }
 
-// attend enters a double barrier and leaves it, some times. No client may leave before all of a round have entered, and
+// enterAndLeave enters a double barrier and leaves it, some times. No client may leave before all of a round have entered, and
 // none may enter before all of the round before have left.
-func (s *scene) attend(d *barrier.DoubleBarrier, count, rounds int, seen *attendance) {
+func (s *scene) enterAndLeave(d *barrier.DoubleBarrier, count, rounds int, seen *attendance) {
 	ctx := s.ctx
 	for round := range int32(rounds) {
 		all := int32(count)
@@ -98,7 +98,7 @@ func TestDoubleBarrier(t *testing.T) {
 		var all sync.WaitGroup
 		for _, member := range []*client.Client{c, s.client(), s.client()} {
 			d := barrier.NewDouble(member, "/jobs/double", barrier.DoubleConfig{Count: count})
-			all.Go(func() { s.attend(d, count, rounds, &seen) })
+			all.Go(func() { s.enterAndLeave(d, count, rounds, &seen) })
 		}
 		all.Wait()
 		synctest.Wait()
@@ -186,7 +186,7 @@ func TestDoubleBarrierLateClient(t *testing.T) {
 			s.check(err)
 			late <- m
 		}()
-		s.settle()
+		s.awaitSettled()
 		select {
 		case <-late:
 			s.t.Error("a client has entered during a round")
@@ -222,7 +222,7 @@ func TestDoubleBarrierOvertaken(t *testing.T) {
 		synctest.Wait()
 		members := s.enterAll(s.client(), s.client())
 		close(release)
-		s.settle()
+		s.awaitSettled()
 		select {
 		case <-entered:
 			s.t.Error("a client has entered a round that began before")
@@ -282,7 +282,7 @@ func TestDoubleBarrierGivesUp(t *testing.T) {
 			time.AfterFunc(time.Minute, cancel)
 			_, err := s.double(c, 2).Enter(ctx)
 			s.want(err, context.Canceled)
-			s.settle()
+			s.awaitSettled()
 			if names := s.children("/double"); len(names) != 0 {
 				s.t.Errorf("canceled at request %d: %q are left", after, names)
 			}

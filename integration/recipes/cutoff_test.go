@@ -66,7 +66,7 @@ func (s *scene) cutOff(r recipeCall, n int) (done bool) {
 	}
 	back.Store(true)
 	s.check(c.AwaitConnected(s.ctx))
-	s.settle()
+	s.awaitSettled()
 	time.Sleep(sessionTimeout / 2)
 	own, err := c.Ephemerals(s.ctx, "/base/folder")
 	s.check(err)

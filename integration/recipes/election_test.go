@@ -55,7 +55,7 @@ func TestElectionOneLeads(t *testing.T) {
 			})
 		}
 		all.Wait()
-		s.settle()
+		s.awaitSettled()
 		if names := s.children(electionFolder); led.Load() != 6 || len(names) != 0 {
 			s.t.Errorf("%d terms and %q are left, want 6 and none", led.Load(), names)
 		}
@@ -84,7 +84,7 @@ func TestElectionRunLosesLeadership(t *testing.T) {
 				reason := errors.New("stopped")
 				err := e.Run(s.ctx, func(ctx context.Context, l *election.Leadership) error {
 					go campaignOther()
-					s.settle()
+					s.awaitSettled()
 					s.srv.OnRequest(dropAllOf(c))
 					s.srv.DropConnections(sessionOf(c))
 					<-ctx.Done()
@@ -206,7 +206,7 @@ func TestElectionHandOver(t *testing.T) {
 		if next.Token() <= l.Token() {
 			s.t.Errorf("token %d after %d", next.Token(), l.Token())
 		}
-		s.settle()
+		s.awaitSettled()
 		candidates, err := s.candidate(s.client(), "").Candidates(ctx)
 		s.check(err)
 		var order []string
@@ -329,7 +329,7 @@ func TestElectionOneWakePerRelease(t *testing.T) {
 				}
 			})
 		}
-		s.settle()
+		s.awaitSettled()
 		var lists atomic.Int32
 		s.srv.OnRequest(func(r rollcalltest.Request) rollcalltest.Verdict {
 			if r.Op == "getChildren2" {
@@ -341,14 +341,14 @@ func TestElectionOneWakePerRelease(t *testing.T) {
 			lists.Store(0)
 			s.check(first.Resign(ctx))
 			first = <-leads
-			s.settle()
+			s.awaitSettled()
 			if n := lists.Load(); n != 1 {
 				s.t.Errorf("%d candidates listed the folder after a release", n)
 			}
 		}
 		cancel()
 		all.Wait()
-		s.settle()
+		s.awaitSettled()
 		if names := s.children(electionFolder); len(names) != 1 {
 			s.t.Errorf("%d candidates are left, want the leader", len(names))
 		}
@@ -414,7 +414,7 @@ func TestElectionObserve(t *testing.T) {
 		next("a2")
 		s.srv.DropConnections(sessionOf(observer))
 		s.check(a.Resign(s.ctx))
-		s.settle()
+		s.awaitSettled()
 		next("b")
 		s.check((<-b).Resign(s.ctx))
 		next("") // there is an empty folder
@@ -462,7 +462,7 @@ func TestElectionHandOverRejected(t *testing.T) {
 		l, err := election.New(c, folder, election.Config{Data: []byte("a")}).Campaign(s.ctx)
 		s.check(err)
 		go func() { _, _ = election.New(s.client(), folder, election.Config{Data: []byte("b")}).Campaign(s.ctx) }()
-		s.settle()
+		s.awaitSettled()
 		_, err = owner.SetACL(s.ctx, folder, ownersACL, client.AnyVersion)
 		s.check(err)
 		s.want(l.HandOver(s.ctx, []byte("b")), client.ErrNoAuth)
@@ -488,7 +488,7 @@ func TestElectionHandOverComesLate(t *testing.T) {
 		s.check(err)
 		done := make(chan error)
 		go func() { done <- errorOf(s.candidate(s.client(), "b").Campaign(s.ctx)) }()
-		s.settle()
+		s.awaitSettled()
 		lists := 0
 		s.srv.OnRequest(func(r rollcalltest.Request) rollcalltest.Verdict {
 			if r.Session != sessionOf(c) || r.Op != "getChildren2" {
@@ -515,7 +515,7 @@ func TestElectionUnreadableCandidate(t *testing.T) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		done := make(chan error)
 		go func() { done <- errorOf(b.Campaign(ctx)) }()
-		s.settle()
+		s.awaitSettled()
 		s.want(errorOf(e.Candidates(s.ctx)), client.ErrNoAuth)
 		s.want(l.HandOver(s.ctx, []byte("b")), client.ErrNoAuth)
 		if !l.Held() {

@@ -210,7 +210,7 @@ func (s *scene) giveUpAt(n int, verdict rollcalltest.Verdict, wait waiter) bool 
 	}
 	happened := count >= n
 	s.srv.OnRequest(nil)
-	s.settle()
+	s.awaitSettled()
 	synctest.Wait()
 	left, err := c.Ephemerals(s.ctx, "/")
 	s.check(err)

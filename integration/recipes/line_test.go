@@ -55,7 +55,7 @@ func TestCounterTurns(t *testing.T) {
 				if limit := 400 * time.Millisecond; time.Duration(slowest.Load()) > limit {
 					t.Errorf("the slowest add took %v, want up to %v", time.Duration(slowest.Load()), limit)
 				}
-				s.settle()
+				s.awaitSettled()
 				if names := s.children("/counter-writers"); len(names) != 0 || deletes.Load() != 0 { // the writes delete them
 					t.Errorf("places %q are left, and %d were deleted alone", names, deletes.Load())
 				}
@@ -93,7 +93,7 @@ func TestLineBrokenConnection(t *testing.T) {
 		if string(r.Data) != "other2+" && string(r.Data) != "other1+" || !hasPlace && string(r.Data) == "other2+" {
 			t.Errorf("the value is %q; the writer had a place: %t", r.Data, hasPlace)
 		}
-		s.settle()
+		s.awaitSettled()
 		if names := s.children("/value-writers"); len(names) != 0 {
 			t.Errorf("places %q are left", names)
 		}
@@ -164,7 +164,7 @@ func TestLineStoppedWriter(t *testing.T) {
 		if err != nil || string(r.Data) != "other2++" {
 			t.Errorf("the value is %q, %v", r.Data, err)
 		}
-		s.settle()
+		s.awaitSettled()
 		if names := s.children("/value-writers"); len(names) != 0 {
 			t.Errorf("places %q are left", names)
 		}
@@ -220,7 +220,7 @@ func TestLineFunctionFails(t *testing.T) {
 			cancel()
 		})
 		s.want(err, context.Canceled)
-		s.settle()
+		s.awaitSettled()
 		if names := s.children("/value-writers"); len(names) != 0 {
 			t.Errorf("places %q are left", names)
 		}

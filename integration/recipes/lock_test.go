@@ -540,7 +540,7 @@ func TestReleaseGoesOn(t *testing.T) {
 			s.t.Errorf("held %t after %v", right.Held(), err)
 		}
 		close(release)
-		s.settle()
+		s.awaitSettled()
 		if names := s.children("/lock"); len(names) != 0 {
 			s.t.Errorf("%q are left", names)
 		}

@@ -174,7 +174,7 @@ func TestRevokeComesTooLate(t *testing.T) {
 			next, err = lock.NewRevocable(waiter, folder, lock.Config{}).Lock(s.ctx)
 			return err
 		})
-		s.settle()
+		s.awaitSettled()
 		late := s.clientThat(func(frame []byte) []byte {
 			if headerOf(frame).Op == jute.OpSetData { // the request, after the search for the holder
 				if err := right.Release(s.ctx); err != nil {
@@ -221,7 +221,7 @@ func TestRevokedLeavesNoWatch(t *testing.T) {
 		s.check(revocable.Revoke(s.ctx))
 		<-right.Revoked()
 		recipe.End(right.Right)
-		s.settle()
+		s.awaitSettled()
 		if now := s.watchCount(); now != before {
 			s.t.Errorf("%s watches are left, want %s", now, before)
 		}

@@ -43,7 +43,7 @@ func lastOf[T any](sequence iter.Seq2[T, error]) (last error) {
 
 func callsOfLocks() []recipeCall {
 	semaphore := func(c *client.Client, folder string) *lock.Semaphore {
-		s, _ := lock.NewSemaphore(c, folder, lock.SemaphoreConfig{Permits: 1}) // never fails
+		s, _ := lock.NewSemaphore(c, folder, lock.SemaphoreConfig{Permits: 1}) // never runForbidden
 		return s
 	}
 	return []recipeCall{
@@ -216,13 +216,13 @@ func TestPermissions(t *testing.T) {
 	} {
 		for _, r := range all {
 			if !slices.Contains(tt.may, r.name) {
-				t.Run(tt.name+"/"+r.name, func(t *testing.T) { fails(t, r, tt.perm) })
+				t.Run(tt.name+"/"+r.name, func(t *testing.T) { runForbidden(t, r, tt.perm) })
 			}
 		}
 	}
 	for _, r := range all {
 		if slices.Contains([]string{"enter barrier", "set value", "set value without receipts", "set counter"}, r.name) {
-			t.Run("all but write/"+r.name, func(t *testing.T) { fails(t, r, client.PermAll&^client.PermWrite) })
+			t.Run("all but write/"+r.name, func(t *testing.T) { runForbidden(t, r, client.PermAll&^client.PermWrite) })
 		}
 	}
 }
@@ -230,8 +230,8 @@ func TestPermissions(t *testing.T) {
 // errorText matches the text of an error: the package, what was done, the path and the reason.
 var errorText = regexp.MustCompile(`^([a-z]+: ){1,2}([a-z0-9 ]+ )?(/base/folder[^ ]*: .*|[a-z0-9 ]+: [a-zA-Z0-9]+ /base/folder[^ ]*: |[a-zA-Z0-9]+ /base/folder[^ ]*: )not authorized$`)
 
-// fails runs a call whose permissions of the parent are insufficient.
-func fails(t *testing.T, r recipeCall, perm client.Permission) {
+// runForbidden runs a call whose permissions of the parent are insufficient.
+func runForbidden(t *testing.T, r recipeCall, perm client.Permission) {
 	inScene(t, func(s *scene) {
 		owner, folder := s.folderWith(perm)
 		ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
@@ -241,7 +241,7 @@ func fails(t *testing.T, r recipeCall, perm client.Permission) {
 		if !errorText.MatchString(err.Error()) {
 			s.t.Errorf("the error does not say what was done where: %v", err)
 		}
-		s.settle()
+		s.awaitSettled()
 		s.check(owner.Sync(s.ctx))
 		if names, _, err := owner.Children(s.ctx, folder); err != nil || len(names) != 0 {
 			s.t.Errorf("%q are left, %v", names, err)

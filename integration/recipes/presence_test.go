@@ -131,7 +131,7 @@ func TestPresenceTakenUnnoticed(t *testing.T) {
 		c, thief := s.client(), s.client()
 		p, err := group.Announce(s.ctx, c, "/node", group.PresenceConfig{Data: []byte("mine")})
 		s.check(err)
-		s.settle()
+		s.awaitSettled()
 		late := s.breakAt(1, fault{"late", rollcalltest.Verdict{Delay: time.Second}}, func(r rollcalltest.Request) bool {
 			return r.Session == sessionOf(c) && r.Op == "exists"
 		})
@@ -339,17 +339,17 @@ func TestPresenceLeavesNoWatch(t *testing.T) {
 		before := s.watchCount()
 		p, err := group.Announce(s.ctx, c, "/app/me", group.PresenceConfig{Sequential: true})
 		s.check(err)
-		s.settle()
+		s.awaitSettled()
 		with := s.watchCount()
 		for range 3 {
 			s.check(operator.Delete(s.ctx, p.Path(), client.AnyVersion))
-			s.settle()
+			s.awaitSettled()
 			if now := s.watchCount(); now != with || p.Path() == "" {
 				s.t.Errorf("%s watches of %q, want %s", now, p.Path(), with)
 			}
 		}
 		s.check(p.Leave(s.ctx))
-		s.settle()
+		s.awaitSettled()
 		if now := s.watchCount(); now != before {
 			s.t.Errorf("%s watches are left, want %s", now, before)
 		}
@@ -373,7 +373,7 @@ func TestPresenceLeavesOthers(t *testing.T) {
 			s.t.Errorf("it has taken %s", path)
 		}
 		s.check(p.Leave(s.ctx))
-		s.settle()
+		s.awaitSettled()
 		for _, path := range []string{held.Path(), sibling, second.Path()} {
 			if _, exists, err := c.Exists(s.ctx, path); !exists {
 				s.t.Errorf("Leave has deleted %s: %v", path, err)
@@ -419,7 +419,7 @@ func TestPresenceACL(t *testing.T) {
 				s.t.Errorf("the ACL is %v, %v, want %v; the Presence: %v", got, err, acl, p.Err())
 			}
 			s.check(operator.Delete(s.ctx, "/app/me", client.AnyVersion))
-			s.settle()
+			s.awaitSettled()
 		}
 		s.check(p.Leave(s.ctx))
 	})

@@ -34,7 +34,7 @@ func (s *scene) putAndTake(q *queue.Queue) *queue.Element {
 // nothingLeft fails the test if elements or locks are left.
 func (s *scene) nothingLeft() {
 	s.t.Helper()
-	s.settle()
+	s.awaitSettled()
 	if names := s.children(queueFolder); len(names) != 0 {
 		s.t.Errorf("elements %q are left", names)
 	}
@@ -102,7 +102,7 @@ func TestQueuePutFindsElement(t *testing.T) {
 				s.check(err)
 				put <- path
 			}()
-			s.settle()
+			s.awaitSettled()
 			if isDone {
 				e, err := other.Take(s.ctx)
 				s.check(err)
@@ -162,7 +162,7 @@ func TestQueuePlaceDeleted(t *testing.T) {
 		for range 2 {
 			q := s.jobs(s.client())
 			go func() { taken <- errorOf(q.Take(s.ctx)) }()
-			s.settle()
+			s.awaitSettled()
 		}
 		names := s.children(queueFolder + "-locks/line")
 		if len(names) != 2 {
@@ -256,7 +256,7 @@ func TestQueueTakerDies(t *testing.T) {
 		time.AfterFunc(time.Second, func() { s.check(s.srv.ExpireSession(sessionOf(dying))) })
 		second, err := s.jobs(s.client()).Take(s.ctx)
 		s.check(err)
-		s.settle()
+		s.awaitSettled()
 		if string(second.Data) != "x" || second.Attempt != 2 || second.Token() <= first.Token() || first.Held() {
 			s.t.Errorf("given again: %q, attempt %d, token %d after %d, the first is held: %t", second.Data, second.Attempt,
 				second.Token(), first.Token(), first.Held())
@@ -412,7 +412,7 @@ func TestQueueOneWakePerPut(t *testing.T) {
 				s.check(err)
 			})
 		}
-		s.settle()
+		s.awaitSettled()
 		active := map[int64]bool{}
 		s.srv.OnRequest(func(r rollcalltest.Request) rollcalltest.Verdict {
 			if r.InSession > 0 {
@@ -425,7 +425,7 @@ func TestQueueOneWakePerPut(t *testing.T) {
 			clear(active)
 			_, err := putter.Put(s.ctx, []byte("x"))
 			s.check(err)
-			s.settle()
+			s.awaitSettled()
 			if len(active) > 3 { // the putter, the taker, and the next one in the line
 				s.t.Errorf("%d clients were active after a Put", len(active))
 			}
@@ -561,7 +561,7 @@ func TestQueueTakerGivesUp(t *testing.T) {
 			} else {
 				s.want(err, context.Canceled)
 			}
-			s.settle()
+			s.awaitSettled()
 			again, err := s.jobs(s.client()).Take(s.ctx)
 			s.check(err)
 			_, err = again.Done(s.ctx)

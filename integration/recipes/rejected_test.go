@@ -131,7 +131,7 @@ func (c *replacingConn) Write(b []byte) (int, error) {
 			frame = c.replace(frame)
 		}
 		c.begun = true
-		_ = jute.WriteFrame(&send, frame) // a buffer never fails
+		_ = jute.WriteFrame(&send, frame) // a buffer never runForbidden
 		c.out = c.out[end:]
 	}
 	if _, err := c.Conn.Write(send.Bytes()); err != nil {
@@ -276,7 +276,7 @@ func (r rejection) play(s *scene, j *rejecter) (happened bool) {
 	case !errors.Is(err, client.ErrNoAuth):
 		s.t.Errorf("%v of %q was rejected, and the error is %v", rejected.op, rejected.path, err)
 	}
-	s.settle()
+	s.awaitSettled()
 	own, err := c.Ephemerals(s.ctx, "/base")
 	s.check(err)
 	// Receipts stay: they are used again.

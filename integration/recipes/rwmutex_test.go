@@ -178,7 +178,7 @@ func TestRWMutexDowngradeWithoutProof(t *testing.T) {
 			if read != nil {
 				t.Errorf("beside %v there is a right", err)
 			}
-			s.settle()
+			s.awaitSettled()
 			if names := s.children(folder); slices.ContainsFunc(names, func(n string) bool { return strings.Contains(n, "READ") }) {
 				t.Errorf("after %v the nodes are %q", err, names)
 			}

@@ -162,7 +162,7 @@ func TestSemaphoreMalformedPermits(t *testing.T) {
 		if _, err := semaphore.Acquire(s.ctx); err == nil || !strings.Contains(err.Error(), "/permits has 0 bytes") {
 			t.Errorf("the error is %v", err)
 		}
-		s.settle()
+		s.awaitSettled()
 		if now := s.watchCount(); now != before {
 			t.Errorf("%s watches are left, want %s", now, before)
 		}

@@ -415,7 +415,7 @@ func TestValueWatchWhileCreated(t *testing.T) {
 			}
 			break
 		}
-		s.settle()
+		s.awaitSettled()
 		if now := s.watchCount(); now != before {
 			s.t.Errorf("%s watches are left, want %s", now, before)
 		}

@@ -117,7 +117,7 @@ func TestWaitsEnd(t *testing.T) {
 					defer cancel()
 					done := make(chan error, 1)
 					go func() { done <- r.call(ctx, c, folder) }()
-					s.settle()
+					s.awaitSettled()
 					select {
 					case err := <-done:
 						s.t.Fatalf("it does not wait: %v", err)
@@ -131,7 +131,7 @@ func TestWaitsEnd(t *testing.T) {
 					if took := time.Since(began); took > time.Second {
 						s.t.Errorf("it ended after %v", took)
 					}
-					s.settle()
+					s.awaitSettled()
 					if after := s.below("/base"); !slices.Equal(after, before) {
 						s.t.Errorf("the nodes were %q, and are %q", before, after)
 					}

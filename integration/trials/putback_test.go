@@ -50,7 +50,7 @@ func newPutBackCast(t *testing.T, snapshot bool) putBackCast {
 	}
 	e := process.StartEnsemble(t, cfg)
 	rng, c := rand.New(rand.NewPCG(1, 5)), putBackCast{want: map[string]string{}}
-	create(t, e.Settle(), rng, c.want, 20)
+	createNodes(t, e.Settle(), rng, c.want, 20)
 	e.StopAll()
 	old := images(t, e.Members)
 	for _, m := range e.Members {
@@ -59,7 +59,7 @@ func newPutBackCast(t *testing.T, snapshot bool) putBackCast {
 	leader := e.Settle()
 	behind, put := e.Members[leader.ID%3], e.Members[(leader.ID+1)%3]
 	behind.Process.Kill()
-	create(t, leader, rng, c.want, writes)
+	createNodes(t, leader, rng, c.want, writes)
 	if snapshot {
 		awaitSnapshots(t, put, 1)
 	}
@@ -126,8 +126,8 @@ func (c putBackCast) play(t *testing.T, log image) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusal(t, put, harm{path: path}, othersWay)
-	waits(t, behind)
+	checkRejection(t, put, harm{path: path}, othersWay)
+	checkWaits(t, behind)
 	leader := start(t, c.members[2])
 	for _, m := range []*run{behind, leader} {
 		if !until(m.serves) {

@@ -76,15 +76,15 @@ func config(size int) process.Config {
 func castOfOne(t *testing.T, rng *rand.Rand) cast {
 	t.Helper()
 	other := process.StartEnsemble(t, config(1))
-	create(t, other.Members[0], rng, map[string]string{}, 150)
+	createNodes(t, other.Members[0], rng, map[string]string{}, 150)
 	e := process.StartEnsemble(t, config(1))
 	c := cast{members: e.Members, want: map[string]string{}}
 	m := e.Members[0]
 	for n := range snapshots {
-		create(t, m, rng, c.want, 150)
+		createNodes(t, m, rng, c.want, 150)
 		awaitSnapshots(t, m, n+1)
 	}
-	create(t, m, rng, c.want, 60)
+	createNodes(t, m, rng, c.want, 60)
 	e.KillAll()
 	other.KillAll()
 	c.images = []image{take(t, m.Data)}
@@ -98,18 +98,18 @@ func castOfThree(t *testing.T, rng *rand.Rand) cast {
 	leader := e.Settle()
 	c := cast{want: map[string]string{}}
 	for n := range snapshots {
-		create(t, leader, rng, c.want, 150)
+		createNodes(t, leader, rng, c.want, 150)
 		for _, m := range e.Members {
 			awaitSnapshots(t, m, n+1)
 		}
 	}
-	create(t, leader, rng, c.want, 30)
+	createNodes(t, leader, rng, c.want, 30)
 	behind, ahead := e.Members[leader.ID%3], e.Members[(leader.ID+1)%3]
 	if rng.IntN(2) == 0 {
 		behind, ahead = ahead, behind
 	}
 	behind.Process.Kill()
-	create(t, leader, rng, c.want, 60)
+	createNodes(t, leader, rng, c.want, 60)
 	e.KillAll()
 	c.members = []*process.Member{ahead, behind, leader}
 	if rng.IntN(2) == 0 {
@@ -128,9 +128,9 @@ type node struct {
 	sent       bool // on a connection that has ended, so the node may be there
 }
 
-// create makes nodes, all of which are acknowledged, and records them in want. If its connection is closed, it continues
+// createNodes makes nodes, all of which are acknowledged, and records them in want. If its connection is closed, it continues
 // with the next one. Nothing limits the time for that, as long as some are acknowledged.
-func create(t *testing.T, m *process.Member, rng *rand.Rand, want map[string]string, nodes int) {
+func createNodes(t *testing.T, m *process.Member, rng *rand.Rand, want map[string]string, nodes int) {
 	t.Helper()
 	left := make([]node, nodes)
 	for i := range left {

@@ -194,12 +194,12 @@ func (tr trial) play(t *testing.T, s *slot, sum *counts) {
 	if tr.three {
 		tr.ensemble(t, c, h, sum)
 	} else {
-		tr.standalone(t, c, h, sum)
+		tr.checkAlone(t, c, h, sum)
 	}
 }
 
-// standalone checks a single member, and checks it again after another kill.
-func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
+// checkAlone checks a single member, and checks it again after another kill.
+func (tr trial) checkAlone(t *testing.T, c cast, h harm, sum *counts) {
 	want := maps.Clone(c.want)
 	for again := range 2 {
 		m := start(t, c.members[0])
@@ -207,14 +207,14 @@ func (tr trial) standalone(t *testing.T, c cast, h harm, sum *counts) {
 			if again > 0 {
 				t.Error("the member has served, and does not start again")
 			}
-			refusal(t, m, h, aloneWay)
+			checkRejection(t, m, h, aloneWay)
 			sum.add(refused, h)
 			return
 		}
 		if err := read(m.Member, want); err != nil {
 			t.Fatalf("start %d: %v", again+1, err)
 		}
-		create(t, m.Member, rand.New(rand.NewPCG(uint64(tr.seed), 3)), want, 5)
+		createNodes(t, m.Member, rand.New(rand.NewPCG(uint64(tr.seed), 3)), want, 5)
 		m.proc.Kill()
 	}
 	sum.add(right, h)
@@ -236,9 +236,9 @@ func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 		sum.add(right, h)
 		return
 	}
-	refusal(t, damaged, h, othersWay)
+	checkRejection(t, damaged, h, othersWay)
 	sum.add(refused, h)
-	waits(t, behind)
+	checkWaits(t, behind)
 	if tr.seed%3 > 0 {
 		return
 	}
@@ -257,9 +257,9 @@ func (tr trial) ensemble(t *testing.T, c cast, h harm, sum *counts) {
 // may have begun while the damaged member was still running.
 const vainElections = 2
 
-// waits checks a member that lacks the last writes, when the only other member has ended. It loses elections and never
+// checkWaits checks a member that lacks the last writes, when the only other member has ended. It loses elections and never
 // serves.
-func waits(t *testing.T, m *run) {
+func checkWaits(t *testing.T, m *run) {
 	t.Helper()
 	serves, before := false, m.elections(t)
 	if !until(func() bool {
@@ -292,9 +292,9 @@ const (
 		"and start it with empty ones: it gets everything from them. If not, put a copy of the directories in their place"
 )
 
-// refusal checks the output of a member that has ended. way is the instruction that it must print if its data are
+// checkRejection checks the output of a member that has ended. way is the instruction that it must print if its data are
 // damaged.
-func refusal(t *testing.T, m *run, h harm, way string) {
+func checkRejection(t *testing.T, m *run, h harm, way string) {
 	t.Helper()
 	<-m.proc.Done()
 	text := m.printed()
