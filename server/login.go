@@ -125,7 +125,7 @@ func (r *request) rejectUnauthenticated() bool {
 		Reason: "the client requested " + r.op.String() + " without such an identity",
 	})
 	r.code, r.noZxid = jute.SessionClosedRequireSaslAuth, true
-	r.endsConn, r.endReason = true, notAuthenticated
+	r.endReason = notAuthenticated
 	c.closeUnusedSessionOnEnd()
 	return r.replyLocally()
 }

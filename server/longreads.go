@@ -47,7 +47,8 @@ const (
 type longRead struct {
 	c            *conn
 	r            *request
-	hasCopy      bool // or the error
+	before       requestProgress // of r, when it began
+	hasCopy      bool            // or the error
 	zxid         int64
 	appendFrozen frozenReply
 	record       []byte
@@ -65,8 +66,8 @@ func (r *request) needsFrozenCopy() bool {
 // r (queue.hasLateReads). If the list grew long only while r waited, such writes may be on their way. The
 // copy is then made now, because the reply must not show them. The caller holds the lock and the tree's.
 func startLongRead(r *request) {
-	read := &longRead{c: r.c, r: r}
-	r.longRead, r.inProgress = read, true
+	read := &longRead{c: r.c, r: r, before: r.progress}
+	r.longRead, r.progress = read, running
 	if !r.tooSlowForApply {
 		read.copyState()
 	}
@@ -109,7 +110,7 @@ func (l *longRead) copyIfFits() bool {
 	case l.hasCopy:
 		return true
 	case !c.replies.claimBudget(l.r):
-		l.r.longRead, l.r.inProgress = nil, false
+		l.r.longRead, l.r.progress = nil, l.before
 		return false
 	}
 	l.copyState()

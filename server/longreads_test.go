@@ -67,7 +67,7 @@ func TestLongReadsLeaveTheLock(t *testing.T) {
 				k := w.srv.conns.carrierOf(c.id)
 				w.state.Lock() // nobody holds it
 				k.stream.Lock()
-				unanswered, working := k.replies.queue.n, k.replies.queue.first != nil && k.replies.queue.first.inProgress
+				unanswered, working := k.replies.queue.n, k.replies.queue.first != nil && k.replies.queue.first.progress == running
 				k.stream.Unlock()
 				w.state.Unlock()
 				if unanswered != 1 || !working {

@@ -61,7 +61,7 @@ func operations() map[jute.Op]operation {
 		jute.OpDelete:          {handle: (*request).handleWrite, decodeRecord: decodeDelete},
 		jute.OpSetData:         {handle: (*request).handleWrite, decodeRecord: decodeSetData, appendResult: appendStat},
 		jute.OpSetACL:          {handle: (*request).handleWrite, decodeRecord: decodeSetACL, appendResult: appendStat},
-		jute.OpReconfig:        {handle: (*request).handleReconfig, decodeRecord: decodeReconfig}, // see reconfig.go
+		jute.OpReconfig:        {handle: (*request).handleWrite, decodeRecord: decodeReconfig}, // see reconfig.go
 		// Apply checks whether a multi can be decoded, because one that cannot takes a zxid, too. See also appendMulti.
 		jute.OpMulti:        {handle: (*request).submitWithinLimits},
 		jute.OpCloseSession: {handle: (*request).handleCloseSession},

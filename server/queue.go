@@ -21,20 +21,14 @@ type request struct {
 	ids       []*proto.Identity // the client's identities when it sent the request
 	body      []byte            // the request's record; in the frame's memory, or in ownBody while the request waits
 
-	listBytes uint32 // of a write, for Txn.acl_bytes
-	// a write or a sync: it gets its reply when applied, other requests when they are first in the queue
-	inLog           bool
-	needsProof      bool          // a sync or a linearizable read, which needs the leader's proof
-	awaitsMembers   bool          // a reconfig, whose reply waits until the members have followed
-	isReady         bool          // applied or proved, and the reply waits for nothing else
+	listBytes       uint32 // of a write, for Txn.acl_bytes
+	kind            requestKind
+	progress        requestProgress
 	earlyReply      []byte        // made before its turn
 	code            jute.Code     // of a request that is not served
 	noZxid          bool          // auth, and a ping that overtakes: the reply's zxid is 0
-	endReason       stream.Reason // if endsConn
-	endsConn        bool          // the reply is the connection's last
+	endReason       stream.Reason // for which the reply is the connection's last; stream.ByClient: it is not
 	tooSlowForApply bool          // apply does not serve it; see operation.tooSlowForApply
-	inParts         bool          // a setWatches that is long, or whose watches may have missed events; see startParts
-	inProgress      bool          // its parts, or longRead, are under way
 	longRead        *longRead     // nil unless it is served without the tree's lock
 	minShared       int           // longer data is not copied into the reply
 
@@ -88,7 +82,12 @@ func (r *request) copyBody() {
 }
 
 // canReply reports whether the request, as the first of its queue, can get its reply.
-func (r *request) canReply() bool { return !r.inProgress && (r.isReady || !r.inLog && !r.needsProof) }
+func (r *request) canReply() bool {
+	return r.progress == readyToReply || r.progress == waiting && !r.kind.waitsForOthers()
+}
+
+// endsConn reports whether the reply is the connection's last.
+func (r *request) endsConn() bool { return r.endReason != stream.ByClient }
 
 // queue holds requests in the order of their replies. The zero value is empty.
 type queue struct {
@@ -120,13 +119,13 @@ func (q *queue) push(r *request) {
 	if r.tooSlowForApply {
 		q.numTooSlow++
 	}
-	if r.awaitsMembers {
+	if r.kind == reconfiguring {
 		q.numReconfigs++
 	}
 	switch {
-	case r.needsProof:
+	case r.kind.needsProof():
 		q.numProofs++
-	case r.inLog:
+	case r.kind.isLogged():
 		q.numUnapplied++
 	}
 }
@@ -146,13 +145,13 @@ func (q *queue) pop() *request {
 	}
 	q.n--
 	q.heldBytes -= r.heldBytes
-	if r.needsProof {
+	if r.kind.needsProof() {
 		q.numProofs--
 	}
 	if r.tooSlowForApply {
 		q.numTooSlow--
 	}
-	if r.awaitsMembers {
+	if r.kind == reconfiguring {
 		q.numReconfigs--
 	}
 	return r

@@ -107,7 +107,7 @@ func (r *request) handleReadOnly() bool {
 		return r.replyLocally()
 	}
 	if r.op == jute.OpCloseSession {
-		r.endsConn, r.endReason = true, sessionClosed
+		r.endReason = sessionClosed
 		return r.replyLocally()
 	}
 	return r.operation.handle(r)

@@ -9,7 +9,8 @@ import (
 
 // The reply to an applied reconfig waits until the members have followed it: added ones take part, and
 // removed ones do not. A client with the reply to a removal may therefore stop the server. The wait is
-// limited, because an added server may be down. The list has changed all the same.
+// limited, because an added server may be down. The list has changed all the same. Until a reconfig has its reply, later
+// writes of the connection wait (queue.hasLateReads), so each connection waits for at most one.
 
 const (
 	// maxReconfigWait limits the wait. Adding a member that is up to date takes a few round trips.
@@ -18,14 +19,6 @@ const (
 	// that has not replied to a ping for a third.
 	reconfigWaitDivisor = 4
 )
-
-// handleReconfig sends a reconfig to the log. Until it has its reply, later writes of the connection wait
-// (queue.hasLateReads), so each connection waits for at most one reconfig.
-func (r *request) handleReconfig() bool {
-	c := r.c
-	r.awaitsMembers = c.srv.cfg.MembersInSync != nil
-	return r.handleWrite()
-}
 
 // replyWhenMembersFollow builds the reply to r, an applied reconfig, and sends it when the members have
 // followed. The caller holds the lock and the tree's, and the stream has not ended.

@@ -211,7 +211,7 @@ func (w *watchReplay) extend() error {
 // lock.
 func (w *watchReplay) pause() {
 	w.replay.Forget()
-	w.r.inProgress = false
+	w.r.progress = waiting
 }
 
 func (w *watchReplay) overrun() {

@@ -42,7 +42,7 @@ type replies struct {
 // queueReply queues the reply to a request that does not go through the log, and frees r. The caller holds
 // the lock and the tree's.
 func (p *replies) queueReply(r *request) {
-	if r.operation.queueEventsBefore != nil && r.code == jute.OK && !r.inParts {
+	if r.operation.queueEventsBefore != nil && r.code == jute.OK && r.kind != inParts {
 		if r.code = r.operation.queueEventsBefore(r); p.stream.HasEnded() {
 			return
 		}
@@ -87,9 +87,9 @@ func (p *replies) replyZxid(r *request) int64 {
 	switch {
 	case r.noZxid:
 		return 0
-	case r.endsConn && r.endReason == unknownOp:
+	case r.endReason == unknownOp:
 		return noReplyZxid
-	case r.longRead != nil && r.longRead.hasCopy && !r.inProgress:
+	case r.longRead != nil && r.longRead.hasCopy && r.progress != running:
 		return r.longRead.zxid
 	}
 	p.lastZxid = max(p.lastZxid, p.session.tree.Zxid())
@@ -103,7 +103,7 @@ func (p *replies) replyZxid(r *request) int64 {
 // lock.
 func (p *replies) mayPingOvertake() bool {
 	first := p.queue.first
-	return first != nil && !first.inLog && !first.needsProof && p.stream.UnsentBytes() < stream.HighWater
+	return first != nil && !first.kind.waitsForOthers() && p.stream.UnsentBytes() < stream.HighWater
 }
 
 // countRequest counts a received request whose record has so many bytes. The caller holds the lock.
@@ -132,7 +132,7 @@ func (p *replies) finishReplied(r *request) {
 	p.traffic.countReply(r.op, r.xid, p.lastZxid, at, took)
 	p.rates.addRequest(at)
 	p.keepIfSlow(r, now, took)
-	if r.endsConn {
+	if r.endsConn() {
 		p.stream.Life.Finish(r.endReason)
 	}
 	r.free()
@@ -227,8 +227,8 @@ func (p *replies) queueReadyReplies(applying bool) {
 	}
 	for r := p.queue.first; r != nil && r.canReply() && !p.stream.IsClosing() &&
 		p.stream.UnsentBytes() < most; r = p.queue.first {
-		if !r.inLog {
-			if applying && r.tooSlowForApply && !r.inParts {
+		if !r.kind.isLogged() {
+			if applying && r.tooSlowForApply && r.kind != inParts {
 				p.stream.ResumeLater()
 				break
 			}
@@ -236,10 +236,10 @@ func (p *replies) queueReadyReplies(applying bool) {
 				startLongRead(r)
 				break
 			}
-			if !r.isReady && p.queue.numUnapplied == 0 && !p.claimBudget(r) {
+			if r.progress == waiting && p.queue.numUnapplied == 0 && !p.claimBudget(r) {
 				break
 			}
-			if r.inParts && !r.isReady {
+			if r.kind == inParts && r.progress == waiting {
 				r.startParts()
 				break
 			}

@@ -125,7 +125,7 @@ func (r *request) auditThenSubmit() bool {
 
 // handleCloseSession sends the close to the log. Requests after it are dropped.
 func (r *request) handleCloseSession() bool {
-	r.endsConn, r.endReason = true, sessionClosed
+	r.endReason = sessionClosed
 	r.submitToLog()
 	return false
 }
@@ -168,7 +168,9 @@ func (r *request) replyToAuth(code jute.Code) bool {
 		}
 	}
 	r.code, r.noZxid = code, true
-	r.endsConn, r.endReason = code != jute.OK, authFailed
+	if code != jute.OK {
+		r.endReason = authFailed
+	}
 	return r.replyLocally()
 }
 
@@ -253,7 +255,7 @@ func replyAfterEntry(r *request, index uint64) bool {
 
 // handleUnknown rejects an unknown opcode, and ends the connection.
 func (r *request) handleUnknown() bool {
-	r.code, r.endsConn, r.endReason = jute.Unimplemented, true, unknownOp
+	r.code, r.endReason = jute.Unimplemented, unknownOp
 	return r.replyLocally()
 }
 
@@ -265,7 +267,7 @@ func (r *request) submitToLog() bool {
 	if !looped && !c.srv.requestThrottle.awaitLateReads(c) {
 		return false
 	}
-	r.inLog = true
+	r.kind = kindInLog(r.op, c.srv.cfg.MembersInSync != nil)
 	txn := &proto.Txn{
 		Session: int64(c.session.id), Conn: c.uniqueNumber, Op: int32(r.op),
 		Body: bytes.Clone(r.body), AclBytes: r.listBytes, // the log keeps it longer than the frame
@@ -351,7 +353,10 @@ func awaitHeld(r *request, index uint64) bool {
 
 // enqueueUnproved puts a sync, or a read that could be stale now, into the queue.
 func enqueueUnproved(r *request) {
-	r.needsProof, r.inLog = true, r.op == jute.OpSync
+	r.kind = provedRead
+	if r.op == jute.OpSync {
+		r.kind = syncing
+	}
 	r.tooSlowForApply = r.operation.tooSlowForApply != nil
 	r.copyBody()
 	r.enqueue(len(r.body))
@@ -379,7 +384,7 @@ func (r *request) enqueue(held int) {
 // It returns false if the connection has ended.
 func (r *request) replyLocally() bool {
 	c := r.c
-	if r.inParts {
+	if r.kind == inParts {
 		r.copyBody() // long, so not under the tree's lock
 	}
 	c.lockWithTree() // apply must wait: no write finishes between the check and the push
@@ -394,7 +399,7 @@ func (r *request) replyLocally() bool {
 		return !c.stream.HasEnded()
 	}
 	long := r.needsFrozenCopy()
-	if c.replies.queue.n > 0 || r.inParts || long || !c.replies.claimBudget(r) {
+	if c.replies.queue.n > 0 || r.kind == inParts || long || !c.replies.claimBudget(r) {
 		r.copyBody()
 		r.heldBytes, r.tooSlowForApply = len(r.body), r.operation.tooSlowForApply != nil &&
 			r.operation.tooSlowForApply(&c.session, r)
@@ -405,12 +410,12 @@ func (r *request) replyLocally() bool {
 		case c.replies.queue.first != r:
 		case long:
 			startLongRead(r)
-		case r.inParts && c.replies.claimBudget(r):
+		case r.kind == inParts && c.replies.claimBudget(r):
 			r.startParts()
 		}
-		return !r.endsConn
+		return !r.endsConn()
 	}
-	more := !r.endsConn // queueReply frees r
+	more := !r.endsConn() // queueReply frees r
 	c.replies.queueReply(r)
 	return more && !c.stream.HasEnded()
 }
@@ -431,7 +436,7 @@ func (r *request) completeInTurn(code jute.Code) {
 func completeLocked(r *request, code jute.Code) {
 	c := r.c // r may belong to another connection once it has its reply
 	c.srv.requestThrottle.leaveIfInProcess(r)
-	r.code, r.inProgress, r.isReady = code, false, true
+	r.code, r.progress = code, readyToReply
 	c.replies.queueReadyReplies(false)
 	c.stream.UpdateAccount()
 	c.stream.FlushLater()
@@ -451,7 +456,7 @@ func (r *request) ReceiveResult(res *znode.Result) {
 }
 
 func (r *request) completeApplied(res *znode.Result) {
-	c, proves := r.c, r.needsProof
+	c, proves := r.c, r.kind.needsProof()
 	switch {
 	case c.stream.IsClosing():
 		return
@@ -464,14 +469,14 @@ func (r *request) completeApplied(res *znode.Result) {
 		r.times.entryIndex = c.srv.cfg.Stages.ApplyingIndex()
 		c.replies.queue.numUnapplied--
 	}
-	if r.awaitsMembers && res.Code == jute.OK {
+	if r.kind == reconfiguring && res.Code == jute.OK {
 		r.replyWhenMembersFollow(res)
 		return
 	}
 	c.srv.requestThrottle.leaveIfInProcess(r)
-	r.isReady = true
+	r.progress = readyToReply
 	switch {
-	case !r.inLog: // a read: queueReadyReplies serves it in its turn
+	case !r.kind.isLogged(): // a read: queueReadyReplies serves it in its turn
 	case c.replies.queue.first == r && c.stream.UnsentBytes() < stream.HighWater:
 		out := c.stream.Output()
 		out.B = c.replies.appendApplied(out.B, r, res)

@@ -98,7 +98,7 @@ func (t *requestThrottle) leave(n int) {
 
 // leaveIfInProcess gives the place of a request back that went to the log and has no result yet. The caller holds its connection's lock.
 func (t *requestThrottle) leaveIfInProcess(r *request) {
-	if t != nil && (r.inLog || r.needsProof) && !r.isReady {
+	if t != nil && r.kind.waitsForOthers() && r.progress == waiting {
 		t.leave(1)
 	}
 }

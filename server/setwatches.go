@@ -22,13 +22,15 @@ const (
 )
 
 func (r *request) handleSetWatches() bool {
-	r.inParts = hasMorePathsThan(r, pathsPerLock) || znode.KeepsChanges(r.c.session.tree) && hasPersistentPaths(r)
+	if hasMorePathsThan(r, pathsPerLock) || znode.KeepsChanges(r.c.session.tree) && hasPersistentPaths(r) {
+		r.kind = inParts
+	}
 	return r.replyLocally()
 }
 
 // startParts serves r, the first of the queue, in a goroutine. The caller holds the lock.
 func (r *request) startParts() {
-	r.inProgress = true
+	r.progress = running
 	r.c.stream.Life.Go(func() { serveParts(r) })
 }
 

@@ -85,7 +85,7 @@ func (p *replies) finishUntaken() {
 // for it, and a reply that the client does not take is kept by finishUntaken. The caller holds the lock.
 func (p *replies) keepUnreplied() {
 	r := p.queue.first
-	if p.stages == nil || r == nil || !r.inLog && !r.needsProof {
+	if p.stages == nil || r == nil || !r.kind.waitsForOthers() {
 		return
 	}
 	q := p.describe(r, time.Now())
