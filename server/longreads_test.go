@@ -84,28 +84,31 @@ func TestLongReadsLeaveTheLock(t *testing.T) {
 	}
 }
 
-// A long read waits until there is memory for its reply. Other requests do not wait meanwhile.
+// A long read waits until there is memory for its reply. Other requests do not wait meanwhile. A linearizable one needs no second proof
+// when it begins again.
 func TestLongReadsAwaitRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, false, nil)
-		c := w.connect()
-		c.must(jute.OpCreate, create("/list", "", 0))
-		c.grow("/list", "n", maxStepsUnderLock+1)
-		full := w.srv.Limits().Budget
-		w.srv.streamConfig.Budget.AddBytes(full)
-		xid := c.xid
-		c.request(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/list")})
-		synctest.Wait()
-		k := w.srv.conns.carrierOf(c.id)
-		k.stream.Lock()
-		unanswered, taken := k.replies.queue.n, w.srv.longReadTurn.IsTaken()
-		k.stream.Unlock()
-		w.srv.streamConfig.Budget.AddBytes(-full)
-		if unanswered != 1 || taken {
-			t.Errorf("%d reads wait, want 1; the turn is taken: %t", unanswered, taken)
-		}
-		c.expect(xid+1, jute.OK)
-	})
+	for _, linear := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, false, func(c *Config) { c.LinearizableReads = linear })
+			c := w.connect()
+			c.must(jute.OpCreate, create("/list", "", 0))
+			c.grow("/list", "n", maxStepsUnderLock+1)
+			full := w.srv.Limits().Budget
+			w.srv.streamConfig.Budget.AddBytes(full)
+			xid := c.xid
+			c.request(jute.OpGetChildren, jute.GetChildrenRequest{Path: []byte("/list")})
+			synctest.Wait()
+			k := w.srv.conns.carrierOf(c.id)
+			k.stream.Lock()
+			unreplied, taken := k.replies.queue.n, w.srv.longReadTurn.IsTaken()
+			k.stream.Unlock()
+			w.srv.streamConfig.Budget.AddBytes(-full)
+			if unreplied != 1 || taken {
+				t.Errorf("linearizable %t: %d reads wait, want 1; the turn is taken: %t", linear, unreplied, taken)
+			}
+			c.expect(xid+1, jute.OK)
+		})
+	}
 }
 
 // Reads that take few steps are answered at once, whatever is served apart.
