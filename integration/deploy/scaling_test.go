@@ -17,7 +17,7 @@ import (
 	"rollcall/lab/process"
 )
 
-// The sections of docs/deploy.md whose commands TestScalingPods runs.
+// The sections of docs/kubernetes.md whose commands TestScalingPods runs.
 const (
 	growSection   = "From three pods to five"
 	shrinkSection = "From five pods to three"
@@ -31,7 +31,7 @@ var outsideScaling = map[string]string{
 	"kubectl delete pvc data-rollcall-3 data-rollcall-4":                "needs a cluster",
 }
 
-// The commands of docs/deploy.md make five pods of three and three of five, with the zoo.cfg of the manifests. A client writes all
+// The commands of docs/kubernetes.md make five pods of three and three of five, with the zoo.cfg of the manifests. A client writes all
 // the time. Then the pods come back, one with its old volume and one with an empty one.
 func TestScalingPods(t *testing.T) {
 	needs.Check(t, needs.Usual)
@@ -127,10 +127,10 @@ func newScaledPods(t *testing.T) *scaledPods {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := blocksOf(text(t, "../../docs/deploy.md"))
+	blocks := blocksOf(text(t, "../../docs/kubernetes.md"))
 	maps.DeleteFunc(blocks, func(section string, _ []string) bool { return section != growSection && section != shrinkSection })
 	p := &scaledPods{binary: binary, page: &page{
-		t: t, name: "deploy.md", dir: dir, path: dir + ":" + filepath.Dir(binary) + ":" + os.Getenv("PATH"),
+		t: t, name: "kubernetes.md", dir: dir, path: dir + ":" + filepath.Dir(binary) + ":" + os.Getenv("PATH"),
 		blocks: blocks, used: map[string]bool{}, others: outsideScaling,
 	}}
 	var container pod
@@ -221,7 +221,7 @@ func (p *scaledPods) run(section string, n int) string {
 func (p *scaledPods) wantBlock(section string, n int, want string) {
 	p.t.Helper()
 	if got := strings.Join(p.block(section, n), "\n"); got != want {
-		p.t.Fatalf("docs/deploy.md says %q, and this test does %q", got, want)
+		p.t.Fatalf("docs/kubernetes.md says %q, and this test does %q", got, want)
 	}
 }
 

@@ -22,10 +22,10 @@ func TestChartMakesTheManifests(t *testing.T) {
 	}
 }
 
-// With five members, the chart makes what the manifests have with the edits of docs/deploy.md. The template of the pods is
+// With five members, the chart makes what the manifests have with the edits of docs/kubernetes.md. The template of the pods is
 // the same as with three, so no pod is restarted.
 func TestFiveMembers(t *testing.T) {
-	page, err := os.ReadFile("../../docs/deploy.md")
+	page, err := os.ReadFile("../../docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,9 +195,9 @@ func TestChartRejectsValues(t *testing.T) {
 	}
 }
 
-// The commands of docs/deploy.md that install and upgrade the chart render.
-func TestDeployPageInstallsTheChart(t *testing.T) {
-	page, err := os.ReadFile("../../docs/deploy.md")
+// The commands of docs/kubernetes.md that install and upgrade the chart render.
+func TestKubernetesPageInstallsTheChart(t *testing.T) {
+	page, err := os.ReadFile("../../docs/kubernetes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
