@@ -9,7 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
+	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -21,13 +23,16 @@ import (
 
 const chartDirectory = "../../deploy/chart"
 
+// loadChart reads the chart once.
+var loadChart = sync.OnceValues(func() (*helmchart.Chart, error) { return loader.Load(chartDirectory) })
+
 // object is a manifest as JSON has it.
 type object = map[string]any
 
 // render returns what helm install RELEASE deploy/chart --set SETTINGS makes, by "KIND NAME". Settings are separated by
 // spaces.
 func render(release, settings string) (map[string]object, error) {
-	loaded, err := loader.Load(chartDirectory)
+	loaded, err := loadChart()
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Mistakes that the schema cannot find. */}}
+{{- define "rollcall.check" -}}
+{{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
+{{- if hasKey $.Values.labels $key }}
+{{- fail (printf "labels: the chart sets %s itself; remove it from the values" $key) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* The keys of zoo.cfg without the server lines. */}}

@@ -1,0 +1,184 @@
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Where the features are looked for: see field.
+const (
+	set     = "StatefulSet one"
+	cfg     = "ConfigMap one"
+	pod     = "spec template spec "
+	serving = pod + "containers rollcall "
+)
+
+// feature is a field of an object that some values make.
+type feature struct{ values, object, path, want string }
+
+// checkFeatures checks each field in what the chart makes as the release one. What is wanted is JSON.
+func checkFeatures(t *testing.T, features []feature) {
+	t.Helper()
+	for _, f := range features {
+		objects, err := render("one", f.values)
+		if err != nil {
+			t.Errorf("%s: %v", f.values, err)
+			continue
+		}
+		if got := brief(field(objects[f.object], strings.Fields(f.path))); got != f.want {
+			t.Errorf("%s: %s has %s %s, want %s", f.values, f.object, f.path, got, f.want)
+		}
+	}
+}
+
+// field returns what is in a value at a path. Elements of lists have their number or their name, and zoo.cfg has its keys.
+func field(v any, path []string) any {
+	if len(path) == 0 {
+		return v
+	}
+	switch v := v.(type) {
+	case object:
+		return field(v[path[0]], path[1:])
+	case string:
+		return field(settings(v), path)
+	case []any:
+		for i, element := range v {
+			if m, _ := element.(object); brief(i) == path[0] || m["name"] == path[0] {
+				return field(element, path[1:])
+			}
+		}
+	}
+	return nil
+}
+
+// Pods are placed as the values say, and have the labels, variables and volumes in them.
+func TestPodsOfTheValues(t *testing.T) {
+	const rack = "topologySpread[0].topologyKey=rack topologySpread[0].maxSkew=2 topologySpread[0].whenUnsatisfiable=DoNotSchedule"
+	checkFeatures(t, []feature{
+		{"topologySpread=null", set, pod + "topologySpreadConstraints", `null`},
+		{rack, set, pod + "topologySpreadConstraints", `[{"labelSelector":{"matchLabels":{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall"}},"maxSkew":2,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`},
+		{"nodeSelector.disk=ssd", set, pod + "nodeSelector", `{"disk":"ssd"}`},
+		{"tolerations[0].key=k tolerations[0].operator=Exists", set, pod + "tolerations", `[{"key":"k","operator":"Exists"}]`},
+		{"priorityClassName=high", set, pod + "priorityClassName", `"high"`},
+		{"labels.team=a", set, "metadata labels team", `"a"`},
+		{"labels.team=a", set, "spec template metadata labels team", `"a"`},
+		{"podAnnotations.team=a", set, "spec template metadata annotations team", `"a"`},
+		{"extraEnv[0].name=A extraEnv[0].value=b", set, serving + "env A", `{"name":"A","value":"b"}`},
+		{"extraVolumes[0].name=v extraVolumes[0].emptyDir.medium=Memory", set, pod + "volumes v", `{"emptyDir":{"medium":"Memory"},"name":"v"}`},
+		{"extraVolumeMounts[0].name=v extraVolumeMounts[0].mountPath=/v", set, serving + "volumeMounts v", `{"mountPath":"/v","name":"v"}`},
+	})
+}
+
+// everything sets all values that add objects.
+const everything = "labels.team=a"
+
+// Every object has the labels of the values, and nothing selects pods by them: a selector of a StatefulSet cannot be changed later.
+func TestLabelsOfTheValues(t *testing.T) {
+	objects, err := render("one", everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range objects {
+		if at(o, "metadata", "labels", "team") != "a" {
+			t.Errorf("%s has no label of the values", name)
+		}
+		for _, selector := range []string{"selector", "podSelector"} {
+			if got := brief(at(o, "spec", selector)); strings.Contains(got, "team") {
+				t.Errorf("%s selects by a label of the values: %s", name, got)
+			}
+		}
+	}
+	for _, key := range chartsOwn {
+		if key == "checksum/config" { // an annotation
+			continue
+		}
+		if _, err := render("one", "labels."+strings.ReplaceAll(key, ".", `\.`)+"=mine"); err == nil || !strings.Contains(err.Error(), "the chart sets "+key+" itself") {
+			t.Errorf("the label %s: %v", key, err)
+		}
+	}
+	if _, err := render("one", `labels.app\.kubernetes\.io/name=mine`); err == nil || !strings.Contains(err.Error(), "the chart sets app.kubernetes.io/name itself") {
+		t.Errorf("the label of the selectors: %v", err)
+	}
+}
+
+// Kubernetes rejects a change of these fields of a StatefulSet. So no value changes them, apart from those of storage, and no
+// release does: they are what the first chart made.
+func TestFixedFieldsStay(t *testing.T) {
+	const (
+		metadata = `"metadata":{"name":"data"}`
+		spec     = `"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"10Gi"}}}`
+	)
+	for _, values := range []string{"", everything, "members=5", "antiAffinity=required"} {
+		checkFeatures(t, []feature{
+			{values, set, "spec serviceName", `"one-members"`},
+			{values, set, "spec podManagementPolicy", `"Parallel"`},
+			{values, set, "spec selector", `{"matchLabels":{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall"}}`},
+			{values, set, "spec volumeClaimTemplates", `[{` + metadata + `,` + spec + `}]`},
+			{values, "Service one-members", "spec clusterIP", `"None"`},
+		})
+	}
+}
+
+// A wrong key is rejected in every object of the values.
+func TestWrongKeysAreRejected(t *testing.T) {
+	text, err := os.ReadFile(chartDirectory + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values object
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	free := []string{"nodeSelector", "labels", "podAnnotations", "config", "external.annotations", "resources.requests", "resources.limits"}
+	checked := 0
+	var walk func(prefix string, o object)
+	walk = func(prefix string, o object) {
+		for key, value := range o {
+			m, isMap := value.(object)
+			path := prefix + key
+			if !isMap || slices.Contains(free, path) || strings.HasSuffix(path, ".labels") {
+				continue
+			}
+			checked++
+			if _, err := render("one", path+".wrongKey=1"); err == nil || !strings.Contains(err.Error(), "wrongKey") {
+				t.Errorf("%s.wrongKey: %v, want an error that names it", path, err)
+			}
+			walk(path+".", m)
+		}
+	}
+	walk("", values)
+	if checked < 7 {
+		t.Errorf("%d objects were tried", checked)
+	}
+	if _, err := render("one", "wrongKey=1"); err == nil || !strings.Contains(err.Error(), "wrongKey") {
+		t.Errorf("wrongKey: %v, want an error that names it", err)
+	}
+}
+
+// Every object of the schema says which keys it takes.
+func TestSchemaIsClosed(t *testing.T) {
+	text, err := os.ReadFile(chartDirectory + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema any
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		m, _ := v.(object)
+		if additional, said := m["additionalProperties"]; m["type"] == "object" && (!said || additional == true && m["description"] == nil) {
+			t.Errorf("%s takes any key", path)
+		}
+		for key, value := range m {
+			walk(path+"/"+key, value)
+		}
+	}
+	walk("", schema)
+}
