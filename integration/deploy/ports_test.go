@@ -23,7 +23,7 @@ import (
 )
 
 // usual are the ports as docs/security.md names them. In this test other ports stand for them.
-var usual = []string{"2181", "2888", "3888", "8080"}
+var usual = []string{"2181", "2888", "3888", "8080", "2281"}
 
 // scanned is a configuration that we ship. Its member runs on free ports, at an address of this machine
 // that stands for its own.
@@ -68,6 +68,11 @@ func TestPortsAreListed(t *testing.T) {
 			_, cfg := manifests(s.t)
 			return s.serve(strings.Replace(cfg, "serverIdFromHostname=true\n", "", 1))
 		},
+		"`deploy/chart` with `tls.clients.plain=false`, in each pod": func(s scanned) *exec.Cmd { // tools/chart.TestTLS has its lines
+			_, cfg := manifests(s.t)
+			cfg = strings.NewReplacer("serverIdFromHostname=true\n", "", ";2181", "").Replace(cfg)
+			return s.serve(cfg + "secureClientPort=2281\nssl.clientAuth=none\nssl.keyStore.location=" + s.certificate() + "\n")
+		},
 	}
 	listed := listedPorts(t)
 	for _, name := range slices.Sorted(maps.Keys(configurations)) {
@@ -106,15 +111,16 @@ func upPorts(t *testing.T) map[string]string {
 	t.Helper()
 	const first, last = 20_000, 29_000 // the last ports are below those that the kernel hands out
 	from := os.Getpid() * 7 % (last - first)
+	distances := []int{0, 1000, 2000, 3000}
 	for i := range last - first {
 		base := first + (from+i)%(last-first)
 		ports := map[string]string{}
-		for j, above := range []int{0, 1000, 2000, 3000} {
+		for j, above := range distances {
 			if free(base+above, 3) {
 				ports[usual[j]] = strconv.Itoa(base + above)
 			}
 		}
-		if len(ports) == len(usual) {
+		if len(ports) == len(distances) {
 			return ports
 		}
 	}
@@ -172,6 +178,7 @@ var (
 	serverLine = regexp.MustCompile(`server\.(\d)=[^:\s]+:2888:3888`)
 	secretLine = regexp.MustCompile(`(?m)^(admin\.tokenFile|ensembleSecretFile)=.*$`)
 	clientPort = regexp.MustCompile(`(clientPort=|;)2181`)
+	securePort = regexp.MustCompile(`(secureClientPort=)2281`)
 )
 
 // fit returns the text of a configuration with the addresses, ports and files of this machine.
@@ -183,6 +190,7 @@ func (s scanned) fit(text string) string {
 		return fmt.Sprintf("server.%s=%s%s:%s:%s", id, strings.TrimSuffix(s.own, "1"), id, s.ports["2888"], s.ports["3888"])
 	})
 	text = clientPort.ReplaceAllString(text, "${1}"+s.ports["2181"])
+	text = securePort.ReplaceAllString(text, "${1}"+s.ports["2281"])
 	return secretLine.ReplaceAllString(text, "$1="+s.secret())
 }
 
@@ -194,6 +202,16 @@ func (s scanned) secret() string {
 		s.t.Fatal(err)
 	}
 	return path
+}
+
+// certificate returns a file with a key and its certificate.
+func (s scanned) certificate() string {
+	s.t.Helper()
+	dir := filepath.Join(s.t.TempDir(), "certs")
+	if out, err := exec.Command(s.binary, "certs", "--out", dir, "member").CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+	return filepath.Join(dir, "member.pem")
 }
 
 // scan starts a member and compares the ports that it opens with those that are listed.
@@ -304,7 +322,7 @@ func decoded(field string) (addr netip.Addr, port string) {
 func listedPorts(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	listed := map[string]map[string]string{}
-	_, section, found := strings.Cut(text(t, "../../docs/security.md"), "\n| Configuration | 2181 | 2888 | 3888 | 8080 |\n")
+	_, section, found := strings.Cut(text(t, "../../docs/security.md"), "\n| Configuration | 2181 | 2888 | 3888 | 8080 | 2281 |\n")
 	if !found {
 		t.Fatal("docs/security.md has no table of the ports of each configuration")
 	}

@@ -74,8 +74,90 @@ func TestPodsOfTheValues(t *testing.T) {
 	})
 }
 
+// certificates has the values of all certificates.
+const certificates = "tls.members.secret=m tls.clients.secret=c "
+
+// Members, clients and HTTP have TLS from the Secrets that the values name, and an Issuer makes these Secrets.
+func TestTLS(t *testing.T) {
+	const (
+		https    = certificates + "tls.http=true"
+		tlsAlone = "tls.clients.secret=c tls.clients.plain=false"
+		issued   = certificates + "tls.issuer.name=ca"
+		files    = `"secret":{"defaultMode":288,"items":[{"key":"tls-combined.pem","path":"member.pem"},{"key":"ca.crt","path":"ca.pem"}],"secretName":`
+	)
+	checkFeatures(t, []feature{
+		{certificates, cfg, "data zoo.cfg sslQuorum", `"true"`},
+		{certificates, cfg, "data zoo.cfg ensembleSecretFile", `"/secret/secret"`},
+		{certificates, cfg, "data zoo.cfg ssl.quorum.keyStore.location", `"/tls/members/member.pem"`},
+		{certificates, cfg, "data zoo.cfg ssl.quorum.trustStore.location", `"/tls/members/ca.pem"`},
+		{certificates, set, pod + "volumes tls-members", `{"name":"tls-members",` + files + `"m"}}`},
+		{certificates, set, serving + "volumeMounts tls-members", `{"mountPath":"/tls/members","name":"tls-members","readOnly":true}`},
+
+		{https, cfg, "data zoo.cfg admin.forceHttps", `"true"`},
+		{https, set, serving + "startupProbe httpGet scheme", `"HTTPS"`},
+		{https, set, serving + "livenessProbe httpGet scheme", `"HTTPS"`},
+		{https, set, serving + "readinessProbe httpGet scheme", `"HTTPS"`},
+		{https, set, serving + "env ROLLCALL_ADMIN value", `"https://127.0.0.1:8080"`},
+		{https, set, serving + "env ROLLCALL_TLS_CA value", `"/tls/members/ca.pem"`},
+
+		{certificates, cfg, "data zoo.cfg secureClientPort", `"2281"`},
+		{certificates, cfg, "data zoo.cfg ssl.keyStore.location", `"/tls/clients/member.pem"`},
+		{certificates, cfg, "data zoo.cfg ssl.trustStore.location", `"/tls/clients/ca.pem"`},
+		{certificates, cfg, "data zoo.cfg ssl.clientAuth", `"need"`},
+		{certificates + "tls.clients.authentication=none", cfg, "data zoo.cfg ssl.clientAuth", `"none"`},
+		{certificates, set, pod + "volumes tls-clients", `{"name":"tls-clients",` + files + `"c"}}`},
+		{certificates, set, serving + "volumeMounts tls-clients", `{"mountPath":"/tls/clients","name":"tls-clients","readOnly":true}`},
+		{certificates, set, serving + "ports client-tls containerPort", `2281`},
+		{certificates, "Service one", "spec ports", `[{"name":"client","port":2181,"targetPort":"client"},{"name":"client-tls","port":2281,"targetPort":"client-tls"}]`},
+		{certificates, "Service one-members", "spec ports client port", `2181`},
+		{certificates, "Service one-members", "spec ports client-tls port", `2281`},
+		{certificates, "NetworkPolicy one", "spec ingress 1 ports", `[{"port":"client"},{"port":"client-tls"},{"port":"http"}]`},
+
+		// Without plain clients, no line of zoo.cfg names a port for them: the table in docs/security.md has what is open then.
+		{tlsAlone, cfg, "data zoo.cfg server.1", `"one-0.one-members:2888:3888"`},
+		{tlsAlone, cfg, "data zoo.cfg server.3", `"one-2.one-members:2888:3888"`},
+		{tlsAlone, cfg, "data zoo.cfg clientPort", `null`},
+		{tlsAlone, set, serving + "ports client", `null`},
+		{tlsAlone, "Service one", "spec ports", `[{"name":"client-tls","port":2281,"targetPort":"client-tls"}]`},
+		{tlsAlone, "Service one-members", "spec ports client", `null`},
+		{tlsAlone, "NetworkPolicy one", "spec ingress 1 ports", `[{"port":"client-tls"},{"port":"http"}]`},
+
+		{issued + " tls.issuer.kind=ClusterIssuer", "Certificate one-members", "spec issuerRef", `{"group":"cert-manager.io","kind":"ClusterIssuer","name":"ca"}`},
+		{issued, "Certificate one-members", "spec secretName", `"m"`},
+		{issued, "Certificate one-members", "spec dnsNames", `["*.one-members","localhost"]`},
+		{issued, "Certificate one-members", "spec ipAddresses", `["127.0.0.1"]`},
+		{issued, "Certificate one-members", "spec usages", `["digital signature","key encipherment","server auth","client auth"]`},
+		{issued, "Certificate one-members", "spec additionalOutputFormats", `[{"type":"CombinedPEM"}]`},
+		{issued, "Certificate one-clients", "spec issuerRef name", `"ca"`},
+		{issued, "Certificate one-clients", "spec secretName", `"c"`},
+		{issued, "Certificate one-clients", "spec dnsNames", `["one","one.here","one.here.svc","*.one-members","*.one-members.here","*.one-members.here.svc",` +
+			`"one-0.one-members","one-1.one-members","one-2.one-members"]`},
+		{issued, "Certificate one-clients", "spec usages", `["digital signature","key encipherment","server auth","client auth"]`},
+		{issued, "Certificate one-clients", "spec additionalOutputFormats", `[{"type":"CombinedPEM"}]`},
+		{"tls.clients.secret=c tls.issuer.name=ca", "Certificate one-members", "spec", `null`},
+		{"tls.members.secret=m tls.issuer.name=ca", "Certificate one-clients", "spec", `null`},
+		{certificates, "Certificate one-clients", "spec", `null`},
+	})
+}
+
+// A member reads its own line in zoo.cfg when it starts, so it must be restarted to close the port for plain clients.
+func TestPlainPortRestartsThePods(t *testing.T) {
+	const checksum = "spec template metadata annotations checksum/config"
+	sums := map[string]string{}
+	for _, values := range []string{certificates, certificates + "tls.clients.plain=false"} {
+		objects, err := render("one", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums[brief(field(objects[set], strings.Fields(checksum)))] = values
+	}
+	if len(sums) != 2 {
+		t.Errorf("the checksums of the pods are the same: %v", sums)
+	}
+}
+
 // everything sets all values that add objects.
-const everything = "labels.team=a"
+const everything = certificates + "tls.http=true tls.issuer.name=ca labels.team=a"
 
 // Every object has the labels of the values, and nothing selects pods by them: a selector of a StatefulSet cannot be changed later.
 func TestLabelsOfTheValues(t *testing.T) {
@@ -152,7 +234,7 @@ func TestWrongKeysAreRejected(t *testing.T) {
 		}
 	}
 	walk("", values)
-	if checked < 7 {
+	if checked < 11 {
 		t.Errorf("%d objects were tried", checked)
 	}
 	if _, err := render("one", "wrongKey=1"); err == nil || !strings.Contains(err.Error(), "wrongKey") {

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"sync"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	"helm.sh/helm/v3/pkg/strvals"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -62,10 +64,28 @@ func render(release, settings string) (map[string]object, error) {
 	return objects, nil
 }
 
-// decode adds the manifests in a file. A field that Kubernetes does not know is an error, and so is one of another type.
+// knownTypes returns the types of Kubernetes and cert-manager.
+var knownTypes = sync.OnceValues(func() (*runtime.Scheme, error) {
+	types := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanagerv1.AddToScheme} {
+		if err := add(types); err != nil {
+			return nil, err
+		}
+	}
+	return types, nil
+})
+
+// decode adds the manifests in a file. A field that is in none of knownTypes is an error, and so is one of another type.
 func decode(objects map[string]object, text string) error {
-	known := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	types, err := knownTypes()
+	if err != nil {
+		return err
+	}
+	known := serializer.NewCodecFactory(types, serializer.EnableStrict).UniversalDeserializer()
 	for _, part := range strings.Split(text, "\n---\n") {
+		if strings.TrimSpace(part) == "" {
+			continue // the values ask for none of the objects in this file
+		}
 		if _, _, err := known.Decode([]byte(part), nil, nil); err != nil {
 			return err
 		}

@@ -15,8 +15,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{/* The URL of HTTP begins with this. */}}
+{{- define "rollcall.scheme" -}}
+{{ if .Values.tls.http }}https{{ else }}http{{ end }}
+{{- end }}
+
 {{/* Mistakes that the schema cannot find. */}}
 {{- define "rollcall.check" -}}
+{{- if and .Values.tls.http (not .Values.tls.members.secret) }}
+{{- fail "tls.http: HTTPS has the certificates of the members; set tls.members.secret" }}
+{{- end }}
+{{- if and .Values.tls.issuer.name (not .Values.tls.members.secret) (not .Values.tls.clients.secret) }}
+{{- fail "tls.issuer: no Secret is named that it could make; set tls.members.secret or tls.clients.secret" }}
+{{- end }}
+{{- if and (not .Values.tls.clients.plain) (not .Values.tls.clients.secret) }}
+{{- fail "tls.clients.plain=false: no port for clients would be left; set tls.clients.secret" }}
+{{- end }}
 {{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
 {{- if hasKey $.Values.labels $key }}
 {{- fail (printf "labels: the chart sets %s itself; remove it from the values" $key) }}
@@ -30,8 +44,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.secrets.otlpHeaders.name }}
 {{- $_ := set $own "otlp.headersFile" "/otlp/headers" }}
 {{- end }}
+{{- if .Values.tls.members.secret }}
+{{- $_ := merge $own (dict "sslQuorum" "true" "ssl.quorum.keyStore.location" "/tls/members/member.pem" "ssl.quorum.trustStore.location" "/tls/members/ca.pem") }}
+{{- end }}
+{{- if .Values.tls.http }}
+{{- $_ := set $own "admin.forceHttps" "true" }}
+{{- end }}
+{{- if .Values.tls.clients.secret }}
+{{- $_ := merge $own (dict "secureClientPort" "2281" "ssl.keyStore.location" "/tls/clients/member.pem" "ssl.trustStore.location" "/tls/clients/ca.pem" "ssl.clientAuth" .Values.tls.clients.authentication) }}
+{{- end }}
 {{- range $key, $value := .Values.config }}
-{{- if or (hasKey $own $key) (hasPrefix "server." $key) (has $key (list "clientPort" "admin.serverPort" "dynamicConfigFile")) }}
+{{- if or (hasKey $own $key) (hasPrefix "server." $key) (has $key (list "clientPort" "clientPortAddress" "admin.serverPort" "dynamicConfigFile")) }}
 {{- fail (printf "config.%s: the chart sets this key itself, because the pods, their ports and their volumes depend on it; remove it from the values" $key) }}
 {{- end }}
 {{ $key }}={{ if kindIs "float64" $value }}{{ int64 $value }}{{ else }}{{ $value }}{{ end }}
@@ -45,6 +68,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "rollcall.config" -}}
 {{ include "rollcall.keys" . }}
 {{- range $i := until (int .Values.members) }}
-server.{{ add1 $i }}={{ $.Release.Name }}-{{ $i }}.{{ $.Release.Name }}-members:2888:3888;2181
+server.{{ add1 $i }}={{ $.Release.Name }}-{{ $i }}.{{ $.Release.Name }}-members:2888:3888{{ if $.Values.tls.clients.plain }};2181{{ end }}
 {{- end }}
+{{- end }}
+
+{{/* The ports of a Service for clients. */}}
+{{- define "rollcall.clientPorts" -}}
+{{- if .Values.tls.clients.plain }}
+- {name: client, port: 2181, targetPort: client}
+{{- end }}
+{{- if .Values.tls.clients.secret }}
+- {name: client-tls, port: 2281, targetPort: client-tls}
+{{- end }}
+{{- end }}
+
+{{/* A volume with the files of cert-manager's Secret. */}}
+{{- define "rollcall.certificates" -}}
+- name: {{ .volume }}
+  secret:
+    secretName: {{ .secret }}
+    defaultMode: 0440
+    items:
+      - {key: tls-combined.pem, path: member.pem}
+      - {key: ca.crt, path: ca.pem}
 {{- end }}

@@ -1,0 +1,87 @@
+package chart
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A member takes the zoo.cfg of each set of values without a warning, and finds every file that it names.
+func TestMembersTakeTheConfiguration(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "rollcall")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/rollcall")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, values := range []string{"", everything, certificates + "tls.clients.plain=false"} {
+		objects, err := render("one", values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := field(objects[cfg], []string{"data"}).(object)["zoo.cfg"].(string)
+		if err := checkConfiguration(t, program, text, objects); err != "" {
+			t.Errorf("with the values %q: %s:\n%s", values, err, text)
+		}
+	}
+}
+
+// absolute is a value in zoo.cfg that is a path in the pod.
+var absolute = regexp.MustCompile(`(?m)=(/\S+)$`)
+
+// checkConfiguration returns what rollcall config check says against a zoo.cfg on a machine with the volumes of the pod, or "".
+func checkConfiguration(t *testing.T, program, zooCfg string, objects map[string]object) string {
+	t.Helper()
+	root := t.TempDir()
+	certs := exec.CommandContext(t.Context(), program, "certs", "--out", root+"/certs", "one-0.one-members,one,localhost,127.0.0.1")
+	if out, err := certs.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, m := range field(objects[set], strings.Fields(serving+"volumeMounts")).([]any) {
+		mount := m.(object)
+		directory := root + mount["mountPath"].(string)
+		if err := os.MkdirAll(directory, 0o750); err != nil {
+			t.Fatal(err)
+		}
+		items, _ := field(objects[set], strings.Fields(pod+"volumes "+mount["name"].(string)+" secret items")).([]any)
+		files := []string{mount["name"].(string)} // a Secret without items has files with the names of its keys, which here are those of the volumes
+		for _, item := range items {
+			files = append(files, item.(object)["path"].(string))
+		}
+		for _, file := range files {
+			if err := os.WriteFile(filepath.Join(directory, file), contentOf(t, root, file), 0o640); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	path := filepath.Join(root, "conf", "zoo.cfg")
+	if err := os.WriteFile(path, []byte(absolute.ReplaceAllString(zooCfg, "="+root+"$1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := exec.CommandContext(t.Context(), program, "config", "check", "-o", "json", path)
+	check.Env = append(os.Environ(), "HOSTNAME=one-0")
+	var complaints bytes.Buffer
+	check.Stderr = &complaints
+	if err := check.Run(); err != nil {
+		return err.Error() + ": " + complaints.String()
+	}
+	return complaints.String()
+}
+
+// contentOf returns the content of a file in a Secret.
+func contentOf(t *testing.T, root, file string) []byte {
+	t.Helper()
+	source, known := map[string]string{"member.pem": "one-0.one-members.pem", "ca.pem": "ca.pem"}[file]
+	if !known {
+		return []byte(strings.Repeat("x", 32) + "\n")
+	}
+	content, err := os.ReadFile(filepath.Join(root, "certs", source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
