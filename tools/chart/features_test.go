@@ -156,8 +156,64 @@ func TestPlainPortRestartsThePods(t *testing.T) {
 	}
 }
 
+// Prometheus' operator gets a monitor with its token and rules, and Grafana a dashboard.
+func TestMetrics(t *testing.T) {
+	const (
+		token   = "secrets.metrics.name=p secrets.metrics.key=k "
+		monitor = token + "metrics.serviceMonitor.enabled=true "
+	)
+	checkFeatures(t, []feature{
+		{token, cfg, "data zoo.cfg admin.metricsTokenFile", `"/metrics/token"`},
+		{token, set, pod + "volumes metrics-token", `{"name":"metrics-token","secret":{"defaultMode":288,"items":[{"key":"k","path":"token"}],"secretName":"p"}}`},
+		{token, set, serving + "volumeMounts metrics-token", `{"mountPath":"/metrics","name":"metrics-token","readOnly":true}`},
+		{monitor, "ServiceMonitor one", "spec selector matchLabels", `{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall"}`},
+		{monitor, "ServiceMonitor one", "spec endpoints", `[{"authorization":{"credentials":{"key":"k","name":"p"}},"interval":"15s","path":"/metrics","port":"http",` +
+			`"relabelings":[{"replacement":"here/one","targetLabel":"job"}],"scheme":"http"}]`},
+		{monitor + "metrics.serviceMonitor.interval=5s", "ServiceMonitor one", "spec endpoints 0 interval", `"5s"`},
+		{monitor + "metrics.serviceMonitor.labels.release=prom", "ServiceMonitor one", "metadata labels release", `"prom"`},
+		{monitor + certificates + "tls.http=true", "ServiceMonitor one", "spec endpoints 0 scheme", `"https"`},
+		{monitor + certificates + "tls.http=true", "ServiceMonitor one", "spec endpoints 0 tlsConfig", `{"ca":{"secret":{"key":"ca.crt","name":"m"}},"serverName":"one-0.one-members"}`},
+		{token, "ServiceMonitor one", "spec", `null`},
+		{"", "PrometheusRule one", "spec", `null`},
+		{"metrics.rules.enabled=true metrics.rules.labels.release=prom", "PrometheusRule one", "metadata labels release", `"prom"`},
+		{"", "ConfigMap one-dashboard", "data", `null`},
+		{"metrics.dashboard.enabled=true", "ConfigMap one-dashboard", "metadata labels grafana_dashboard", `"1"`},
+	})
+}
+
+// The rules are those of deploy/alerts.yml with the job of the ServiceMonitor, and the dashboard is deploy/grafana/rollcall.json.
+func TestAlertsAndDashboardAreTheTreesOwn(t *testing.T) {
+	objects, err := render("one", everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../deploy/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, _ := field(objects["ServiceMonitor one"], strings.Fields("spec endpoints 0 relabelings 0 replacement")).(string)
+	if job != "here/one" || !strings.Contains(string(text), `job="rollcall"`) {
+		t.Errorf("the job is %q, and alerts.yml names the job rollcall: %t", job, strings.Contains(string(text), `job="rollcall"`))
+	}
+	var want any
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(text), `job="rollcall"`, `job="`+job+`"`)), &want); err != nil {
+		t.Fatal(err)
+	}
+	if got := differences("", want, at(objects["PrometheusRule one"], "spec")); len(got) > 0 {
+		t.Errorf("alerts.yml and the rules differ in %s", strings.Join(got, "\n"))
+	}
+	dashboard, err := os.ReadFile("../../deploy/grafana/rollcall.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at(objects["ConfigMap one-dashboard"], "data", "rollcall.json") != string(dashboard) {
+		t.Error("the dashboard is not deploy/grafana/rollcall.json")
+	}
+}
+
 // everything sets all values that add objects.
-const everything = certificates + "tls.http=true tls.issuer.name=ca labels.team=a"
+const everything = certificates + "tls.http=true tls.issuer.name=ca secrets.metrics.name=p metrics.serviceMonitor.enabled=true " +
+	"metrics.rules.enabled=true metrics.dashboard.enabled=true labels.team=a"
 
 // Every object has the labels of the values, and nothing selects pods by them: a selector of a StatefulSet cannot be changed later.
 func TestLabelsOfTheValues(t *testing.T) {
@@ -234,7 +290,7 @@ func TestWrongKeysAreRejected(t *testing.T) {
 		}
 	}
 	walk("", values)
-	if checked < 11 {
+	if checked < 16 {
 		t.Errorf("%d objects were tried", checked)
 	}
 	if _, err := render("one", "wrongKey=1"); err == nil || !strings.Contains(err.Error(), "wrongKey") {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	helmchart "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -25,7 +26,7 @@ import (
 
 const chartDirectory = "../../deploy/chart"
 
-// loadChart reads the chart once.
+// loadChart reads the chart once: each time, Helm logs that some of its files are links.
 var loadChart = sync.OnceValues(func() (*helmchart.Chart, error) { return loader.Load(chartDirectory) })
 
 // object is a manifest as JSON has it.
@@ -64,10 +65,10 @@ func render(release, settings string) (map[string]object, error) {
 	return objects, nil
 }
 
-// knownTypes returns the types of Kubernetes and cert-manager.
+// knownTypes returns the types of Kubernetes, cert-manager and Prometheus' operator.
 var knownTypes = sync.OnceValues(func() (*runtime.Scheme, error) {
 	types := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanagerv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, certmanagerv1.AddToScheme, monitoringv1.AddToScheme} {
 		if err := add(types); err != nil {
 			return nil, err
 		}

@@ -25,6 +25,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and .Values.tls.http (not .Values.tls.members.secret) }}
 {{- fail "tls.http: HTTPS has the certificates of the members; set tls.members.secret" }}
 {{- end }}
+{{- if and .Values.metrics.serviceMonitor.enabled (not .Values.secrets.metrics.name) }}
+{{- fail "metrics.serviceMonitor: Prometheus needs a token to read /metrics; set secrets.metrics.name" }}
+{{- end }}
 {{- if and .Values.tls.issuer.name (not .Values.tls.members.secret) (not .Values.tls.clients.secret) }}
 {{- fail "tls.issuer: no Secret is named that it could make; set tls.members.secret or tls.clients.secret" }}
 {{- end }}
@@ -43,6 +46,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $own := dict "dataDir" "/data" "serverIdFromHostname" "true" "quorumListenOnAllIPs" "true" "ensembleSecretFile" "/secret/secret" "admin.serverAddress" "0.0.0.0" "admin.tokenFile" "/token/token" -}}
 {{- if .Values.secrets.otlpHeaders.name }}
 {{- $_ := set $own "otlp.headersFile" "/otlp/headers" }}
+{{- end }}
+{{- if .Values.secrets.metrics.name }}
+{{- $_ := set $own "admin.metricsTokenFile" "/metrics/token" }}
 {{- end }}
 {{- if .Values.tls.members.secret }}
 {{- $_ := merge $own (dict "sslQuorum" "true" "ssl.quorum.keyStore.location" "/tls/members/member.pem" "ssl.quorum.trustStore.location" "/tls/members/ca.pem") }}
@@ -80,6 +86,16 @@ server.{{ add1 $i }}={{ $.Release.Name }}-{{ $i }}.{{ $.Release.Name }}-members:
 {{- if .Values.tls.clients.secret }}
 - {name: client-tls, port: 2281, targetPort: client-tls}
 {{- end }}
+{{- end }}
+
+{{/* A volume with one file of a Secret. */}}
+{{- define "rollcall.secretFile" -}}
+- name: {{ .volume }}
+  secret:
+    secretName: {{ .secret }}
+    defaultMode: 0440
+    items:
+      - {key: {{ .key | quote }}, path: {{ .path }}}
 {{- end }}
 
 {{/* A volume with the files of cert-manager's Secret. */}}
