@@ -188,6 +188,8 @@ func TestChartRejectsValues(t *testing.T) {
 		{"tls.members.secret=m config.sslQuorum=false", "config.sslQuorum: the chart sets this key itself"},
 		{"config.clientPortAddress=127.0.0.1", "config.clientPortAddress: the chart sets this key itself"},
 		{"metrics.serviceMonitor.enabled=true", "set secrets.metrics.name"},
+		{"external.type=ClusterIP", "external"},
+		{"networkPolicy.clients[0].pods=x", "networkPolicy"},
 		{"topologySpread[0].topologyKey=zone", "topologySpread"},
 		{"resources.request.cpu=1", "request"},
 		{"tolerations[0].keys=k", "keys"},

@@ -211,9 +211,41 @@ func TestAlertsAndDashboardAreTheTreesOwn(t *testing.T) {
 	}
 }
 
+// The policy lets members, the peers in the values and the chart's own jobs connect.
+func TestNetworkPolicy(t *testing.T) {
+	const (
+		clients = "networkPolicy.clients[0].podSelector.matchLabels.app=web"
+		http    = "networkPolicy.http[0].ipBlock.cidr=10.0.0.0/8"
+		jobs    = `{"podSelector":{"matchLabels":{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall-jobs"}}}`
+		members = `{"from":[{"podSelector":{"matchLabels":{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall"}}}],"ports":[{"port":"quorum"},{"port":"election"}]}`
+	)
+	checkFeatures(t, []feature{
+		{"networkPolicy.enabled=false", "NetworkPolicy one", "spec", `null`},
+		{clients, "NetworkPolicy one", "spec policyTypes", `["Ingress"]`},
+		{clients, "NetworkPolicy one", "spec ingress", `[` + members + `,{"from":[` + jobs + `,{"podSelector":{"matchLabels":{"app":"web"}}}],"ports":[{"port":"client"}]},{"ports":[{"port":"http"}]}]`},
+		{http, "NetworkPolicy one", "spec ingress", `[` + members + `,{"ports":[{"port":"client"}]},{"from":[` + jobs + `,{"ipBlock":{"cidr":"10.0.0.0/8"}}],"ports":[{"port":"http"}]}]`},
+		{clients + " tls.clients.secret=c", "NetworkPolicy one", "spec ingress 1 ports", `[{"port":"client"},{"port":"client-tls"}]`},
+		{clients + " tls.clients.secret=c tls.clients.plain=false", "NetworkPolicy one", "spec ingress 1 ports", `[{"port":"client-tls"}]`},
+	})
+}
+
+// Each member has a Service that leads to it alone.
+func TestExternalServices(t *testing.T) {
+	checkFeatures(t, []feature{
+		{"external.type=LoadBalancer", "Service one-2-external", "spec", `{"externalTrafficPolicy":"Local","ports":[{"name":"client","port":2181,"targetPort":"client"}],` +
+			`"selector":{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall","statefulset.kubernetes.io/pod-name":"one-2"},"type":"LoadBalancer"}`},
+		{"external.type=NodePort", "Service one-0-external", "spec selector statefulset.kubernetes.io/pod-name", `"one-0"`},
+		{"external.type=NodePort external.annotations.a=b", "Service one-0-external", "metadata annotations", `{"a":"b"}`},
+		{"external.type=NodePort " + certificates, "Service one-0-external", "spec ports", `[{"name":"client","port":2181,"targetPort":"client"},{"name":"client-tls","port":2281,"targetPort":"client-tls"}]`},
+		{"external.type=NodePort", "Service one-3-external", "spec", `null`},
+		{"external.type=NodePort members=5", "Service one-4-external", "spec type", `"NodePort"`},
+		{"", "Service one-0-external", "spec", `null`},
+	})
+}
+
 // everything sets all values that add objects.
 const everything = certificates + "tls.http=true tls.issuer.name=ca secrets.metrics.name=p metrics.serviceMonitor.enabled=true " +
-	"metrics.rules.enabled=true metrics.dashboard.enabled=true labels.team=a"
+	"metrics.rules.enabled=true metrics.dashboard.enabled=true external.type=NodePort labels.team=a"
 
 // Every object has the labels of the values, and nothing selects pods by them: a selector of a StatefulSet cannot be changed later.
 func TestLabelsOfTheValues(t *testing.T) {
@@ -290,7 +322,7 @@ func TestWrongKeysAreRejected(t *testing.T) {
 		}
 	}
 	walk("", values)
-	if checked < 16 {
+	if checked < 18 {
 		t.Errorf("%d objects were tried", checked)
 	}
 	if _, err := render("one", "wrongKey=1"); err == nil || !strings.Contains(err.Error(), "wrongKey") {

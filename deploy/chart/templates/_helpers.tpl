@@ -4,6 +4,12 @@ app.kubernetes.io/name: rollcall
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{/* The labels of the pods that are no members: no Service, budget or policy selects them as members. */}}
+{{- define "rollcall.jobSelector" -}}
+app.kubernetes.io/name: rollcall-jobs
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
 {{/* The labels of every object. */}}
 {{- define "rollcall.labels" -}}
 {{ include "rollcall.selector" . }}
@@ -85,6 +91,28 @@ server.{{ add1 $i }}={{ $.Release.Name }}-{{ $i }}.{{ $.Release.Name }}-members:
 {{- end }}
 {{- if .Values.tls.clients.secret }}
 - {name: client-tls, port: 2281, targetPort: client-tls}
+{{- end }}
+{{- end }}
+
+{{/* The ports for clients by their names. */}}
+{{- define "rollcall.clientPortNames" -}}
+{{- if .Values.tls.clients.plain }}
+- {port: client}
+{{- end }}
+{{- if .Values.tls.clients.secret }}
+- {port: client-tls}
+{{- end }}
+{{- end }}
+
+{{/* Who may connect: a list of peers and the chart's own jobs, or everybody if the list is empty. */}}
+{{- define "rollcall.peers" -}}
+{{- $root := index . 1 }}
+{{- with index . 0 }}
+from:
+  - podSelector:
+      matchLabels:
+        {{- include "rollcall.jobSelector" $root | nindent 8 }}
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
