@@ -243,9 +243,92 @@ func TestExternalServices(t *testing.T) {
 	})
 }
 
+// Members make backups on a volume and send their log to an archive, from which jobs make backups and which they check.
+func TestBackups(t *testing.T) {
+	const (
+		archive = "archive.to=s3://b/p archive.endpoint=https://s3:9000 archive.region=r archive.credentials.name=s archive.credentials.key=k "
+		jobs    = archive + "backup.schedule=@hourly archive.verify=@daily "
+		job     = "spec jobTemplate spec template spec "
+		own     = "backup.membersClaim=mine"
+		secret  = `{"name":"archive-credentials","secret":{"defaultMode":288,"items":[{"key":"k","path":"credentials"}],"secretName":"s"}}`
+	)
+	checkFeatures(t, []feature{
+		{own, cfg, "data zoo.cfg backup.dir", `"/backups"`},
+		{own, set, pod + "volumes backups", `{"name":"backups","persistentVolumeClaim":{"claimName":"mine"}}`},
+		{own, set, serving + "volumeMounts backups", `{"mountPath":"/backups","name":"backups"}`},
+
+		{archive, cfg, "data zoo.cfg archive.to", `"s3://b/p"`},
+		{archive, cfg, "data zoo.cfg archive.endpoint", `"https://s3:9000"`},
+		{archive, cfg, "data zoo.cfg archive.region", `"r"`},
+		{archive, cfg, "data zoo.cfg archive.credentialsFile", `"/archive/credentials"`},
+		{archive, set, pod + "volumes archive-credentials", secret},
+		{archive, set, serving + "volumeMounts archive-credentials", `{"mountPath":"/archive","name":"archive-credentials","readOnly":true}`},
+		{archive, "CronJob one-backup", "spec", `null`},
+		{archive, "CronJob one-verify", "spec", `null`},
+		{archive, "PersistentVolumeClaim one-backup", "spec", `null`},
+
+		{"authorities.configMap=ca", set, serving + "env SSL_CERT_FILE value", `"/authorities/ca.pem"`},
+		{"authorities.configMap=ca", set, serving + "volumeMounts authorities", `{"mountPath":"/authorities","name":"authorities","readOnly":true}`},
+		{"authorities.configMap=ca authorities.key=k", set, pod + "volumes authorities configMap", `{"items":[{"key":"k","path":"ca.pem"}],"name":"ca"}`},
+
+		{jobs, "CronJob one-backup", "spec schedule", `"@hourly"`},
+		{jobs, "CronJob one-verify", "spec schedule", `"@daily"`},
+		{jobs, "CronJob one-backup", job + "containers backup args", `["backup","save","--archive","s3://b/p","/backups/"]`},
+		{jobs, "CronJob one-verify", job + "containers verify args", `["archive","verify","s3://b/p"]`},
+		{jobs, "CronJob one-backup", job + "volumes backups persistentVolumeClaim claimName", `"one-backup"`},
+		{jobs, "CronJob one-backup", job + "containers backup volumeMounts backups", `{"mountPath":"/backups","name":"backups"}`},
+		{jobs, "PersistentVolumeClaim one-backup", "metadata annotations", `{"helm.sh/resource-policy":"keep"}`},
+		{jobs, "PersistentVolumeClaim one-backup", "spec", `{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"10Gi"}}}`},
+		{jobs + "backup.size=2Gi backup.className=slow", "PersistentVolumeClaim one-backup", "spec", `{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"2Gi"}},"storageClassName":"slow"}`},
+		{jobs + "backup.claim=mine", "CronJob one-backup", job + "volumes backups persistentVolumeClaim claimName", `"mine"`},
+		{jobs + "backup.claim=mine", "PersistentVolumeClaim one-backup", "spec", `null`},
+	})
+	for _, name := range []string{"backup", "verify"} {
+		cron, container := "CronJob one-"+name, job+"containers "+name+" "
+		values := jobs + "authorities.configMap=ca imagePullSecrets[0].name=registry nodeSelector.disk=ssd tolerations[0].key=k image.pullPolicy=Always labels.team=a " +
+			"extraEnv[0].name=A extraEnv[0].value=b extraVolumes[0].name=v extraVolumes[0].emptyDir.medium=Memory extraVolumeMounts[0].name=v extraVolumeMounts[0].mountPath=/v"
+		checkFeatures(t, []feature{
+			{values, cron, "spec concurrencyPolicy", `"Forbid"`},
+			{values, cron, "spec successfulJobsHistoryLimit", `1`},
+			{values, cron, "spec failedJobsHistoryLimit", `3`},
+			{values, cron, "spec jobTemplate spec backoffLimit", `1`},
+			{values, cron, "spec jobTemplate spec activeDeadlineSeconds", `7200`},
+			{values, cron, "spec jobTemplate spec template metadata labels", `{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall-jobs","team":"a"}`},
+			{values, cron, job + "restartPolicy", `"Never"`},
+			{values, cron, job + "automountServiceAccountToken", `false`},
+			{values, cron, job + "enableServiceLinks", `false`},
+			{values, cron, job + "imagePullSecrets", `[{"name":"registry"}]`},
+			{values, cron, job + "nodeSelector", `{"disk":"ssd"}`},
+			{values, cron, job + "tolerations", `[{"key":"k"}]`},
+			{values, cron, job + "securityContext", podSecurity},
+			{values, cron, container + "securityContext", containerSecurity},
+			{values, cron, container + "image", `"rollcall:0.1.0-dev"`},
+			{values, cron, container + "imagePullPolicy", `"Always"`},
+			{values, cron, container + "resources limits", `{"memory":"1Gi"}`},
+			{values, cron, container + "env", `[{"name":"AWS_ENDPOINT_URL","value":"https://s3:9000"},{"name":"AWS_REGION","value":"r"},` +
+				`{"name":"AWS_SHARED_CREDENTIALS_FILE","value":"/archive/credentials"},{"name":"SSL_CERT_FILE","value":"/authorities/ca.pem"},{"name":"A","value":"b"}]`},
+			{values, cron, container + "volumeMounts tmp", `{"mountPath":"/tmp","name":"tmp"}`},
+			{values, cron, container + "volumeMounts archive-credentials", `{"mountPath":"/archive","name":"archive-credentials","readOnly":true}`},
+			{values, cron, container + "volumeMounts authorities", `{"mountPath":"/authorities","name":"authorities","readOnly":true}`},
+			{values, cron, container + "volumeMounts v", `{"mountPath":"/v","name":"v"}`},
+			{values, cron, job + "volumes tmp", `{"emptyDir":{},"name":"tmp"}`},
+			{values, cron, job + "volumes archive-credentials", secret},
+			{values, cron, job + "volumes authorities configMap name", `"ca"`},
+			{values, cron, job + "volumes v", `{"emptyDir":{"medium":"Memory"},"name":"v"}`},
+		})
+	}
+}
+
+// What every pod of the chart has, as the standard "restricted" of Kubernetes asks for.
+const (
+	podSecurity       = `{"fsGroup":1000,"fsGroupChangePolicy":"OnRootMismatch","runAsGroup":1000,"runAsNonRoot":true,"runAsUser":1000,"seccompProfile":{"type":"RuntimeDefault"}}`
+	containerSecurity = `{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]},"readOnlyRootFilesystem":true}`
+)
+
 // everything sets all values that add objects.
 const everything = certificates + "tls.http=true tls.issuer.name=ca secrets.metrics.name=p metrics.serviceMonitor.enabled=true " +
-	"metrics.rules.enabled=true metrics.dashboard.enabled=true external.type=NodePort labels.team=a"
+	"metrics.rules.enabled=true metrics.dashboard.enabled=true external.type=NodePort " +
+	"backup.membersClaim=mine backup.schedule=@hourly archive.to=s3://bucket/p archive.verify=@daily archive.credentials.name=s authorities.configMap=ca labels.team=a"
 
 // Every object has the labels of the values, and nothing selects pods by them: a selector of a StatefulSet cannot be changed later.
 func TestLabelsOfTheValues(t *testing.T) {
@@ -322,7 +405,7 @@ func TestWrongKeysAreRejected(t *testing.T) {
 		}
 	}
 	walk("", values)
-	if checked < 18 {
+	if checked < 22 {
 		t.Errorf("%d objects were tried", checked)
 	}
 	if _, err := render("one", "wrongKey=1"); err == nil || !strings.Contains(err.Error(), "wrongKey") {

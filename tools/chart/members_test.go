@@ -12,12 +12,7 @@ import (
 
 // A member takes the zoo.cfg of each set of values without a warning, and finds every file that it names.
 func TestMembersTakeTheConfiguration(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "rollcall")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/rollcall")
-	build.Dir = "../.."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := buildProgram(t)
 	for _, values := range []string{"", everything, certificates + "tls.clients.plain=false"} {
 		objects, err := render("one", values)
 		if err != nil {
@@ -28,6 +23,18 @@ func TestMembersTakeTheConfiguration(t *testing.T) {
 			t.Errorf("with the values %q: %s:\n%s", values, err, text)
 		}
 	}
+}
+
+// buildProgram returns the path of the program.
+func buildProgram(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "rollcall")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/rollcall")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
 }
 
 // absolute is a value in zoo.cfg that is a path in the pod.
@@ -75,6 +82,9 @@ func checkConfiguration(t *testing.T, program, zooCfg string, objects map[string
 // contentOf returns the content of a file in a Secret.
 func contentOf(t *testing.T, root, file string) []byte {
 	t.Helper()
+	if file == "credentials" {
+		return []byte("aws_access_key_id = KEY\naws_secret_access_key = SECRET\n")
+	}
 	source, known := map[string]string{"member.pem": "one-0.one-members.pem", "ca.pem": "ca.pem"}[file]
 	if !known {
 		return []byte(strings.Repeat("x", 32) + "\n")

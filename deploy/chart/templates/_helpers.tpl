@@ -21,6 +21,27 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- define "rollcall.image" -}}
+{{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+
+{{- define "rollcall.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- define "rollcall.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 1000
+runAsGroup: 1000
+fsGroup: 1000 # owns the volumes, and may read the token and the secret
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
 {{/* The URL of HTTP begins with this. */}}
 {{- define "rollcall.scheme" -}}
 {{ if .Values.tls.http }}https{{ else }}http{{ end }}
@@ -40,6 +61,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if and (not .Values.tls.clients.plain) (not .Values.tls.clients.secret) }}
 {{- fail "tls.clients.plain=false: no port for clients would be left; set tls.clients.secret" }}
 {{- end }}
+{{- if and (not .Values.archive.to) (or .Values.archive.verify .Values.backup.schedule .Values.archive.endpoint .Values.archive.region .Values.archive.credentials.name) }}
+{{- fail "archive.to: no archive is named, and other values of archive, or backup.schedule, need one; set archive.to" }}
+{{- end }}
 {{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
 {{- if hasKey $.Values.labels $key }}
 {{- fail (printf "labels: the chart sets %s itself; remove it from the values" $key) }}
@@ -58,6 +82,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- if .Values.tls.members.secret }}
 {{- $_ := merge $own (dict "sslQuorum" "true" "ssl.quorum.keyStore.location" "/tls/members/member.pem" "ssl.quorum.trustStore.location" "/tls/members/ca.pem") }}
+{{- end }}
+{{- if .Values.backup.membersClaim }}
+{{- $_ := set $own "backup.dir" "/backups" }}
+{{- end }}
+{{- with .Values.archive }}
+{{- if .to }}
+{{- $_ := set $own "archive.to" .to }}
+{{- end }}
+{{- if .endpoint }}
+{{- $_ := set $own "archive.endpoint" .endpoint }}
+{{- end }}
+{{- if .region }}
+{{- $_ := set $own "archive.region" .region }}
+{{- end }}
+{{- if .credentials.name }}
+{{- $_ := set $own "archive.credentialsFile" "/archive/credentials" }}
+{{- end }}
 {{- end }}
 {{- if .Values.tls.http }}
 {{- $_ := set $own "admin.forceHttps" "true" }}
@@ -135,4 +176,105 @@ from:
     items:
       - {key: tls-combined.pem, path: member.pem}
       - {key: ca.crt, path: ca.pem}
+{{- end }}
+
+{{- define "rollcall.authorities" -}}
+- name: authorities
+  configMap:
+    name: {{ .Values.authorities.configMap }}
+    items:
+      - {key: {{ .Values.authorities.key | quote }}, path: ca.pem}
+{{- end }}
+
+{{/* The spec of a CronJob up to its containers. One runs at a time, and a failed one is not repeated before the next time. */}}
+{{- define "rollcall.job" -}}
+concurrencyPolicy: Forbid
+successfulJobsHistoryLimit: 1
+failedJobsHistoryLimit: 3
+jobTemplate:
+  spec:
+    backoffLimit: 1
+    activeDeadlineSeconds: 7200
+    template:
+      metadata:
+        labels:
+          {{- include "rollcall.jobSelector" . | nindent 10 }}
+          {{- with .Values.labels }}
+          {{- toYaml . | nindent 10 }}
+          {{- end }}
+      spec:
+        restartPolicy: Never
+        automountServiceAccountToken: false
+        enableServiceLinks: false
+        {{- with .Values.imagePullSecrets }}
+        imagePullSecrets:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+        {{- with .Values.nodeSelector }}
+        nodeSelector:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+        {{- with .Values.tolerations }}
+        tolerations:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+        securityContext:
+          {{- include "rollcall.podSecurity" . | nindent 10 }}
+{{- end }}
+
+{{/* The image of a container that reads the archive, with what it needs for that; then its mounts and volumes. */}}
+{{- define "rollcall.archiveContainer" -}}
+image: {{ include "rollcall.image" . }}
+{{- with .Values.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+env:
+  {{- with .Values.archive.endpoint }}
+  - {name: AWS_ENDPOINT_URL, value: {{ . | quote }}}
+  {{- end }}
+  {{- with .Values.archive.region }}
+  - {name: AWS_REGION, value: {{ . | quote }}}
+  {{- end }}
+  {{- if .Values.archive.credentials.name }}
+  - {name: AWS_SHARED_CREDENTIALS_FILE, value: /archive/credentials}
+  {{- end }}
+  {{- if .Values.authorities.configMap }}
+  - {name: SSL_CERT_FILE, value: /authorities/ca.pem}
+  {{- end }}
+  {{- with .Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+resources:
+  {{- toYaml .Values.resources | nindent 2 }}
+securityContext:
+  {{- include "rollcall.containerSecurity" . | nindent 2 }}
+{{- end }}
+
+{{- define "rollcall.archiveMounts" -}}
+- {name: tmp, mountPath: /tmp}
+{{- if .Values.archive.credentials.name }}
+- {name: archive-credentials, mountPath: /archive, readOnly: true}
+{{- end }}
+{{- if .Values.authorities.configMap }}
+- {name: authorities, mountPath: /authorities, readOnly: true}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "rollcall.archiveVolumes" -}}
+- name: tmp
+  emptyDir: {}
+{{- with .Values.archive.credentials }}
+{{- if .name }}
+{{ include "rollcall.secretFile" (dict "volume" "archive-credentials" "secret" .name "key" .key "path" "credentials") }}
+{{- end }}
+{{- end }}
+{{- if .Values.authorities.configMap }}
+{{ include "rollcall.authorities" . }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
