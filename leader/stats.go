@@ -46,6 +46,18 @@ type Stats struct {
 	QueuedBytes        int           // of QueuedTxns
 }
 
+// ConnectedMembers reports, for each other member of raft's configuration, whether it has sent something on its open stream, as
+// Learners counts. A member that is down, or that this one does not reach, is false. It takes no lock for longer than a copy.
+func (l *Leader) ConnectedMembers() map[uint32]bool {
+	connected := map[uint32]bool{}
+	for id, m := range l.membership.presentLinks() {
+		if id != l.cfg.Self {
+			connected[id], _ = m.syncState()
+		}
+	}
+	return connected
+}
+
 // Stats returns the present values.
 func (l *Leader) Stats() Stats {
 	s := Stats{SyncsAwaitingProof: int(l.syncsAwaitingProof.Load()), Uptime: l.cfg.Monotonic.Now().Sub(l.termBegun)}

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +24,13 @@ func TestStatsOfMembers(t *testing.T) {
 		if s := e.Stats(); s.Learners != 0 || s.SyncedVoters != 0 {
 			t.Errorf("before anybody is heard: %+v", s)
 		}
+		connected := func(want map[uint32]bool) {
+			t.Helper()
+			if got := e.ConnectedMembers(); !maps.Equal(got, want) {
+				t.Errorf("the connected members are %v, want %v", got, want)
+			}
+		}
+		connected(map[uint32]bool{2: false, 3: false})
 		e.run()
 		e.at(tick)
 		if s := e.Stats(); s.Learners != 2 || s.SyncedVoters != 1 || s.Uptime != tick {
@@ -33,11 +41,13 @@ func TestStatsOfMembers(t *testing.T) {
 		if s := e.Stats(); s.Learners != 2 || s.SyncedVoters != 2 {
 			t.Errorf("both have caught up: %+v", s)
 		}
+		connected(map[uint32]bool{2: true, 3: true})
 		e.members[2].set(func() { e.members[2].silent = true })
 		e.at(10 * tick)
 		if s := e.Stats(); s.Learners != 1 || s.SyncedVoters != 1 {
 			t.Errorf("one is silent: %+v", s)
 		}
+		connected(map[uint32]bool{2: false, 3: true})
 		e.end()
 	})
 }

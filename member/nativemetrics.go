@@ -2,6 +2,7 @@ package member
 
 import (
 	"slices"
+	"strconv"
 
 	"rollcall/internal/metrics"
 	"rollcall/leader"
@@ -46,6 +47,22 @@ func (s source) stateMetrics() []metrics.Native {
 	}
 }
 
+// connectedMembers returns 1 or 0 by member, or nothing if this member does not lead.
+func (s source) connectedMembers() map[string]int {
+	term := s.m.terms.currentLeader.Load()
+	if term == nil {
+		return nil
+	}
+	all := map[string]int{}
+	for id, connected := range term.ConnectedMembers() {
+		name := strconv.FormatUint(uint64(id), 10)
+		if all[name] = 0; connected {
+			all[name] = 1
+		}
+	}
+	return all
+}
+
 // leaderMetrics returns the metrics that this member has counted while it led.
 func (s source) leaderMetrics() []metrics.Native {
 	m := s.m
@@ -53,6 +70,9 @@ func (s source) leaderMetrics() []metrics.Native {
 		metrics.Counter("rollcall_terms_led_total",
 			"terms that this member has begun to lead; the sum over all members counts the changes of leader",
 			m.terms.termsLed.Load),
+		metrics.GaugeBy("rollcall_member_connected", "member",
+			"1 if another member is connected to this one and replies, 0 if not; on the leader, for each member of the ensemble",
+			s.connectedMembers),
 		metrics.Counter("rollcall_leader_pauses_total",
 			"half ticks of leading that came more than a quarter tick late, because the process was paused", m.terms.counters.Pauses.Load),
 		metrics.Histogram("rollcall_expiry_lateness_seconds",

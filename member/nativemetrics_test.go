@@ -438,6 +438,36 @@ func (p *provoked) damaged() {
 	synctest.Wait()
 }
 
+// The leader shows which other members are connected, and a follower shows none.
+func TestLeaderShowsConnectedMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := operators{}
+		e := cluster.Start(t, 3, cluster.Options{Tick: ownTick, Adjust: func(cfg *member.Config) {
+			all.listen(cfg)
+			cfg.OperatorListener, cfg.MetricsListener = nil, cfg.OperatorListener
+		}})
+		leader := e.Ready()
+		e.Joined()
+		others := slices.DeleteFunc(e.IDs(), func(id uint32) bool { return id == leader })
+		shown := func(id uint32) map[string]float64 {
+			samples, _ := all.samples(t, id)
+			maps.DeleteFunc(samples, func(name string, _ float64) bool { return !strings.HasPrefix(name, "rollcall_member_connected{") })
+			return samples
+		}
+		series := func(id uint32) string { return fmt.Sprintf(`rollcall_member_connected{member="%d"}`, id) }
+		if got, want := shown(leader), (map[string]float64{series(others[0]): 1, series(others[1]): 1}); !maps.Equal(got, want) {
+			t.Errorf("the leader shows %v, want %v", got, want)
+		}
+		if got := shown(others[0]); len(got) > 0 {
+			t.Errorf("a follower shows %v", got)
+		}
+		e.Stop(others[1])
+		e.Wait("the leader to miss the member", time.Minute, func() bool {
+			return maps.Equal(shown(leader), map[string]float64{series(others[0]): 1, series(others[1]): 0})
+		})
+	})
+}
+
 // docs/metrics.md has each native metric, with its kind, label and help. Names follow Prometheus's conventions: a counter ends in
 // _total, a histogram in its unit, and nothing else does.
 func TestDocsHaveNativeMetrics(t *testing.T) {
@@ -481,8 +511,10 @@ func TestDocsHaveNativeMetrics(t *testing.T) {
 			}
 			delete(documented, name)
 		}
-		for name := range documented { // this member has no certificates, no Kerberos, no files and no past
-			if name != "rollcall_certificate_valid_seconds" && name != "rollcall_ticket_valid_seconds" && name != "rollcall_history_seconds" && !strings.HasPrefix(name, "rollcall_disk_") {
+		// This member has no certificates, no Kerberos, no other member, no past and no files.
+		absent := []string{"rollcall_certificate_valid_seconds", "rollcall_ticket_valid_seconds", "rollcall_member_connected", "rollcall_history_seconds"}
+		for name := range documented {
+			if !slices.Contains(absent, name) && !strings.HasPrefix(name, "rollcall_disk_") {
 				t.Errorf("docs/metrics.md has %s, which no member shows", name)
 			}
 		}
