@@ -222,8 +222,8 @@ func TestKubernetesPageInstallsTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := regexp.MustCompile(`(?m)^    helm (?:install|upgrade) (\S+) deploy/chart((?: \\\n? *--set \S+| --set \S+| --reuse-values)*)$`).FindAllStringSubmatch(string(page), -1)
-	if all := strings.Count(string(page), "\n    helm "); len(commands) != all || all == 0 {
+	commands := regexp.MustCompile(`(?m)^ {4,6}helm (?:install|upgrade) (\S+) deploy/chart((?: \\\n? *--set \S+| --set \S+| --reuse-values)*)$`).FindAllStringSubmatch(string(page), -1)
+	if all := len(regexp.MustCompile(`(?m)^ +helm (?:install|upgrade) `).FindAllString(string(page), -1)); len(commands) != all || all == 0 {
 		t.Fatalf("this test reads %d of the %d helm commands of the page", len(commands), all)
 	}
 	for _, m := range commands {

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ type feature struct{ values, object, path, want string }
 func checkFeatures(t *testing.T, features []feature) {
 	t.Helper()
 	for _, f := range features {
-		objects, err := render("one", f.values)
+		objects, err := renderAll("one", f.values)
 		if err != nil {
 			t.Errorf("%s: %v", f.values, err)
 			continue
@@ -319,6 +320,49 @@ func TestBackups(t *testing.T) {
 	}
 }
 
+// helm test runs a client and an operator.
+func TestReleaseTest(t *testing.T) {
+	const (
+		https   = certificates + "tls.http=true "
+		release = "Pod one-test"
+		files   = `"secret":{"defaultMode":288,"items":[{"key":"tls-combined.pem","path":"member.pem"},{"key":"ca.crt","path":"ca.pem"}],"secretName":`
+		all     = https + "image.pullPolicy=Always imagePullSecrets[0].name=registry nodeSelector.disk=ssd tolerations[0].key=k labels.team=a secrets.token.key=k"
+	)
+	checkFeatures(t, []feature{
+		{"", release, "metadata annotations", `{"helm.sh/hook":"test","helm.sh/hook-delete-policy":"before-hook-creation,hook-succeeded"}`},
+		{"", release, "spec containers client args", `["ls","/","--hosts","one:2181"]`},
+		{"", release, "spec containers client volumeMounts", `null`},
+		{certificates, release, "spec containers client args", `["ls","/","--hosts","one:2281","--tls-ca","/tls/clients/ca.pem","--tls-cert","/tls/clients/member.pem"]`},
+		{certificates, release, "spec containers client volumeMounts", `[{"mountPath":"/tls/clients","name":"tls-clients","readOnly":true}]`},
+		{certificates, release, "spec volumes tls-clients", `{"name":"tls-clients",` + files + `"c"}}`},
+		{"", release, "spec containers operator args", `["status"]`},
+		{"", release, "spec containers operator env", `[{"name":"ROLLCALL_TOKEN_FILE","value":"/token/token"},` +
+			`{"name":"ROLLCALL_ADMIN","value":"http://one-0.one-members:8080,http://one-1.one-members:8080,http://one-2.one-members:8080"}]`},
+		{https, release, "spec containers operator env ROLLCALL_ADMIN value", `"https://one-0.one-members:8080,https://one-1.one-members:8080,https://one-2.one-members:8080"`},
+		{https, release, "spec containers operator env ROLLCALL_TLS_CA value", `"/tls/members/ca.pem"`},
+		{"", release, "spec containers operator volumeMounts", `[{"mountPath":"/token","name":"token","readOnly":true}]`},
+		{https, release, "spec containers operator volumeMounts tls-members", `{"mountPath":"/tls/members","name":"tls-members","readOnly":true}`},
+		{https, release, "spec volumes tls-members", `{"name":"tls-members",` + files + `"m"}}`},
+		{all, release, "spec volumes token", `{"name":"token","secret":{"defaultMode":288,"items":[{"key":"k","path":"token"}],"secretName":"rollcall-token"}}`},
+		{all, release, "metadata labels", `{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall-jobs","team":"a"}`},
+		{all, release, "spec restartPolicy", `"Never"`},
+		{all, release, "spec automountServiceAccountToken", `false`},
+		{all, release, "spec enableServiceLinks", `false`},
+		{all, release, "spec imagePullSecrets", `[{"name":"registry"}]`},
+		{all, release, "spec nodeSelector", `{"disk":"ssd"}`},
+		{all, release, "spec tolerations", `[{"key":"k"}]`},
+		{all, release, "spec securityContext", podSecurity},
+		{all, release, "spec containers client securityContext", containerSecurity},
+		{all, release, "spec containers operator securityContext", containerSecurity},
+		{all, release, "spec containers client image", `"rollcall:0.1.0-dev"`},
+		{all, release, "spec containers operator image", `"rollcall:0.1.0-dev"`},
+		{all, release, "spec containers client imagePullPolicy", `"Always"`},
+		{all, release, "spec containers operator imagePullPolicy", `"Always"`},
+		{all, set, pod + "securityContext", podSecurity},
+		{all, set, serving + "securityContext", containerSecurity},
+	})
+}
+
 // What every pod of the chart has, as the standard "restricted" of Kubernetes asks for.
 const (
 	podSecurity       = `{"fsGroup":1000,"fsGroupChangePolicy":"OnRootMismatch","runAsGroup":1000,"runAsNonRoot":true,"runAsUser":1000,"seccompProfile":{"type":"RuntimeDefault"}}`
@@ -332,9 +376,12 @@ const everything = certificates + "tls.http=true tls.issuer.name=ca secrets.metr
 
 // Every object has the labels of the values, and nothing selects pods by them: a selector of a StatefulSet cannot be changed later.
 func TestLabelsOfTheValues(t *testing.T) {
-	objects, err := render("one", everything)
+	objects, err := renderAll("one", everything)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(objects) != 18 {
+		t.Errorf("there are %d objects: %v", len(objects), slices.Sorted(maps.Keys(objects)))
 	}
 	for name, o := range objects {
 		if at(o, "metadata", "labels", "team") != "a" {

@@ -2,7 +2,6 @@ package chart
 
 import (
 	"encoding/pem"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -71,7 +70,47 @@ func TestJobsReadTheArchive(t *testing.T) {
 	}
 }
 
-// startServer starts a server with an archive, and returns its address for clients and what stops it.
+// The containers of helm test succeed at a server, and fail when it is gone.
+func TestReleaseTestRuns(t *testing.T) {
+	program, dir := buildProgram(t), t.TempDir()
+	stop, address := startServer(t, program, dir, "")
+	objects, err := renderAll("one", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := strings.NewReplacer("one:2181", address, "/token/token", filepath.Join(dir, "token"),
+		"http://one-0.one-members:8080,http://one-1.one-members:8080,http://one-2.one-members:8080", "http://"+operatorAddress(address))
+	runAll := func(wantError bool) {
+		t.Helper()
+		for _, name := range []string{"client", "operator"} {
+			container, _ := field(objects["Pod one-test"], []string{"spec", "containers", name}).(object)
+			var args []string
+			list, _ := container["args"].([]any)
+			for _, arg := range list {
+				args = append(args, here.Replace(arg.(string)))
+			}
+			command := exec.CommandContext(t.Context(), program, args...)
+			variables, _ := container["env"].([]any)
+			for _, v := range variables {
+				command.Env = append(command.Env, v.(object)["name"].(string)+"="+here.Replace(v.(object)["value"].(string)))
+			}
+			if out, err := command.CombinedOutput(); (err != nil) != wantError || len(args) == 0 {
+				t.Errorf("%s %q: %v, want an error: %t: %s", name, args, err, wantError, out)
+			}
+		}
+	}
+	runAll(false)
+	stop()
+	runAll(true)
+}
+
+// operatorAddress returns where a server of startServer takes operators, by its address for clients: the same port at another
+// address of this machine.
+func operatorAddress(clients string) string {
+	return "127.0.0.2" + clients[strings.LastIndex(clients, ":"):]
+}
+
+// startServer starts a server, which has an archive unless that is "". It returns its address for clients and what stops it.
 func startServer(t *testing.T, program, dir, archive string) (stop func(), address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,10 +121,18 @@ func startServer(t *testing.T, program, dir, archive string) (stop func(), addre
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "zoo.cfg")
-	text := fmt.Sprintf("dataDir=%s/data\nclientPort=%s\nadmin.enableServer=false\narchive.to=%s\narchive.seconds=1\n", dir, address[strings.LastIndex(address, ":")+1:], archive)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	path, token, port := filepath.Join(dir, "zoo.cfg"), filepath.Join(dir, "token"), address[strings.LastIndex(address, ":")+1:]
+	lines := []string{
+		"dataDir=" + dir + "/data", "clientPortAddress=127.0.0.1", "clientPort=" + port, "admin.serverAddress=127.0.0.2", "admin.serverPort=" + port,
+		"admin.tokenFile=" + token,
+	}
+	if archive != "" {
+		lines = append(lines, "archive.to="+archive, "archive.seconds=1")
+	}
+	for file, text := range map[string]string{path: strings.Join(lines, "\n"), token: strings.Repeat("x", 32)} {
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	server := exec.Command(program, "serve", path)
 	if err := server.Start(); err != nil {

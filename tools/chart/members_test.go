@@ -2,11 +2,13 @@ package chart
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -25,16 +27,36 @@ func TestMembersTakeTheConfiguration(t *testing.T) {
 	}
 }
 
-// buildProgram returns the path of the program.
-func buildProgram(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "rollcall")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/rollcall")
+// buildOnce builds the program in a directory of its own.
+var buildOnce = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "rollcall")
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "rollcall"), "./cmd/rollcall")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		return dir, fmt.Errorf("%w: %s", err, out)
 	}
-	return program
+	return dir, nil
+})
+
+// buildProgram returns the path of the program, which TestMain removes.
+func buildProgram(t *testing.T) string {
+	t.Helper()
+	dir, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "rollcall")
+}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if dir, _ := buildOnce(); dir != "" {
+		_ = os.RemoveAll(dir) // of the system's directory for such files
+	}
+	os.Exit(status)
 }
 
 // absolute is a value in zoo.cfg that is a path in the pod.

@@ -35,6 +35,13 @@ type object = map[string]any
 // render returns what helm install RELEASE deploy/chart --set SETTINGS makes, by "KIND NAME". Settings are separated by
 // spaces.
 func render(release, settings string) (map[string]object, error) {
+	objects, err := renderAll(release, settings)
+	maps.DeleteFunc(objects, func(_ string, o object) bool { return at(o, "metadata", "annotations", "helm.sh/hook") != nil })
+	return objects, err
+}
+
+// renderAll does the same with the objects of helm test.
+func renderAll(release, settings string) (map[string]object, error) {
 	loaded, err := loadChart()
 	if err != nil {
 		return nil, err

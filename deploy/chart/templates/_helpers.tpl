@@ -157,6 +157,11 @@ from:
 {{- end }}
 {{- end }}
 
+{{/* The ports for operators of all members. */}}
+{{- define "rollcall.adminURLs" -}}
+{{- range $i := until (int .Values.members) }}{{ if $i }},{{ end }}{{ include "rollcall.scheme" $ }}://{{ $.Release.Name }}-{{ $i }}.{{ $.Release.Name }}-members:8080{{ end }}
+{{- end }}
+
 {{/* A volume with one file of a Secret. */}}
 {{- define "rollcall.secretFile" -}}
 - name: {{ .volume }}
