@@ -25,10 +25,10 @@ const (
 
 // outsideScaling are the blocks of these sections that TestScalingPods does not run as commands.
 var outsideScaling = map[string]string{
-	"helm upgrade rollcall deploy/chart --reuse-values --set members=5": "tools/chart renders it",
-	"helm upgrade rollcall deploy/chart --reuse-values --set members=3": "tools/chart renders it",
-	"kubectl get pods -l app.kubernetes.io/name=rollcall":               "needs a cluster",
-	"kubectl delete pvc data-rollcall-3 data-rollcall-4":                "needs a cluster",
+	"helm upgrade rollcall deploy/chart --reset-then-reuse-values --set members=5": "tools/chart renders it",
+	"helm upgrade rollcall deploy/chart --reset-then-reuse-values --set members=3": "tools/chart renders it",
+	"kubectl get pods -l app.kubernetes.io/name=rollcall":                          "needs a cluster",
+	"kubectl delete pvc data-rollcall-3 data-rollcall-4":                           "needs a cluster",
 }
 
 // The commands of docs/kubernetes.md make five pods of three and three of five, with the zoo.cfg of the manifests. A client writes all

@@ -196,6 +196,14 @@ func TestChartRejectsValues(t *testing.T) {
 		{"archive.credentials.name=s", "set archive.to"},
 		{"backup.schedule=@daily", "set archive.to"},
 		{"archive.to=bucket", "archive"},
+		{"tls=null", "tls: the values have none"},
+		{"archive=null", "archive: the values have none"},
+		{"authorities=null", "authorities: the values have none"},
+		{"backup=null", "backup: the values have none"},
+		{"external=null", "external: the values have none"},
+		{"metrics=null", "metrics: the values have none"},
+		{"networkPolicy=null", "networkPolicy: the values have none"},
+		{"secrets=null", "secrets: the values have none"},
 		{"topologySpread[0].topologyKey=zone", "topologySpread"},
 		{"resources.request.cpu=1", "request"},
 		{"tolerations[0].keys=k", "keys"},
@@ -222,12 +230,12 @@ func TestKubernetesPageInstallsTheChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := regexp.MustCompile(`(?m)^ {4,6}helm (?:install|upgrade) (\S+) deploy/chart((?: \\\n? *--set \S+| --set \S+| --reuse-values)*)$`).FindAllStringSubmatch(string(page), -1)
+	commands := regexp.MustCompile(`(?m)^ {4,6}helm (?:install|upgrade) (\S+) deploy/chart((?: \\\n? *--set \S+| --set \S+| --reset-then-reuse-values)*)$`).FindAllStringSubmatch(string(page), -1)
 	if all := len(regexp.MustCompile(`(?m)^ +helm (?:install|upgrade) `).FindAllString(string(page), -1)); len(commands) != all || all == 0 {
 		t.Fatalf("this test reads %d of the %d helm commands of the page", len(commands), all)
 	}
 	for _, m := range commands {
-		if _, err := render(m[1], strings.NewReplacer("--set", " ", `\`, " ", "--reuse-values", " ").Replace(m[2])); err != nil {
+		if _, err := render(m[1], strings.NewReplacer("--set", " ", `\`, " ", "--reset-then-reuse-values", " ").Replace(m[2])); err != nil {
 			t.Errorf("%s: %v", m[0], err)
 		}
 	}

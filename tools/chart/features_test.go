@@ -61,6 +61,8 @@ func field(v any, path []string) any {
 func TestPodsOfTheValues(t *testing.T) {
 	const rack = "topologySpread[0].topologyKey=rack topologySpread[0].maxSkew=2 topologySpread[0].whenUnsatisfiable=DoNotSchedule"
 	checkFeatures(t, []feature{
+		{"", set, "metadata labels", `{"app.kubernetes.io/instance":"one","app.kubernetes.io/managed-by":"Helm","app.kubernetes.io/name":"rollcall",` +
+			`"app.kubernetes.io/version":"0.1.0-dev","helm.sh/chart":"rollcall-0.1.0-dev"}`},
 		{"topologySpread=null", set, pod + "topologySpreadConstraints", `null`},
 		{rack, set, pod + "topologySpreadConstraints", `[{"labelSelector":{"matchLabels":{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall"}},"maxSkew":2,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`},
 		{"nodeSelector.disk=ssd", set, pod + "nodeSelector", `{"disk":"ssd"}`},

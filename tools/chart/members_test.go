@@ -27,34 +27,35 @@ func TestMembersTakeTheConfiguration(t *testing.T) {
 	}
 }
 
-// buildOnce builds the program in a directory of its own.
-var buildOnce = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "rollcall")
-	if err != nil {
-		return "", err
+// programDirectory has the program once a test has needed it. TestMain removes it.
+var programDirectory string
+
+// buildOnce builds the program.
+var buildOnce = sync.OnceValue(func() (err error) {
+	if programDirectory, err = os.MkdirTemp("", "rollcall"); err != nil {
+		return err
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "rollcall"), "./cmd/rollcall")
+	build := exec.Command("go", "build", "-o", filepath.Join(programDirectory, "rollcall"), "./cmd/rollcall")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("%w: %s", err, out)
+		return fmt.Errorf("%w: %s", err, out)
 	}
-	return dir, nil
+	return nil
 })
 
-// buildProgram returns the path of the program, which TestMain removes.
+// buildProgram returns the path of the program.
 func buildProgram(t *testing.T) string {
 	t.Helper()
-	dir, err := buildOnce()
-	if err != nil {
+	if err := buildOnce(); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, "rollcall")
+	return filepath.Join(programDirectory, "rollcall")
 }
 
 func TestMain(m *testing.M) {
 	status := m.Run()
-	if dir, _ := buildOnce(); dir != "" {
-		_ = os.RemoveAll(dir) // of the system's directory for such files
+	if programDirectory != "" {
+		_ = os.RemoveAll(programDirectory) // of the system's directory for such files
 	}
 	os.Exit(status)
 }

@@ -35,13 +35,30 @@ type object = map[string]any
 // render returns what helm install RELEASE deploy/chart --set SETTINGS makes, by "KIND NAME". Settings are separated by
 // spaces.
 func render(release, settings string) (map[string]object, error) {
-	objects, err := renderAll(release, settings)
+	all, err := renderAll(release, settings)
+	objects := maps.Clone(all)
 	maps.DeleteFunc(objects, func(_ string, o object) bool { return at(o, "metadata", "annotations", "helm.sh/hook") != nil })
 	return objects, err
 }
 
-// renderAll does the same with the objects of helm test.
+// rendered has what renderAll has returned, by its arguments: most tests of a feature have the same ones.
+var rendered = map[[2]string]struct {
+	objects map[string]object
+	err     error
+}{}
+
+// renderAll does the same with the objects of helm test. The caller must not change them.
 func renderAll(release, settings string) (map[string]object, error) {
+	key := [2]string{release, settings}
+	result, known := rendered[key]
+	if !known {
+		result.objects, result.err = renderAnew(release, settings)
+		rendered[key] = result
+	}
+	return result.objects, result.err
+}
+
+func renderAnew(release, settings string) (map[string]object, error) {
 	loaded, err := loadChart()
 	if err != nil {
 		return nil, err

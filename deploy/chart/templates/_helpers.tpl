@@ -49,6 +49,11 @@ seccompProfile:
 
 {{/* Mistakes that the schema cannot find. */}}
 {{- define "rollcall.check" -}}
+{{- range $key := list "archive" "authorities" "backup" "external" "metrics" "networkPolicy" "secrets" "tls" }}
+{{- if not (hasKey $.Values $key) }}
+{{- fail (printf "%s: the values have none, as with helm upgrade --reuse-values after another chart; use --reset-then-reuse-values" $key) }}
+{{- end }}
+{{- end }}
 {{- if and .Values.tls.http (not .Values.tls.members.secret) }}
 {{- fail "tls.http: HTTPS has the certificates of the members; set tls.members.secret" }}
 {{- end }}
