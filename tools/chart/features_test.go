@@ -65,6 +65,8 @@ func TestPodsOfTheValues(t *testing.T) {
 			`"app.kubernetes.io/version":"0.1.0-dev","helm.sh/chart":"rollcall-0.1.0-dev"}`},
 		{"topologySpread=null", set, pod + "topologySpreadConstraints", `null`},
 		{rack, set, pod + "topologySpreadConstraints", `[{"labelSelector":{"matchLabels":{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall"}},"maxSkew":2,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`},
+		{"antiAffinity=required", set, pod + "affinity podAntiAffinity", `{"requiredDuringSchedulingIgnoredDuringExecution":[{"labelSelector":{"matchLabels":` +
+			`{"app.kubernetes.io/instance":"one","app.kubernetes.io/name":"rollcall"}},"topologyKey":"kubernetes.io/hostname"}]}`},
 		{"nodeSelector.disk=ssd", set, pod + "nodeSelector", `{"disk":"ssd"}`},
 		{"tolerations[0].key=k tolerations[0].operator=Exists", set, pod + "tolerations", `[{"key":"k","operator":"Exists"}]`},
 		{"priorityClassName=high", set, pod + "priorityClassName", `"high"`},
