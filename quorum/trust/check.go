@@ -52,6 +52,27 @@ func (s Settings) UsesCertificates() bool {
 	return s.ShowCertificates || s.AcceptPlain && s.Certificates.KeyStore.Location != ""
 }
 
+// CheckNewcomers returns an error if a process that is no member could get a vote without a proof, when members come by
+// themselves. The rule: such a process must prove a secret, or a certificate of the authority for the host of its server line,
+// where the leader dials it. So plain connections, and certificates without a check of the host, are not possible beside that.
+// Nor are tickets of Kerberos: they are accepted from known members alone, and preferred to a secret.
+func (s Settings) CheckNewcomers() error {
+	switch {
+	case s.IsPlain():
+		return errors.New("members.join=auto needs a proof of the members, or every process could become one; set ensembleSecretFile or sslQuorum")
+	case s.AcceptPlain:
+		return errors.New("members.join=auto with plain connections between members: every process could become a member; set portUnification=false, " +
+			"and quorum.auth.serverRequireSasl=true if there are logins of members, or members.join=off")
+	case s.Certificates.AnyHost && s.UsesCertificates():
+		return errors.New("members.join=auto with ssl.quorum.hostnameVerification=false: every certificate of the authority, a client's too, " +
+			"could become a member; leave ssl.quorum.hostnameVerification out, or set members.join=off")
+	case s.Kerberos.isSet():
+		return errors.New("members.join=auto with Kerberos between members: a ticket proves known members alone; give the members a secret " +
+			"(ensembleSecretFile) or certificates (sslQuorum) instead, or set members.join=off")
+	}
+	return nil
+}
+
 // IsPlain reports whether connections between members are plain and unauthenticated.
 func (s Settings) IsPlain() bool {
 	return s.secretSource().path == "" && !s.Kerberos.isSet() && !s.UsesCertificates()

@@ -13,6 +13,7 @@ type Conn struct {
 	guard            *Guard   // nil: plain
 	provedSecret     secret   // "": none
 	shownCertificate shownCertificate
+	newcomer         bool               // see MaySayHelloAs
 	byTicket         bool               // proved by Kerberos
 	provedDialer     kerberos.Principal // of the other end that has dialed; zero: this one has
 	dialedPrincipal  kerberos.Principal // of the known member that this one has dialed; zero: none
@@ -38,6 +39,22 @@ func (c *Conn) MaySpeakAs(member uint32) error {
 	}
 	return nil
 }
+
+// MaySayHelloAs is MaySpeakAs for a connection on which the other end may do no more than say Hello. It also accepts a newcomer, if
+// Config.AdmitNewcomers is set: a certificate of the authority, for whatever host, of a member without a known host. Nothing
+// proves the newcomer's number or host, so such a connection never counts for more: IsOfNewcomer reports it. Guard.Run closes it
+// when the member gets a host, and the member connects again.
+func (c *Conn) MaySayHelloAs(member uint32) error {
+	if c.guard != nil && c.guard.admitNewcomers && c.shownCertificate.certificateChain != nil && c.provedMember == 0 {
+		c.newcomer = len(c.guard.hostsOf(member)) == 0
+	}
+	return c.MaySpeakAs(member)
+}
+
+func (c *Conn) isNewcomer() bool { return c.newcomer }
+
+// everyConn selects all connections.
+func everyConn(*Conn) bool { return true }
 
 // NetConn returns the connection below TLS.
 func (c *Conn) NetConn() net.Conn { return c.rawConn }
@@ -76,6 +93,12 @@ func (h *readRecorder) Read(p []byte) (int, error) {
 	n, err := h.Conn.Read(p)
 	h.hasRead = h.hasRead || n > 0
 	return n, err
+}
+
+// IsOfNewcomer reports whether the other end of a connection has proved neither its number nor its host: see Conn.MaySayHelloAs.
+func IsOfNewcomer(conn net.Conn) bool {
+	c, ok := conn.(*Conn)
+	return ok && c.newcomer
 }
 
 // IsPrivate reports whether a connection from SecureDialed or SecureAccepted is over TLS.

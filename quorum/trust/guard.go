@@ -52,6 +52,7 @@ type Config struct {
 	CurrentMembers  func() []uint32              // all that this member may dial, for Kerberos; default: those of ConfiguredHosts
 	HasLeft         func(member uint32) bool     // reports whether a member has left the ensemble; default: none has
 	PartingTime     time.Duration                // how long connections of members that have left stay open
+	AdmitNewcomers  bool                         // see Conn.MaySayHelloAs; New rejects what Settings.CheckNewcomers rejects
 	Logger          *slog.Logger                 // default: nothing is logged
 	Now             func() time.Time             // wall clock, for certificates; default: time.Now
 
@@ -70,6 +71,7 @@ type Guard struct {
 	kerberos        *kerberosProof // nil: there is none
 	showCertificate bool           // this member shows its certificate when it dials
 	anyHost         bool
+	admitNewcomers  bool
 	hostsOf         func(member uint32) []string
 	hasLeft         func(member uint32) bool
 	partingTime     time.Duration
@@ -92,10 +94,15 @@ func New(cfg Config) (*Guard, error) {
 	if _, err := cfg.CheckStoreLocations(); err != nil {
 		return nil, err
 	}
+	if cfg.AdmitNewcomers {
+		if err := cfg.CheckNewcomers(); err != nil {
+			return nil, err
+		}
+	}
 	g := &Guard{
 		memberID: cfg.MemberID, acceptPlain: cfg.AcceptPlain, showCertificate: cfg.ShowCertificates,
 		anyHost: cfg.Certificates.AnyHost, hostsOf: cfg.CurrentHosts, logger: cfg.Logger,
-		hasLeft: cfg.HasLeft, partingTime: cfg.PartingTime, reloadRequests: make(chan struct{}, 1), keysChanged: make(chan struct{}, 1),
+		admitNewcomers: cfg.AdmitNewcomers, hasLeft: cfg.HasLeft, partingTime: cfg.PartingTime, reloadRequests: make(chan struct{}, 1), keysChanged: make(chan struct{}, 1),
 		membersChanged: make(chan struct{}, 1), provedConns: map[*Conn]uint32{},
 	}
 	if g.hasLeft == nil {
@@ -162,7 +169,8 @@ const watchInterval = keystore.WatchInterval
 // Run reloads the files when they change and when Reload requests it, until ctx ends. After a change it checks
 // every open connection again, and closes those whose secret is no longer in the file or whose certificate would
 // be rejected now. Their members connect again. After a change of the members it checks the connections that were proved
-// by a certificate or a ticket, and also closes those of members that have left for Config.PartingTime. If a file cannot be used, its previous contents stay in use. Time
+// by a certificate or a ticket, and also closes those of members that have left for Config.PartingTime. It closes those of newcomers
+// that have a host now at once. If a file cannot be used, its previous contents stay in use. Time
 // alone closes no connection: an expired certificate or revocation list takes effect at the next change. The watch
 // of the keys also warns before this member's certificate expires. With Kerberos, Run gets the tickets for the other members, ahead of
 // their ends. A connection stays open after the end of its ticket.
@@ -187,22 +195,23 @@ func (g *Guard) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		case <-g.membersChanged:
+			g.closeDisproved((*Conn).isNewcomer)
 			recheck = time.After(g.partingTime)
 			continue
 		case <-recheck:
 			recheck = nil
-			g.closeDisproved()
+			g.closeDisproved(everyConn)
 			continue
 		case <-g.reloadRequests:
 			if g.keys != nil {
 				g.keys.ReloadAndLog()
 			}
 		case <-g.keysChanged:
-			g.closeDisproved()
+			g.closeDisproved(everyConn)
 			continue
 		}
 		if g.secrets != nil && g.secrets.reload() {
-			g.closeDisproved()
+			g.closeDisproved(everyConn)
 		}
 	}
 }

@@ -19,6 +19,10 @@ type shownCertificate struct {
 // checkStillProved returns an error if the proof of member on c is no longer valid.
 func (g *Guard) checkStillProved(c *Conn, member uint32) error {
 	switch {
+	case c.newcomer && len(g.hostsOf(member)) > 0:
+		return fmt.Errorf("member %d has a known host now, and its certificate was not checked for that", member)
+	case c.newcomer:
+		return g.keys.Verify(c.shownCertificate.certificateChain, c.shownCertificate.usage)
 	case c.shownCertificate.certificateChain != nil:
 		return g.verifyCertificate(c.shownCertificate, member)
 	case c.provedDialer != kerberos.Principal{}:
@@ -67,9 +71,9 @@ func (g *Guard) untrack(c *Conn) {
 	delete(g.provedConns, c)
 }
 
-// closeDisproved closes the connections whose proof is no longer valid, or whose member has left. It checks certificates without the lock;
+// closeDisproved closes those of the selected connections whose proof is no longer valid, or whose member has left. It checks certificates without the lock;
 // each check takes a fraction of a millisecond.
-func (g *Guard) closeDisproved() {
+func (g *Guard) closeDisproved(isSelected func(*Conn) bool) {
 	g.mu.Lock()
 	open := maps.Clone(g.provedConns)
 	g.mu.Unlock()
@@ -79,8 +83,11 @@ func (g *Guard) closeDisproved() {
 	}
 	ended := map[uint32]end{}
 	for c, member := range open {
+		if !isSelected(c) {
+			continue
+		}
 		err := g.checkStillProved(c, member)
-		if err == nil {
+		if err == nil && !c.newcomer {
 			err = g.checkStillMember(c, member)
 		}
 		if err != nil {

@@ -127,7 +127,7 @@ func TestMemberLeaves(t *testing.T) {
 		if in.err != nil {
 			t.Fatal(in.err)
 		}
-		if one.closeDisproved(); !isOpen(in.conn) {
+		if one.closeDisproved(everyConn); !isOpen(in.conn) {
 			t.Error("the connection with a secret is closed")
 		}
 	})

@@ -534,7 +534,11 @@ func (l *Listener) secureAndExchangeHello(g *pendingConn) (*Conn, error) {
 }
 
 func (l *Listener) readHelloAndReply(conn *trust.Conn) (c *Conn, err error) {
-	of, err := l.hello.readAndCheckHello(conn, conn.MaySpeakAs)
+	speaks := conn.MaySpeakAs
+	if l.hello.acceptsUnknown { // not on raft's port: its requests get into the log
+		speaks = conn.MaySayHelloAs
+	}
+	of, err := l.hello.readAndCheckHello(conn, speaks)
 	if err == nil {
 		c, err = l.hello.wrapAndRegister(conn, of.Process, l.hello.knownProcesses.recordDialer)
 		c.DialerEnsemble = of.ensembleID
