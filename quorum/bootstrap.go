@@ -41,12 +41,16 @@ const (
 	// leader of an ensemble that has it in its list sends it a Hello in that time: a round with another silent member
 	// takes helloTimeout, and a pause and a dial come before the next one.
 	firstListening = helloTimeout + 2*helloInterval
+	// selfJoinListening is the same for a member with Config.SelfJoin. The others may have come by themselves, so that no server line
+	// of this one names them, and the name of its host may become known to them seconds after it has started.
+	selfJoinListening = 15 * time.Second
 )
 
 // bootstrap begins a new ensemble, or joins this disk to an existing one.
 type bootstrap struct {
 	configuredPeers []wire.Peer
 	foundByMajority bool // see Config.FoundByMajority
+	selfJoin        bool // see Config.SelfJoin
 	runsAlone       bool
 	addressBook     *wire.AddressBook
 	disk            *disk.Data
@@ -129,8 +133,8 @@ func (b *bootstrap) nextStep(r helloRound) (next bootstrapStep) {
 //     the same list.
 //   - Two processes with that id do not found one either: every other member reports the first process to the second one
 //     (Rival).
-//   - A member that knows no other one listens for firstListening: its server lines may be older than an ensemble that it
-//     has lost.
+//   - A member that knows no other one listens for firstListening, or for selfJoinListening: its server lines may be older
+//     than an ensemble that it has lost.
 //   - Members that are only known from a reply must reply, too, because all members in the server lines may have left an
 //     ensemble.
 func (b *bootstrap) foundingBlocker(r helloRound) string {
@@ -143,10 +147,13 @@ func (b *bootstrap) foundingBlocker(r helloRound) string {
 		}
 		return condition
 	}
-	known := b.addressBook.OnePerMember()
-	if len(known) == 1 && !b.foundByMajority && time.Since(b.startTime) < firstListening {
+	known, listening := b.addressBook.OnePerMember(), firstListening
+	if b.selfJoin {
+		listening = selfJoinListening
+	}
+	if len(known) == 1 && !b.foundByMajority && time.Since(b.startTime) < listening {
 		return fmt.Sprintf("%v, in which an ensemble may send it a Hello: its directory is empty, and it knows no other member",
-			firstListening)
+			listening)
 	}
 	var silent []string
 	replied := 1

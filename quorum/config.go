@@ -56,6 +56,9 @@ type Config struct {
 	// FoundByMajority lets the voter with the lowest id found a new ensemble once a majority of the voters has
 	// replied that it has no data. Otherwise all members of Peers must reply that.
 	FoundByMajority bool
+	// SelfJoin means that members may have come by themselves, so that this one's server lines may lack them: a member without
+	// data that knows no other one listens for longer before it founds a new ensemble.
+	SelfJoin bool
 
 	// HeartbeatTimeout sets the time without a leader's heartbeat after which another member stands for election: 5/3 of it,
 	// and up to three times as long on a machine that pauses. All members should have the same.

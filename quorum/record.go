@@ -25,27 +25,42 @@ var (
 	// keyFoundedAlone has the id of the ensemble that this disk has founded without data and without another member. It
 	// says nothing once this member is of another ensemble, or has had another member: see FoundedAlone.
 	keyFoundedAlone = []byte("RollcallFoundedAlone")
+	// keySelfJoin has a SelfJoinState: 8 bytes.
+	keySelfJoin = []byte("RollcallSelfJoin")
 	// keyServerList has the ensemble's newest server list that the caller has stored.
 	keyServerList = []byte("RollcallList")
 )
 
 var errDamagedState = errors.New("quorum: this member's state is damaged")
 
+// SelfJoinState says what a disk may do without an operator. It is about members that come by themselves.
+type SelfJoinState uint64
+
+const (
+	// LeftToOperators is the state of a disk that has had a vote, or that was added by an operator: it does nothing by itself.
+	LeftToOperators SelfJoinState = iota
+	// OutsideByItself is the state of a disk that has asked to come in, or has left, without an operator. It may ask to come in.
+	OutsideByItself
+	// InWithoutVote is the state of a disk that has come in without an operator, and has had no vote since. It wants one.
+	InWithoutVote
+)
+
 // Record holds the stored information beside raft's state: the ensemble, its server list, whether this disk is
-// still copying, and damage. It is safe for concurrent use.
+// still copying, what it may do by itself, and damage. It is safe for concurrent use.
 type Record struct {
 	disk             *disk.Data
 	addressBook      *wire.AddressBook      // has the ensemble
 	copying          atomic.Bool            // it began without data, and has not caught up yet
 	foundedAlone     atomic.Bool            // see FoundedAlone
 	damageReason     atomic.Pointer[string] // see StoreDamage; nil: none
+	selfJoin         atomic.Uint64          // a SelfJoinState
 	storedServerList []byte                 // see StoredServerList
 }
 
 // loadStored reads the record at the start. A member without data is copying, unless it runs alone.
 func (c *Record) loadStored(alone bool) error {
 	return errors.Join(c.loadDamage(), c.loadEnsembleID(), c.loadCopying(alone), c.loadFoundedAlone(),
-		c.loadServerList())
+		c.loadSelfJoin(), c.loadServerList())
 }
 
 // EnsembleID returns the id of this member's ensemble. It is known once there are data, or when this member joins
@@ -147,6 +162,33 @@ func (c *Record) loadFoundedAlone() error {
 	id, known := c.EnsembleID()
 	c.foundedAlone.Store(known && bytes.Equal(stored, id[:]))
 	return err
+}
+
+// SelfJoin returns what this disk may do without an operator. It does not wait.
+func (c *Record) SelfJoin() SelfJoinState { return SelfJoinState(c.selfJoin.Load()) }
+
+// StoreSelfJoin stores what this disk may do without an operator. It waits for the disk if that changes.
+func (c *Record) StoreSelfJoin(s SelfJoinState) error {
+	if c.SelfJoin() == s {
+		return nil
+	}
+	if err := c.disk.Stable().SetUint64(keySelfJoin, uint64(s)); err != nil {
+		return fmt.Errorf("quorum: write state: %w", err)
+	}
+	c.selfJoin.Store(uint64(s))
+	return nil
+}
+
+// loadSelfJoin reads the SelfJoinState. A state of a later version counts as LeftToOperators.
+func (c *Record) loadSelfJoin() error {
+	v, err := c.disk.Stable().GetUint64(keySelfJoin)
+	if err != nil {
+		return fmt.Errorf("quorum: read state: %w", err)
+	}
+	if v <= uint64(InWithoutVote) {
+		c.selfJoin.Store(v)
+	}
+	return nil
 }
 
 // errNotCaughtUp is the error for using the state of a disk outside of its ensemble that has not copied all of it.

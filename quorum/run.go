@@ -37,7 +37,7 @@ func (n *Node) run(ctx context.Context) error {
 	defer cancel()
 	n.transport.Start()
 	start := &bootstrap{
-		configuredPeers: n.cfg.Peers, foundByMajority: n.cfg.FoundByMajority, runsAlone: n.cfg.runsAlone(),
+		configuredPeers: n.cfg.Peers, foundByMajority: n.cfg.FoundByMajority, selfJoin: n.cfg.SelfJoin, runsAlone: n.cfg.runsAlone(),
 		addressBook: n.cfg.AddressBook, disk: n.disk,
 		status: n.status, record: n.record, serverList: n.serverList, hellos: n.hellos, reachability: n.reachability,
 		endMember: n.failure.endMember, logger: n.logger,
