@@ -100,18 +100,12 @@ func (w *removalWatch) removedVersion() int64 {
 
 // pollWithoutLeader polls the others while this member knows no leader.
 func (w *removalWatch) pollWithoutLeader(ctx context.Context) error {
-	ticker := time.NewTicker(removalCheckInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	return repeat(ctx, removalCheckInterval, func() error {
 		if w.node.Status().LeaderID() == 0 {
 			w.pollForRemoval(ctx)
 		}
-	}
+		return nil
+	})
 }
 
 // suspendUnlistedLoop closes the clients' connections of a member that has left the list, so the clients move to other
