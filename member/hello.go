@@ -217,15 +217,26 @@ func (c *helloClient) checkNewcomerEnsembles(ctx context.Context, list, next ser
 
 // Hello implements proto.FollowerServer.
 func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.HelloReply, error) {
-	n := s.m.node
 	from := callerInfo(ctx)
+	if !from.isNewcomer { // it has proved nothing yet, so it changes nothing here
+		if err := s.recordHello(from, r); err != nil {
+			return nil, err
+		}
+	}
+	return s.helloReply(from.member), nil
+}
+
+// recordHello records what the caller of a Hello says about itself and others. It returns an error if another process runs with the
+// caller's disk.
+func (s services) recordHello(from peerInfo, r *proto.HelloRequest) error {
+	n := s.m.node
 	peer := wire.Peer{ID: from.member, DiskID: from.disk, Addr: r.GetElection()}
 	if from.member != s.m.cfg.ID && from.disk != 0 {
 		if err := s.m.ports.hello.RecordClosingTwins(wire.Process{
 			ID: from.member, DiskID: from.disk, RunID: r.GetStart(),
 			Addr: from.remoteAddr,
 		}); err != nil {
-			return nil, status.Error(codes.Aborted, err.Error())
+			return status.Error(codes.Aborted, err.Error())
 		}
 		if theirs := ensembleInHello(r); isOtherEnsemble(theirs, s.m.ports.addressBook.EnsembleID()) {
 			s.m.health.recordClaim(peer, r.GetServes())
@@ -240,16 +251,22 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 		}
 	}
 	n.LogReportedRival(from.member, r.GetRival())
+	return nil
+}
+
+// helloReply returns this member's reply to a Hello of another one.
+func (s services) helloReply(to uint32) *proto.HelloReply {
+	n := s.m.node
 	hash, ensemble := s.m.ports.addressBook.ConfigHash(), s.m.ports.addressBook.EnsembleID()
 	list, hearsay := s.m.serverLists.rosterMessage()
 	return &proto.HelloReply{
 		Member: s.m.cfg.ID, ConfigHash: hash[:], Incarnation: s.m.incarnation.number, Disk: uint64(n.DiskID()),
-		Rival:    n.Reachability().DescribeRivals(from.member),
+		Rival:    n.Reachability().DescribeRivals(to),
 		Ensemble: ensemble[:], ServerList: list, Hearsay: hearsay, Removed: s.m.removalWatch.removedVersion() != 0,
 		Configuration: configurationMessage(n.Status().Servers()),
 		HasData:       n.HasData(), OnlyBeginning: n.IsOnlyBeginning(), Joining: n.IsJoining(), Format: znode.FormatLevel, Version: s.m.cfg.Version,
 		LastIndex: n.Status().LastIndex(), LastTerm: n.Status().LastTerm(), DigestAlg: s.m.cfg.digestAlgorithm(),
-	}, nil
+	}
 }
 
 // isOtherEnsemble reports whether both ensembles are known, and differ.

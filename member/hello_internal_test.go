@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -177,5 +178,36 @@ func TestSilentConnectionIsReplaced(t *testing.T) {
 			}
 			peers.closed = false
 		})
+	}
+}
+
+// A newcomer has proved nothing, so its Hello changes nothing here. It gets a reply, from which it learns the list.
+func TestHelloOfANewcomer(t *testing.T) {
+	u := newUnstarted(t, lines(t, serverOne, serverTwo), nil)
+	u.ports.hello = wire.NewHello(u.ports.addressBook)
+	u.helloClient.lastWords = newLastWords(time.Now)
+	for _, isNewcomer := range []bool{true, false} {
+		from := peerInfo{member: 9, disk: 7, remoteAddr: "x:50000", isNewcomer: isNewcomer}
+		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: from})
+		reply, err := services{m: u.Member}.Hello(ctx, &proto.HelloRequest{Member: 9, Start: 1, Election: "x:3888", LastWords: "bye"})
+		if err != nil || reply.GetMember() != u.cfg.ID {
+			t.Errorf("a newcomer: %v, %v", reply, err)
+		}
+		isPresent := len(u.node.Reachability().PresentMembers([]wire.Peer{{ID: 9, Addr: "x:3888"}})) > 0
+		if words := u.helloClient.lastWords.describe(9); isPresent == isNewcomer || (words == "") != isNewcomer {
+			t.Errorf("a newcomer %t: present %t, last words %q", isNewcomer, isPresent, words)
+		}
+	}
+}
+
+// On a newcomer's connection, no method but Hello is called, also once the list has its number.
+func TestNewcomerMayOnlySayHello(t *testing.T) {
+	guard := newSenderGuard(slog.New(slog.DiscardHandler), func(uint32) bool { return true }, func(peerInfo) bool { return false })
+	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: peerInfo{member: 9, disk: 7, isNewcomer: true}, Addr: &net.TCPAddr{}})
+	for method := range messageSenders {
+		err := guard.checkMessage(ctx, method, &proto.HelloRequest{Member: 9})
+		if method == proto.Follower_Hello_FullMethodName && err != nil || method != proto.Follower_Hello_FullMethodName && status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: %v", method, err)
+		}
 	}
 }

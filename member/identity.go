@@ -17,6 +17,7 @@ import (
 
 	"rollcall/proto"
 	"rollcall/quorum/disk"
+	"rollcall/quorum/trust"
 	"rollcall/quorum/wire"
 )
 
@@ -37,6 +38,7 @@ type peerInfo struct {
 	disk       disk.ID // 0: a command, which has none
 	remoteAddr string
 	ensemble   wire.EnsembleID // in its hello; zero: none
+	isNewcomer bool            // the other end has proved neither its number nor its host, and may only say Hello
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -52,7 +54,7 @@ func (peerCredentials) identifyPeer(conn net.Conn) (net.Conn, credentials.AuthIn
 	return conn, peerInfo{
 		credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity},
 		c.PeerID, c.PeerDisk,
-		conn.RemoteAddr().String(), c.DialerEnsemble,
+		conn.RemoteAddr().String(), c.DialerEnsemble, trust.IsOfNewcomer(c.Conn),
 	}, nil
 }
 
@@ -142,6 +144,9 @@ func (s *senderGuard) checkMessage(ctx context.Context, method string, message a
 			fmt.Sprintf("%s is called by an unknown member, or is no method of members", method))
 	case method != proto.Follower_Hello_FullMethodName && !s.isListed(from):
 		return s.rejectMessage(ctx, from, fmt.Sprintf("%s: it is not in the server list", method))
+	case method != proto.Follower_Hello_FullMethodName && callerInfo(ctx).isNewcomer:
+		return s.rejectMessage(ctx, from,
+			fmt.Sprintf("%s: it was not in the server list when it connected, so it may only send Hello", method))
 	case method != proto.Follower_Hello_FullMethodName && s.isOutside(callerInfo(ctx)):
 		return s.rejectMessage(ctx, from,
 			fmt.Sprintf("%s: its hello has not named the ensemble of this member, so it may only send Hello", method))
