@@ -221,7 +221,7 @@ func TestMembersCommands(t *testing.T) {
 		shows []string // lines of the progress
 	}{
 		{
-			line: "add " + four, sent: []string{`members {"joining":"server.4=d:2888:3888:participant;0.0.0.0:2181","leaving":"","members":"","version":"0x400000005","force":false}`},
+			line: "add " + four, sent: []string{`members {"joining":"server.4=d:2888:3888:participant;0.0.0.0:2181","leaving":"","members":"","version":"0x400000005","force":false,"by_self":false}`},
 			out: "member 4 votes; the list has version 0x400000006\n", shows: []string{"member 4: joining", "member 4: catching up 0 of 1000"},
 		},
 		{
@@ -229,15 +229,15 @@ func TestMembersCommands(t *testing.T) {
 			out: "member 4 votes; the list has version 0x400000006\n",
 		},
 		{
-			line: "add server.4=d:2888:3888:observer;2181 --force", sent: []string{`members {"joining":"server.4=d:2888:3888:observer;0.0.0.0:2181","leaving":"","members":"","version":"0x400000005","force":true}`},
+			line: "add server.4=d:2888:3888:observer;2181 --force", sent: []string{`members {"joining":"server.4=d:2888:3888:observer;0.0.0.0:2181","leaving":"","members":"","version":"0x400000005","force":true,"by_self":false}`},
 			out: "member 4 observes; the list has version 0x400000006\n", shows: []string{"member 4: joining", "member 4: catching up"},
 		},
 		{
-			line: "remove 3", sent: []string{`members {"joining":"","leaving":"3","members":"","version":"0x400000005","force":false}`},
+			line: "remove 3", sent: []string{`members {"joining":"","leaving":"3","members":"","version":"0x400000005","force":false,"by_self":false}`},
 			out: "member 3 is not in the ensemble; the list has version 0x400000006\n", shows: []string{"member 3: leaving"},
 		},
 		{
-			line: "replace 3 " + four, sent: []string{`members {"joining":"server.4=`, `members {"joining":"","leaving":"3","members":"","version":"0x400000006","force":false}`},
+			line: "replace 3 " + four, sent: []string{`members {"joining":"server.4=`, `members {"joining":"","leaving":"3","members":"","version":"0x400000006","force":false,"by_self":false}`},
 			out: "member 4 votes in place of member 3; the list has version 0x400000007\n", shows: []string{"member 4: catching up 0 of 1000", "member 3: leaving"},
 		},
 		{

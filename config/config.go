@@ -13,6 +13,7 @@
 package config
 
 import (
+	"errors"
 	"net"
 	"time"
 
@@ -79,7 +80,26 @@ type Settings struct {
 	OTLP         otlp.Settings      // the collector that this member sends slow requests and metrics to; default: there is none
 	// connections in a second that members close while they have more clients than others; default: none
 	AutoRebalance int
-	NewEnsemble   bool // bootstrap with a majority of empty members instead of all
+	SelfJoin      SelfJoin // how members come into the ensemble by themselves; default: not at all
+	NewEnsemble   bool     // bootstrap with a majority of empty members instead of all
+}
+
+// SelfJoin says whether members come into the ensemble by themselves.
+type SelfJoin struct {
+	Auto   bool // this member asks to come in and, while it leads, lets others in
+	Voters int  // a leader gives votes to members that came by themselves up to this number of voters; required with Auto
+}
+
+// checkSelfJoin returns an error if members.join=auto cannot let members in, or could let strangers in: see trust.Settings.CheckNewcomers.
+func (c *Config) checkSelfJoin() error {
+	switch {
+	case !c.SelfJoin.Auto:
+		return nil
+	case c.Standalone:
+		return errors.New("members.join=auto on a standalone server, which no member can join; write its server line and " +
+			"standaloneEnabled=false, or leave members.join out")
+	}
+	return c.Trust.CheckNewcomers()
 }
 
 // SlowThresholds are the least durations of what is recorded as slow.

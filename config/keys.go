@@ -29,19 +29,22 @@ import (
 
 // Bounds of the values. Those that only one kind of key has stand in its row.
 const (
-	maxTickMillis   = 3_600_000 // an hour: 20 ticks still fit the 32 bits of a timeout on the wire
-	maxMillis       = 1<<31 - 1 // timeouts are 32 bit on the wire
-	maxTicks        = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
-	maxCount        = 1<<31 - 1 // Java's int
-	maxInFlight     = 1_000_000 // more transactions in flight than the log takes in a second
-	maxPath         = 1 << 20   // bytes of a path: as long as a request by default
-	maxACL          = 10_000    // entries of a list: the text of that many fits a request
-	maxIdentities   = 1000      // of a connection: as many as 4 KiB have room for
-	maxConnInFlight = 100_000   // requests of one connection: each may hold a frame
-	maxWeight       = 1000      // tokens of one session: weights compare the costs of sessions
-	maxWatchHistory = 1 << 30   // bytes: millions of changes; snapshots contain them
-	maxSize         = 1 << 50   // bytes: far more than fits any memory
-	minMemoryLimit  = 64 << 20  // bytes: a member without data uses a third of that
+	maxTickMillis = 3_600_000 // an hour: 20 ticks still fit the 32 bits of a timeout on the wire
+	maxMillis     = 1<<31 - 1 // timeouts are 32 bit on the wire
+	maxTicks      = 100_000   // initLimit, syncLimit: times the longest tick, eleven years
+	maxCount      = 1<<31 - 1 // Java's int
+	maxInFlight   = 1_000_000 // more transactions in flight than the log takes in a second
+	maxPath       = 1 << 20   // bytes of a path: as long as a request by default
+	maxACL        = 10_000    // entries of a list: the text of that many fits a request
+	maxIdentities = 1000      // of a connection: as many as 4 KiB have room for
+	// maxSelfJoinVoters limits members.voters: each write waits for a majority of the voters, and seven survive three losses.
+	maxSelfJoinVoters = 7
+
+	maxConnInFlight = 100_000  // requests of one connection: each may hold a frame
+	maxWeight       = 1000     // tokens of one session: weights compare the costs of sessions
+	maxWatchHistory = 1 << 30  // bytes: millions of changes; snapshots contain them
+	maxSize         = 1 << 50  // bytes: far more than fits any memory
+	minMemoryLimit  = 64 << 20 // bytes: a member without data uses a third of that
 	// maxMemoryPercent is the share that the garbage collector gets as its limit: above it, it would run all the time.
 	maxMemoryPercent = 90
 	minDataQuota     = 1 << 20 // bytes: a smaller one is more likely a number without its unit
@@ -583,6 +586,15 @@ var mainKeys = []key{
 			func(d *rawConfig) *int { return &d.config.AutoRebalance }), def: "0",
 		doc: "Own: while the leader has this key, members with clearly more clients than their share close that many " +
 			"connections in a second ([members.md](members.md#rebalancing-the-clients)); 0: none",
+	},
+	{
+		name: "members.join", kind: eitherWord("auto", "off", func(d *rawConfig) *bool { return &d.config.SelfJoin.Auto }), def: "off",
+		doc: "Own: auto: this member asks to come into the ensemble if the list of servers does not have it, and lets others in " +
+			"while it leads ([members.md](members.md#members-that-come-by-themselves))",
+	},
+	{
+		name: "members.voters", kind: oddNumber(1, maxSelfJoinVoters, func(d *rawConfig) *int { return &d.config.SelfJoin.Voters }), def: "5",
+		doc: "Own: with `members.join=auto`, the leader gives votes to members that came by themselves up to this number of voters",
 	},
 	{
 		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"},

@@ -64,6 +64,21 @@ func wholeNumber[T int | int64 | uint64](least, most int64, field func(*rawConfi
 	}
 }
 
+// oddNumber takes an odd whole number.
+func oddNumber(least, most int64, field func(*rawConfig) *int) kind {
+	k := wholeNumber(least, most, field)
+	parse := k.parse
+	k.allowed += ", odd"
+	k.parse = func(d *rawConfig, s setting) error {
+		err := parse(d, s)
+		if err == nil && *field(d)%2 == 0 {
+			err = fmt.Errorf("%d is even; write an odd number", *field(d))
+		}
+		return err
+	}
+	return k
+}
+
 // limitOrNone takes a number up to most. 0 means no limit. The field is -1 then, because 0 is its default.
 func limitOrNone(most int64, field func(*rawConfig) *int) kind {
 	return kind{

@@ -273,7 +273,7 @@ func (d *rawConfig) checkPeerType() error {
 }
 
 // checkMemberStore returns an error if a store with members' certificates is needed but not set. It warns if the key
-// store is set but not needed, by members or by HTTPS for operators.
+// store is set but not needed, by members or by HTTPS for operators. It also checks the keys of members that come by themselves.
 func (d *rawConfig) checkMemberStore() error {
 	if key, err := d.config.Trust.CheckStoreLocations(); err != nil {
 		return fmt.Errorf("%s: %w", d.whereSet(key), err)
@@ -281,6 +281,12 @@ func (d *rawConfig) checkMemberStore() error {
 	if d.quorumClientsUnproved && d.config.Trust.UsesCertificates() {
 		return fmt.Errorf("%s: ssl.quorum.clientAuth=none: refused: with sslQuorum or portUnification, members always prove themselves to "+
 			"each other; leave it out", d.whereSet("ssl.quorum.clientAuth"))
+	}
+	if err := d.config.checkSelfJoin(); err != nil {
+		return fmt.Errorf("%s: %w", d.whereSet("members.join"), err)
+	}
+	if where := d.setIn["members.voters"]; where != "" && !d.config.SelfJoin.Auto {
+		d.addWarning(where, "members.voters has no effect without members.join=auto")
 	}
 	const key = "ssl.quorum.keyStore.location"
 	ofMembers := d.config.Trust.ShowCertificates || d.config.Trust.AcceptPlain

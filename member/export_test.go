@@ -99,3 +99,24 @@ func (m *Member) NativeMetrics() []metrics.Native { return source{m}.NativeMetri
 
 // NoHooks is the Config.Hooks of a member that nobody else observes.
 type NoHooks = noHooks
+
+// Caller is a process that asks to come into the ensemble.
+type Caller struct {
+	ID        uint32
+	Proved    bool
+	IsCommand bool // it has no disk
+	Ensemble  [32]byte
+}
+
+// AskToCome sends a member, which leads, a request to come in with a server line.
+func AskToCome(ctx context.Context, m *Member, from Caller, line string) error {
+	caller := peerInfo{member: from.ID, disk: 7, remoteAddr: "elsewhere:1", proved: from.Proved}
+	if from.IsCommand {
+		caller.disk = 0
+	}
+	_, err := m.terms.joinRequests.add(ctx, caller, &proto.HelloRequest{Member: from.ID, Join: true, Line: line, Ensemble: from.Ensemble[:]})
+	return err
+}
+
+// BeginLeaving has a member store that it leaves by itself.
+func BeginLeaving(m *Member) error { return m.terms.selfJoin.beginLeaving() }

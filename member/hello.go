@@ -138,6 +138,21 @@ func (c *helloClient) helloRequest() *proto.HelloRequest {
 	}
 }
 
+// sendJoin asks a member to let this one into the ensemble with a server line. Only a leader replies without an error.
+func (c *helloClient) sendJoin(ctx context.Context, to uint32, line string) error {
+	client, err := c.peers.followerClient(to)
+	if err != nil {
+		return err
+	}
+	request := c.helloRequest()
+	request.Join, request.Line = true, line
+	reply, err := client.Hello(ctx, request)
+	if err = c.peers.preferDialError(to, err); err == nil {
+		c.serverLists.learnFromHello(reply)
+	}
+	return err
+}
+
 // sendHelloToAbsent sends Hello to the servers of a list that are not present, at the addresses in the list.
 // They may be unknown: with certificates, such a server cannot connect to this member before the state's list
 // has its host. The administrator's change names the host, so its certificate is accepted.
@@ -220,6 +235,11 @@ func (s services) Hello(ctx context.Context, r *proto.HelloRequest) (*proto.Hell
 	from := callerInfo(ctx)
 	if !from.isNewcomer { // it has proved nothing yet, so it changes nothing here
 		if err := s.recordHello(from, r); err != nil {
+			return nil, err
+		}
+	}
+	if r.GetJoin() {
+		if err := s.m.terms.joinRequests.admit(ctx, r); err != nil {
 			return nil, err
 		}
 	}

@@ -38,6 +38,7 @@ type peerInfo struct {
 	disk       disk.ID // 0: a command, which has none
 	remoteAddr string
 	ensemble   wire.EnsembleID // in its hello; zero: none
+	proved     bool            // the other end has proved a secret, a certificate or a ticket
 	isNewcomer bool            // the other end has proved neither its number nor its host, and may only say Hello
 }
 
@@ -54,7 +55,7 @@ func (peerCredentials) identifyPeer(conn net.Conn) (net.Conn, credentials.AuthIn
 	return conn, peerInfo{
 		credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity},
 		c.PeerID, c.PeerDisk,
-		conn.RemoteAddr().String(), c.DialerEnsemble, trust.IsOfNewcomer(c.Conn),
+		conn.RemoteAddr().String(), c.DialerEnsemble, trust.IsPrivate(c.Conn), trust.IsOfNewcomer(c.Conn),
 	}, nil
 }
 

@@ -20,6 +20,7 @@ func (m *Member) locks() []lockwatch.Lock {
 			{Name: "member.helloClient.mu", Locker: &m.helloClient.mu},
 			{Name: "member.digestWarnings.mu", Locker: &m.helloClient.digestWarnings.mu},
 			{Name: "member.reportedAddresses.mu", Locker: &m.viewer.reportedAddresses.mu},
+			{Name: "member.joinChecks.mu", Locker: &m.terms.joinRequests.checks.mu},
 			{Name: "member.lastWords.mu", Locker: &m.helloClient.lastWords.mu},
 			{Name: "member.transferTargets.mu", Locker: &m.terms.transferTargets.mu},
 		})

@@ -475,7 +475,7 @@ func (m *Member) Run(ctx context.Context) error {
 	if m.cfg.SecureListener != nil {
 		g.Go(func() error { return m.server.ServeTLS(inner, m.cfg.SecureListener) })
 	}
-	g.Go(func() error { return m.serverLists.listChangeLoop(inner, m.node, m.ports.trustGuard.MembersChanged) })
+	g.Go(func() error { return m.serverLists.listChangeLoop(inner, m.node, m.terms.selfJoin.membersChanged) })
 	g.Go(func() error { return m.serverKeys.watchFiles(inner) })
 	g.Go(func() error { return m.eventQueue.deliverLoop(inner, m.cfg.OnEvent, m.log) })
 	g.Go(func() error { return m.signalWhenServing(inner) })
@@ -511,6 +511,8 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 	if !m.cfg.isStandalone() {
 		g.Go(func() error { return m.removalWatch.pollWithoutLeader(inner) })
+		g.Go(func() error { return m.terms.selfJoin.askLoop(inner) })
+		g.Go(func() error { return m.terms.joinRequests.promoteLoop(inner) })
 		g.Go(func() error { return m.helloClient.otherAddress.watchLoop(inner) })
 		g.Go(func() error { return m.health.cutOffWatch.watchLoop(inner) })
 	}

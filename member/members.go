@@ -50,6 +50,12 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 	if err := o.checkServersChange(ctx, c); err != nil {
 		return admin.MembersChanged{}, err
 	}
+	if c.BySelf {
+		if err := o.m.terms.selfJoin.beginLeaving(); err != nil {
+			return admin.MembersChanged{}, &admin.Failure{Status: http.StatusInternalServerError, Text: err.Error() + "; nothing was done"}
+		}
+		o.awaitSuccessor(ctx)
+	}
 	r, err := o.submitServersChange(ctx, c)
 	if err != nil {
 		return admin.MembersChanged{}, err
@@ -63,6 +69,35 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 			}
 	}
 	return admin.MembersChanged{Version: r.Zxid, List: list}, nil
+}
+
+const (
+	// successorTimeout limits the time for which a member that leaves waits until another one has a vote in its place. The leader gives it
+	// within promoteInterval, and the change takes a few round trips.
+	successorTimeout = 4 * time.Second
+	// successorPollInterval is the time between two checks of that. Each asks all members.
+	successorPollInterval = 500 * time.Millisecond
+)
+
+// awaitSuccessor waits until the leader has given a vote to an observer in the place of this member, which leaves, if there is one that wants
+// it. It does not wait for longer than successorTimeout: the member leaves all the same.
+func (o operations) awaitSuccessor(ctx context.Context) {
+	if !o.m.cfg.SelfJoin.Auto || o.m.node.Status().LeaderID() == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, successorTimeout)
+	defer cancel()
+	for {
+		members, err := o.Members(ctx)
+		if err == nil && members.IsSettled() && nextPromotion(&members, o.m.cfg.SelfJoin.Voters) == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(successorPollInterval):
+		}
+	}
 }
 
 const (
@@ -119,6 +154,9 @@ func serversChangeBody(c admin.MembersChange, term uint64) ([]byte, error) {
 // servers would take each other's addresses or ports, a new server is of another ensemble, or the list would have no
 // majority that is alive.
 func (o operations) checkServersChange(ctx context.Context, c admin.MembersChange) error {
+	if c.BySelf && !leavesWith(c.Change, o.m.cfg.ID) {
+		return &admin.Failure{Status: http.StatusBadRequest, Text: fmt.Sprintf("by_self: leaving is %q; must have this member's number, %d", c.Leaving, o.m.cfg.ID)}
+	}
 	members, err := o.Members(ctx)
 	if err != nil {
 		return err

@@ -90,17 +90,25 @@ func (l *serverLists) addressConflictOf(own serverlist.Server) *addressConflict 
 	return &addressConflict{listed, own}
 }
 
-// ownConflict returns this member's conflict. A line for all addresses of the machine names none.
+// ownConflict returns this member's conflict.
 func (l *serverLists) ownConflict() *addressConflict {
+	if own, found := l.ownLine(); found {
+		return l.addressConflictOf(own)
+	}
+	return nil
+}
+
+// ownLine returns this member's own server line. It is false for a line for all addresses of the machine, which names none.
+func (l *serverLists) ownLine() (serverlist.Server, bool) {
 	configured, err := serverlist.ParseList(string(l.configuredText))
 	own, found := configured.Find(l.memberID)
 	if addr, parseErr := netip.ParseAddr(own.Host); err != nil || !found || parseErr == nil && addr.Unmap().IsUnspecified() {
-		return nil
+		return serverlist.Server{}, false
 	}
 	if own.ClientPort == 0 && l.clientPort > 0 { // clientPort is a key of its own, and the list wants it in the line
 		own.ClientHost, own.ClientPort = serverlist.AllHosts, l.clientPort
 	}
-	return l.addressConflictOf(own)
+	return own, true
 }
 
 // watchLoop reports and logs the conflict of this member while it has had no leader for otherAddressDelay.

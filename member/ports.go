@@ -38,7 +38,7 @@ func openPorts(cfg *Config, book *wire.AddressBook, log *slog.Logger) (p ports, 
 		Settings: cfg.Trust, MemberID: cfg.ID,
 		ConfiguredHosts: hostsByMember(cfg.Servers), CurrentHosts: p.addressBook.HostsOf, CurrentMembers: p.addressBook.MemberIDs,
 		HasLeft: p.addressBook.HasLeft, PartingTime: RemovedGracePeriod + 2*cfg.Tick, // the leader's, and a tick
-		Logger: log, Now: cfg.Now,
+		AdmitNewcomers: cfg.SelfJoin.Auto, Logger: log, Now: cfg.Now,
 	}); err != nil {
 		return p, fmt.Errorf("member: %w", err)
 	}
@@ -101,7 +101,7 @@ func (m *Member) quorumConfig() quorum.Config {
 		StateMachine: stateMachine{
 			m.state, func(err error) { m.health.reportDamage(err.Error()) }, m.server.FlushApplied,
 			&m.applyProgress.applyDurations, m.viewer.slow.recorder, time.Duration(m.cfg.Rules.ReadLeaseMs) * time.Millisecond,
-		}, FoundByMajority: m.cfg.NewEnsemble,
+		}, FoundByMajority: m.cfg.NewEnsemble, SelfJoin: m.cfg.SelfJoin.Auto,
 		HeartbeatTimeout: m.cfg.HeartbeatTimeout, Monotonic: m.cfg.Monotonic, SnapshotEvery: m.cfg.SnapCount, History: m.cfg.History, StallLimit: m.cfg.StoreStallLimit,
 		SlowSync: m.cfg.Slow.Sync, Logger: m.log,
 	}

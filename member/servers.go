@@ -238,7 +238,7 @@ func (l *serverLists) wakeListLoop() {
 
 // listChangeLoop spreads each new list of the state, and stores the newest list. It calls membersChanged after each change of
 // a list or of raft's configuration.
-func (l *serverLists) listChangeLoop(ctx context.Context, node *quorum.Node, membersChanged func()) error {
+func (l *serverLists) listChangeLoop(ctx context.Context, node *quorum.Node, membersChanged func() error) error {
 	differs := false
 	var stored *proto.ServerList
 	for {
@@ -256,7 +256,9 @@ func (l *serverLists) listChangeLoop(ctx context.Context, node *quorum.Node, mem
 			}
 			differs = l.compareConfigured(r, differs)
 		}
-		membersChanged()
+		if err := membersChanged(); err != nil {
+			return err
+		}
 		if r := l.newestList(); r != nil && knowsEnsemble(node) {
 			newest := r.ToProto()
 			if protobuf.Equal(newest, stored) {

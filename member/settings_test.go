@@ -144,6 +144,8 @@ var reaches = map[string]string{
 	"OTLP.NoMetrics":                   "otlp.Settings.NoMetrics",
 	"OTLP.MetricsInterval":             "otlp.Settings.MetricsInterval",
 	"AutoRebalance":                    "", // TestAutoRebalance
+	"SelfJoin.Auto":                    "quorum.SelfJoin",
+	"SelfJoin.Voters":                  "", // TestMembersComeByThemselves
 	"SuperSubject":                     "http.SuperSubject server.SuperSubject",
 
 	"ClientTLS.Key.Location":   "keys.Key.Location",

@@ -37,6 +37,8 @@ type terms struct {
 
 	transferTargets *transferTargets
 	proposedLists   proposedLists
+	selfJoin        *selfJoin
+	joinRequests    *joinRequests
 
 	// sessionTable is the session table of the present term, or nil while this member does not lead. The tree's
 	// lock guards it.
@@ -66,7 +68,8 @@ type appliedStart struct {
 func newTerms(m *Member) *terms {
 	return &terms{
 		m: m, log: m.log.With("component", "terms"), transferTargets: newTransferTargets(m),
-		proposedLists: make(proposedLists, 1),
+		proposedLists: make(proposedLists, 1), selfJoin: newSelfJoin(m),
+		joinRequests: newJoinRequests(m),
 	}
 }
 

@@ -1306,8 +1306,9 @@ type HelloRequest struct {
 	HasData       bool                   `protobuf:"varint,7,opt,name=has_data,json=hasData,proto3" json:"has_data,omitempty"`         // a snapshot or a log entry
 	Rival         string                 `protobuf:"bytes,8,opt,name=rival,proto3" json:"rival,omitempty"`                             // another process running with the called member's id; "": none known
 	Serves        bool                   `protobuf:"varint,9,opt,name=serves,proto3" json:"serves,omitempty"`                          // the caller serves clients
-	Line          string                 `protobuf:"bytes,10,opt,name=line,proto3" json:"line,omitempty"`                              // the caller's own server line, if it waits at other addresses than those in the list; otherwise ""
+	Line          string                 `protobuf:"bytes,10,opt,name=line,proto3" json:"line,omitempty"`                              // the caller's own server line, if it waits at other addresses than those in the list, or asks to come in; otherwise ""
 	LastWords     string                 `protobuf:"bytes,11,opt,name=last_words,json=lastWords,proto3" json:"last_words,omitempty"`   // why the caller is about to end, at most 300 bytes; "": it is not
+	Join          bool                   `protobuf:"varint,12,opt,name=join,proto3" json:"join,omitempty"`                             // the caller is not in the list, and asks to come in with line. Only the leader replies, or rejects it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1417,6 +1418,13 @@ func (x *HelloRequest) GetLastWords() string {
 		return x.LastWords
 	}
 	return ""
+}
+
+func (x *HelloRequest) GetJoin() bool {
+	if x != nil {
+		return x.Join
+	}
+	return false
 }
 
 type HelloReply struct {
@@ -3531,6 +3539,8 @@ type MemberStatus struct {
 	DataUsed      int64                  `protobuf:"varint,33,opt,name=data_used,json=dataUsed,proto3" json:"data_used,omitempty"`          // bytes that count against it
 	MemoryLimit   int64                  `protobuf:"varint,34,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"` // bytes; 0: there is no limit
 	MemoryUsed    int64                  `protobuf:"varint,35,opt,name=memory_used,json=memoryUsed,proto3" json:"memory_used,omitempty"`    // bytes
+	WantsVote     bool                   `protobuf:"varint,36,opt,name=wants_vote,json=wantsVote,proto3" json:"wants_vote,omitempty"`       // it came in by itself, its own server line is a participant's, and it has had no vote since
+	Leaves        bool                   `protobuf:"varint,37,opt,name=leaves,proto3" json:"leaves,omitempty"`                              // it leaves by itself, and its vote is to go to another member first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3808,6 +3818,20 @@ func (x *MemberStatus) GetMemoryUsed() int64 {
 		return x.MemoryUsed
 	}
 	return 0
+}
+
+func (x *MemberStatus) GetWantsVote() bool {
+	if x != nil {
+		return x.WantsVote
+	}
+	return false
+}
+
+func (x *MemberStatus) GetLeaves() bool {
+	if x != nil {
+		return x.Leaves
+	}
+	return false
 }
 
 // ViewSessions requests the sessions in the member's state, from an id on.
@@ -6398,7 +6422,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\"\n" +
 	"\rnever_used_ms\x18\x02 \x01(\x03R\vneverUsedMs\"\x1d\n" +
 	"\x05Sweep\x12\x14\n" +
-	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"\xa5\x02\n" +
+	"\x05nodes\x18\x01 \x01(\rR\x05nodes\"\xb9\x02\n" +
 	"\fHelloRequest\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
 	"\vconfig_hash\x18\x02 \x01(\fR\n" +
@@ -6413,7 +6437,8 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04line\x18\n" +
 	" \x01(\tR\x04line\x12\x1d\n" +
 	"\n" +
-	"last_words\x18\v \x01(\tR\tlastWords\"\xc6\x04\n" +
+	"last_words\x18\v \x01(\tR\tlastWords\x12\x12\n" +
+	"\x04join\x18\f \x01(\bR\x04join\"\xc6\x04\n" +
 	"\n" +
 	"HelloReply\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x1f\n" +
@@ -6577,7 +6602,7 @@ const file_rollcall_proto_rawDesc = "" +
 	"\x04slow\x18\v \x01(\v2\x15.rollcall.v1.SlowRowsH\x00R\x04slowB\a\n" +
 	"\x05about\"\f\n" +
 	"\n" +
-	"ViewStatus\"\x8a\b\n" +
+	"ViewStatus\"\xc1\b\n" +
 	"\fMemberStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\rR\x06member\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12%\n" +
@@ -6620,7 +6645,10 @@ const file_rollcall_proto_rawDesc = "" +
 	"\tdata_used\x18! \x01(\x03R\bdataUsed\x12!\n" +
 	"\fmemory_limit\x18\" \x01(\x03R\vmemoryLimit\x12\x1f\n" +
 	"\vmemory_used\x18# \x01(\x03R\n" +
-	"memoryUsed\"l\n" +
+	"memoryUsed\x12\x1d\n" +
+	"\n" +
+	"wants_vote\x18$ \x01(\bR\twantsVote\x12\x16\n" +
+	"\x06leaves\x18% \x01(\bR\x06leaves\"l\n" +
 	"\fViewSessions\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x06R\x05first\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x16\n" +

@@ -77,6 +77,7 @@ type MembersChange struct {
 	// make it although too few servers would serve for a majority, as far as this member sees, or although one
 	// voter is left
 	Force       bool
+	BySelf      bool   // the member that gets it leaves by itself, and may come in by itself again; Leaving must have it
 	RequestedBy string // the requester, for the audit log
 }
 
@@ -101,7 +102,7 @@ func (m *membersAPI) changeMembers(q *query) (any, error) {
 	q.decodeBody(&body)
 	c := MembersChange{
 		Change: serverlist.Change{Joining: body.Joining, Leaving: body.Leaving, Members: body.Members}, Version: -1,
-		Force: body.Force, RequestedBy: q.requester(),
+		Force: body.Force, BySelf: body.BySelf, RequestedBy: q.requester(),
 	}
 	q.SetPathValue(auditMembersKey, changeText(body))
 	switch {
@@ -179,6 +180,9 @@ func changeText(c api.MembersChange) string {
 	}
 	if c.Force {
 		parts = append(parts, "forced")
+	}
+	if c.BySelf {
+		parts = append(parts, "by itself")
 	}
 	return strings.Join(parts, " ")
 }

@@ -25,6 +25,7 @@ func TestV1ChangeMembers(t *testing.T) {
 			MembersChange{Change: serverlist.Change{Joining: four, Leaving: "1,2"}, Version: 0x400000005, Force: true},
 		},
 		{`{"members":"` + four + `"}`, 200, `"servers":[`, MembersChange{Change: serverlist.Change{Members: four}, Version: -1}},
+		{`{"leaving":"3","by_self":true}`, 200, `"servers":[`, MembersChange{Change: serverlist.Change{Leaving: "3"}, Version: -1, BySelf: true}},
 		{`{}`, 400, "nothing is to be changed: give joining, leaving or members", MembersChange{}},
 		{`{"members":"x","leaving":"1"}`, 400, "give either that, or joining and leaving", MembersChange{}},
 		{`{"leaving":"1","version":"7"}`, 400, `version: \"7\"; write it as /v1/members does, such as 0x100000000`, MembersChange{}},

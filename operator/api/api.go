@@ -162,6 +162,8 @@ type MembersChange struct {
 	// as the replying member sees; left out: false. The leader rejects a list if it does not reach a majority of
 	// its voters
 	Force bool `json:"force"`
+	// the replying member is one of leaving, and leaves by itself: with members.join=auto it may come in by itself again; left out: false
+	BySelf bool `json:"by_self"`
 }
 
 // MembersChanged is the new server list. Raft's configuration follows it.

@@ -28,7 +28,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 		Member: 1, Role: "r", ClientAddress: "c", Term: 2, Leader: 3, Applied: 4, Committed: 5, Zxid: 6, Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
 		SnapshotIndex: 12, SnapshotMs: 13, Version: "v", StartedMs: 14, ClockMs: 1015, Joining: true, Drained: true, NoMemory: true, Removed: true, Stalled: "s", Damaged: "d",
 		Exposed: "x", Operators: "http://127.0.0.1:8080", Disk: 16,
-		NotServing: "n", DataFree: 17, LogFree: 18, DataQuota: 19, DataUsed: 20, MemoryLimit: 21, MemoryUsed: 22,
+		NotServing: "n", DataFree: 17, LogFree: 18, DataQuota: 19, DataUsed: 20, MemoryLimit: 21, MemoryUsed: 22, WantsVote: true, Leaves: true,
 	}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestRowsKeepTheirFields(t *testing.T) {
 	for _, tt := range []struct{ got, want any }{
 		{sessions[0], session{1, api.Session{ID: "0x1", MemberID: 2, Address: "a", TimeoutMs: 3, CreatedAt: timeOf(4), EphemeralCount: 5}}},
 		{removals[0], removal{logPlace{2, 3}, api.Removal{Path: "/p", RemovedAt: timeOf(1), Zxid: "0x2", Cause: CauseTTL, MemberID: 4, SessionID: "0x5", Address: "a"}}},
-		{status, memberStatus{diskID: 16, Member: api.Member{
+		{status, memberStatus{diskID: 16, wantsVote: true, leaves: true, Member: api.Member{
 			MemberID: 1, Role: "r", ClientAddress: "c", QuorumAddress: "q", ElectionAddress: "e", ConsoleURL: "http://127.0.0.1:8080", Term: 2, LeaderID: 3, AppliedIndex: 4, CommittedIndex: 5, Zxid: "0x6", Sessions: 7, Connections: 8, Watches: 9, DataBytes: 10, LogBytes: 11,
 			SnapshotIndex: 12, SnapshotAt: &written, Version: "v", Started: timeOf(14), ClockMs: 15, IsJoining: true, IsDrained: true, NoMemory: true, WasRemoved: true, InsecurePorts: "x", StallReason: "s", DamageReason: "d",
 			NotServing: "n", DataFree: 17, LogFree: 18, DataQuota: 19, DataUsed: 20, MemoryLimit: 21, MemoryUsed: 22,

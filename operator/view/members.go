@@ -42,6 +42,8 @@ type Server struct {
 	api.Server
 	ListEntry  serverlist.Server // its line; its ID is 0 if the list does not have it
 	HasReplied bool
+	WantsVote  bool // it came in by itself, its own server line is a participant's, and it has had no vote since
+	Leaves     bool // it leaves by itself, and its vote is to go to another member first
 	LostDisk   bool // its former disk has a vote in raft's configuration, and it runs with another one
 }
 
@@ -132,7 +134,7 @@ func (m *Members) serverStatus(id uint32, said map[uint32]memberStatus) Server {
 	in, configured := m.findConfigured(id)
 	listed, isListed := m.List.Find(id)
 	status, answered := said[id]
-	s := Server{ListEntry: listed, HasReplied: answered, Server: api.Server{
+	s := Server{ListEntry: listed, HasReplied: answered, WantsVote: status.wantsVote, Leaves: status.leaves, Server: api.Server{
 		MemberID: id, ElectionAddress: in.ElectionAddress, RaftAddress: in.ElectionAddress, IsVoter: in.IsVoter,
 		AppliedIndex: status.AppliedIndex, Lag: status.Lag, IsDrained: status.IsDrained,
 	}}

@@ -25,7 +25,9 @@ const (
 // memberStatus is a member's own status.
 type memberStatus struct {
 	api.Member
-	diskID uint64 // the id of its disk; 0: not known
+	diskID    uint64 // the id of its disk; 0: not known
+	wantsVote bool   // see Server.WantsVote
+	leaves    bool   // see Server.Leaves
 }
 
 // MemberStatuses returns the status of each member that replies, by id.
@@ -83,7 +85,7 @@ func (c *Collector) parseStatus(a memberReply) (s memberStatus, err error) {
 	if err != nil {
 		return s, err
 	}
-	s = memberStatus{diskID: r.Disk, Member: api.Member{
+	s = memberStatus{diskID: r.Disk, wantsVote: r.WantsVote, leaves: r.Leaves, Member: api.Member{
 		MemberID: a.member, ConsoleURL: console, Role: r.Role, LeaderID: r.Leader, Term: r.Term,
 		ClientAddress: r.ClientAddress, QuorumAddress: member.QuorumAddress, ElectionAddress: member.ElectionAddress,
 		Zxid: ZxidText(r.Zxid), AppliedIndex: r.Applied, CommittedIndex: r.Committed,

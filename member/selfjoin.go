@@ -1,0 +1,160 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rollcall/internal/serverlist"
+	"rollcall/quorum"
+)
+
+// With members.join=auto, a member that the list of servers does not have asks the leader to let it in. The leader adds it as an
+// observer, and later gives votes to such members, in the same way as an operator does it.
+//
+// The decisions of operators last, over restarts of the process too. The rules, of which the disk keeps the state (quorum.SelfJoinState):
+//
+//   - A member asks to come in only if its disk is empty, or has left by itself. So whoever was removed by an operator stays out until an
+//     operator adds it, or empties its disk.
+//   - A member wants a vote only from when it has asked until it has a vote, and a leader only gives votes. So whoever was demoted
+//     stays an observer.
+//
+// A member stores that it leaves by itself before it asks for its removal. If it fails in between, the next process is in the list
+// and has a leader, so it stores that it has not left. A volume that is put back from a copy does what that copy says: one that was
+// made before the member left stays out, and one that was made afterwards comes in.
+
+const (
+	// joinInterval is the time between two requests of a member to come in. The name of its host may become known in that time.
+	joinInterval = time.Second
+	// joinTimeout limits a request to come in: the leader dials the new member, and changes the list.
+	joinTimeout = joinCheckTimeout + joinChangeTimeout + time.Second
+)
+
+// selfJoin lets this member come into the ensemble by itself, and leave it. It is safe for concurrent use.
+type selfJoin struct {
+	m         *Member
+	hasAsked  atomic.Bool // this process has asked to come in
+	isLeaving atomic.Bool // this process has begun to leave by itself, and keeps the state in which that left the disk
+}
+
+func newSelfJoin(m *Member) *selfJoin { return &selfJoin{m: m} }
+
+func (j *selfJoin) state() quorum.SelfJoinState { return j.m.node.Record().SelfJoin() }
+
+// mayAsk reports whether this member may ask to come in, if it is not in the list.
+func (j *selfJoin) mayAsk() bool {
+	return !j.isLeaving.Load() &&
+		(j.state() == quorum.OutsideByItself || j.state() == quorum.LeftToOperators && !j.m.node.HasData())
+}
+
+// wantsVote reports whether this member wants a vote: see proto.MemberStatus.
+func (j *selfJoin) wantsVote() bool {
+	own, found := j.m.serverLists.ownLine()
+	return j.m.cfg.SelfJoin.Auto && found && !own.Observer && j.state() != quorum.LeftToOperators
+}
+
+// membersChanged is called after each change of a list or of raft's configuration.
+func (j *selfJoin) membersChanged() error {
+	j.m.ports.trustGuard.MembersChanged()
+	return j.recordMembership()
+}
+
+// recordMembership stores that this member is in the ensemble, and whether it has a vote. Only a leader makes the list that names
+// this member true, and only a list that is newer than the one in which this member was missing: so this process has asked to come
+// in since, or has caught up with its leader.
+func (j *selfJoin) recordMembership() error {
+	if j.state() == quorum.LeftToOperators || j.isLeaving.Load() {
+		return nil
+	}
+	node := j.m.node.Status()
+	newest := j.m.serverLists.newestList()
+	if newest == nil || !isInList(newest.Servers, j.m.cfg.ID) || node.LeaderID() == 0 || !j.hasAsked.Load() && j.m.isCatchingUp() {
+		return nil
+	}
+	if slices.Contains(node.VoterIDs(), j.m.cfg.ID) {
+		return j.m.node.Record().StoreSelfJoin(quorum.LeftToOperators)
+	}
+	return j.m.node.Record().StoreSelfJoin(quorum.InWithoutVote)
+}
+
+// beginLeaving stores that this member leaves by itself, before it asks for its removal.
+func (j *selfJoin) beginLeaving() error {
+	if !j.m.cfg.SelfJoin.Auto {
+		return nil // it would never come in by itself
+	}
+	j.isLeaving.Store(true)
+	return j.m.node.Record().StoreSelfJoin(quorum.OutsideByItself)
+}
+
+// askLoop asks the members to let this one in while the newest list does not have it, if it may.
+func (j *selfJoin) askLoop(ctx context.Context) error {
+	if !j.m.cfg.SelfJoin.Auto {
+		return nil
+	}
+	logged := ""
+	return repeat(ctx, joinInterval, func() error {
+		if err := j.recordMembership(); err != nil {
+			return err
+		}
+		newest := j.m.serverLists.newestList()
+		if newest == nil || isInList(newest.Servers, j.m.cfg.ID) { // without a list, the ensemble only begins
+			return nil
+		}
+		reason := "an operator has removed it; add it with rollcall members add, or empty its data directory but for its number"
+		if j.mayAsk() {
+			if err := j.m.node.Record().StoreSelfJoin(quorum.OutsideByItself); err != nil {
+				return err
+			}
+			reason = j.ask(ctx)
+		}
+		if reason != logged && ctx.Err() == nil && !j.isLeaving.Load() {
+			logged = reason
+			j.m.log.Info("this member is not in the ensemble", "reason", reason)
+		}
+		return nil
+	})
+}
+
+// ask sends one request to come in to each member. It returns the reason why this one is not in the ensemble yet, or "".
+func (j *selfJoin) ask(ctx context.Context) (reason string) {
+	own, found := j.m.serverLists.ownLine()
+	if !found {
+		return "its own server line names no host"
+	}
+	j.hasAsked.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, joinTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	reason = "no leader has replied"
+	for _, p := range j.m.ports.addressBook.OnePerMember() {
+		if p.ID == j.m.cfg.ID {
+			continue
+		}
+		all.Go(func() {
+			err := j.m.helloClient.sendJoin(ctx, p.ID, own.String())
+			mu.Lock()
+			defer mu.Unlock()
+			switch status.Code(err) {
+			case codes.OK:
+				reason = ""
+			case codes.Aborted:
+				reason = fmt.Sprintf("member %d, which leads, rejects it: %s", p.ID, status.Convert(err).Message())
+			}
+		})
+	}
+	all.Wait()
+	return reason
+}
+
+// leavesWith reports whether a member is one of those that a change removes.
+func leavesWith(c serverlist.Change, member uint32) bool {
+	return slices.Contains(strings.Split(c.Leaving, ","), fmt.Sprint(member))
+}
