@@ -31,12 +31,12 @@ const (
 func statusSummary(ctx context.Context, admin *api.Client, now time.Time, members api.List[api.Member]) []string {
 	ctx, stop := context.WithTimeout(ctx, summaryTimeout)
 	defer stop()
-	var voters, expired string
+	var voters, dead, expired string
 	var leaders []string
 	var queries sync.WaitGroup
 	queries.Go(func() {
 		if list, err := api.Get[api.Members](ctx, admin, "members", nil); err == nil {
-			voters = voterLine(list, members)
+			voters, dead = voterLine(list, members), deadVotersLine(list)
 		}
 	})
 	queries.Go(func() {
@@ -46,7 +46,7 @@ func statusSummary(ctx context.Context, admin *api.Client, now time.Time, member
 	queries.Go(func() { expired = expiredLine(ctx, admin, now) })
 	queries.Wait()
 	var lines []string
-	for _, line := range append(append([]string{voters}, leaders...), expired) {
+	for _, line := range append(append([]string{voters, dead}, leaders...), expired) {
 		if line != "" {
 			lines = append(lines, line)
 		}
@@ -81,6 +81,24 @@ func voterLine(list api.Members, members api.List[api.Member]) string {
 	default:
 		return fmt.Sprintf("%s: writes stop when %d more are lost", begin, spare+1)
 	}
+}
+
+// deadVotersLine names the voters that do not reply, with the command for those that do not come back, or returns "" if there are none.
+func deadVotersLine(list api.Members) string {
+	var silent []string
+	for _, s := range list.Items {
+		if s.IsVoter && s.State == api.StateSilent {
+			silent = append(silent, fmt.Sprint(s.MemberID))
+		}
+	}
+	switch {
+	case len(silent) == 0 || list.WasRemoved:
+		return ""
+	case len(silent) == 1:
+		return fmt.Sprintf("voter %s does not answer: start it, or if it is gone for good, run rollcall members remove %[1]s", silent[0])
+	}
+	return fmt.Sprintf("voters %s do not answer: start them, or for each that is gone for good, run rollcall members remove NUMBER",
+		strings.Join(silent, ", "))
 }
 
 func leaderTerm(members api.List[api.Member]) uint64 {

@@ -44,6 +44,32 @@ func TestVoterLine(t *testing.T) {
 	}
 }
 
+// Voters that do not reply are named, with the command for those that are gone for good. Observers have no vote that is missing.
+func TestDeadVotersLine(t *testing.T) {
+	server := func(id uint32, state string, votes bool) api.Server {
+		return api.Server{MemberID: id, State: state, IsVoter: votes}
+	}
+	for _, tt := range []struct {
+		list api.Members
+		want string
+	}{
+		{api.Members{Items: []api.Server{server(1, "leader", true), server(2, "follower", true), server(3, api.StateSilent, false)}}, ""},
+		{
+			api.Members{Items: []api.Server{server(1, "leader", true), server(2, api.StateSilent, true), server(3, "follower", true)}},
+			"voter 2 does not answer: start it, or if it is gone for good, run rollcall members remove 2",
+		},
+		{
+			api.Members{Items: []api.Server{server(1, "leader", true), server(4, api.StateSilent, true), server(5, api.StateSilent, true)}},
+			"voters 4, 5 do not answer: start them, or for each that is gone for good, run rollcall members remove NUMBER",
+		},
+		{api.Members{WasRemoved: true, Items: []api.Server{server(1, api.StateSilent, true)}}, ""},
+	} {
+		if got := deadVotersLine(tt.list); got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.list.Items, got, tt.want)
+		}
+	}
+}
+
 // Below the table, status has the effect of one more loss, the causes of the last changes of the leader, and the numbers of expired
 // sessions and of their addresses. JSON has only the members.
 func TestStatusSummary(t *testing.T) {
