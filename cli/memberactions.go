@@ -19,8 +19,9 @@ type drainedRow struct {
 }
 
 func newDrain(w IOStreams) *cobra.Command {
-	a := newAdminCommand(w)
-	over := 5 * time.Second
+	k := newMembersCommand(w)
+	a := k.adminCommand
+	over, leaves, account := 5*time.Second, false, serviceAccountDir
 	cmd := a.registerFlags(&cobra.Command{
 		Use: "drain [flags]", Short: "prepare a member for its stop", GroupID: ChangeGroup,
 		Args: RangeArgs(0, 0, "flags only"),
@@ -28,7 +29,8 @@ func newDrain(w IOStreams) *cobra.Command {
 			"leadership over, and closes the connections of its clients, spread over a time. " +
 			"Their sessions move to the other members. It tries to hand over for that time, or for " + api.MinHandOver.String() +
 			" if that is longer. It goes on storing and voting. Only a new start undoes that. It needs an administrator's " +
-			"credentials.",
+			"credentials. With --leave-with-statefulset, in a pod of Kubernetes, it then removes the member from the ensemble " +
+			"if spec.replicas of the StatefulSet does not include the pod any more.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",
 		RunE: PrefixErrors(func(cmd *cobra.Command, _ []string) error {
 			admin, err := a.ensemble.FirstAdminClient(cmd.Context())
@@ -44,6 +46,11 @@ func newDrain(w IOStreams) *cobra.Command {
 			if err := PrintText(a.output, text, drainedRow{admin.Name(), done}); err != nil {
 				return err
 			}
+			if leaves {
+				if err := k.leaveIfToGo(cmd.Context(), account); err != nil || k.changed {
+					return err
+				}
+			}
 			if done.StillLeads {
 				return errors.New("the member still leads: no other member could take over, so clients wait while it is " +
 					"stopped; look at rollcall status; the member hands over once another one can lead")
@@ -52,6 +59,8 @@ func newDrain(w IOStreams) *cobra.Command {
 		}),
 	})
 	cmd.Flags().DurationVar(&over, "over", over, "`time` over which the connections are closed, a minute at most")
+	cmd.Flags().BoolVar(&leaves, "leave-with-statefulset", false, "remove the member if its StatefulSet is to have fewer pods")
+	cmd.Flags().StringVar(&account, "service-account", account, "`directory` of the pod's service account")
 	return cmd
 }
 
