@@ -384,7 +384,7 @@ func TestLabelsOfTheValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(objects) != 18 {
+	if len(objects) != 21 {
 		t.Errorf("there are %d objects: %v", len(objects), slices.Sorted(maps.Keys(objects)))
 	}
 	for name, o := range objects {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
@@ -89,7 +91,14 @@ func TestBrokenManifests(t *testing.T) {
 		{"disruption.yaml", "selector:\n    matchLabels:\n      app.kubernetes.io/name: rollcall", "selector: {}", "the disruption budget selects every pod"},
 		{"network.yaml", "{port: election}", "{port: vote}", "the network policy names the port vote"},
 		{"network.yaml", "apiVersion: ", "apiVersion: v1\nkind: Namespace\nmetadata: {name: here}\n---\napiVersion: ", "Namespace here is not among the kinds"},
-		{"kustomization.yaml", "  - network.yaml\n", "", "kustomization.yaml names 4 files of 5"},
+		{"statefulset.yaml", "serviceAccountName: rollcall", "serviceAccountName: other", "the pods run as other, and not as the ServiceAccount"},
+		{"statefulset.yaml", "automountServiceAccountToken: true", "automountServiceAccountToken: false", "the pods have no token"},
+		{"access.yaml", "resourceNames: [rollcall]", "resourceNames: [other]", "the Role allows something else than reading the StatefulSet rollcall"},
+		{"access.yaml", "verbs: [get]", "verbs: [get, update]", "the Role allows something else than reading the StatefulSet rollcall"},
+		{"access.yaml", "resources: [statefulsets]", "resources: [deployments]", "the Role allows something else than reading the StatefulSet rollcall"},
+		{"access.yaml", "  kind: Role\n  name: rollcall", "  kind: Role\n  name: other", "the RoleBinding gives Role other"},
+		{"access.yaml", "- kind: ServiceAccount\n    name: rollcall", "- kind: ServiceAccount\n    name: other", "the RoleBinding is for"},
+		{"kustomization.yaml", "  - network.yaml\n", "", "kustomization.yaml names 5 files of 6"},
 		{"kustomization.yaml", "  - network.yaml\n", "  - networks.yaml\n", "no such file"},
 	} {
 		broken := t.TempDir()
@@ -121,6 +130,9 @@ type cluster struct {
 	set      appsv1.StatefulSet
 	budget   policyv1.PodDisruptionBudget
 	network  networkingv1.NetworkPolicy
+	account  corev1.ServiceAccount
+	role     rbacv1.Role
+	binding  rbacv1.RoleBinding
 }
 
 // clusterOf returns the objects by their types. All have been decoded strictly.
@@ -131,6 +143,7 @@ func clusterOf(objects map[string]object) (c cluster, err error) {
 		var service corev1.Service
 		into := map[string]any{
 			"ConfigMap": &c.config, "Service": &service, "StatefulSet": &c.set, "PodDisruptionBudget": &c.budget, "NetworkPolicy": &c.network,
+			"ServiceAccount": &c.account, "Role": &c.role, "RoleBinding": &c.binding,
 		}[kind]
 		if into == nil {
 			return c, fmt.Errorf("%s is not among the kinds that are known here", name)
@@ -202,6 +215,29 @@ func fitTogether(objects map[string]object) error {
 	}
 	if s, known := c.services[c.set.Spec.ServiceName]; !known || s.Spec.ClusterIP != corev1.ClusterIPNone {
 		wrong("the StatefulSet's serviceName, %q, is no headless service", c.set.Spec.ServiceName)
+	}
+	return errors.Join(err, c.accessFits())
+}
+
+// accessFits returns an error unless the pods may read their StatefulSet, and nothing else.
+func (c *cluster) accessFits() (err error) {
+	wrong := func(format string, args ...any) { err = errors.Join(err, fmt.Errorf(format, args...)) }
+	pod := c.set.Spec.Template.Spec
+	if pod.ServiceAccountName != c.account.Name {
+		wrong("the pods run as %s, and not as the ServiceAccount %s", pod.ServiceAccountName, c.account.Name)
+	}
+	if pod.AutomountServiceAccountToken == nil || !*pod.AutomountServiceAccountToken {
+		wrong("the pods have no token")
+	}
+	want := []rbacv1.PolicyRule{{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, ResourceNames: []string{c.set.Name}, Verbs: []string{"get"}}}
+	if !reflect.DeepEqual(c.role.Rules, want) {
+		wrong("the Role allows something else than reading the StatefulSet %s: %v", c.set.Name, c.role.Rules)
+	}
+	if ref := c.binding.RoleRef; ref.Kind != "Role" || ref.Name != c.role.Name {
+		wrong("the RoleBinding gives %s %s, and the Role is %s", ref.Kind, ref.Name, c.role.Name)
+	}
+	if s := c.binding.Subjects; len(s) != 1 || s[0].Kind != "ServiceAccount" || s[0].Name != c.account.Name {
+		wrong("the RoleBinding is for %v, and the ServiceAccount is %s", s, c.account.Name)
 	}
 	return err
 }

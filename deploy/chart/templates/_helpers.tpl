@@ -78,7 +78,7 @@ seccompProfile:
 
 {{/* The keys of zoo.cfg without the server lines. */}}
 {{- define "rollcall.keys" -}}
-{{- $own := dict "dataDir" "/data" "serverIdFromHostname" "true" "quorumListenOnAllIPs" "true" "ensembleSecretFile" "/secret/secret" "admin.serverAddress" "0.0.0.0" "admin.tokenFile" "/token/token" -}}
+{{- $own := dict "dataDir" "/data" "serverIdFromHostname" "true" "standaloneEnabled" "false" "members.join" "auto" "quorumListenOnAllIPs" "true" "ensembleSecretFile" "/secret/secret" "admin.serverAddress" "0.0.0.0" "admin.tokenFile" "/token/token" -}}
 {{- if .Values.secrets.otlpHeaders.name }}
 {{- $_ := set $own "otlp.headersFile" "/otlp/headers" }}
 {{- end }}
