@@ -48,21 +48,26 @@ func fetchOwnID(ctx context.Context, k *membersCommand) (uint32, error) {
 	return me.MemberID, err
 }
 
-// leaveAttempts limits the requests for a removal. The list changes at most a few times meanwhile: an observer gets the member's vote first.
-const leaveAttempts = 3
+// leaveRetryPause is the time between two requests for a removal when the list has changed meanwhile: an observer gets the member's vote
+// first, and Kubernetes stops all pods that are too many at the same time.
+const leaveRetryPause = 500 * time.Millisecond
 
 // leave removes a member by its own request, so that it may come in again when the StatefulSet has its pod again. It waits until raft's
 // configuration does not have the member. That is committed then, so the process may stop.
 func (k *membersCommand) leave(ctx context.Context, id uint32, place podPlace) error {
-	for attempt := 1; ; attempt++ {
+	for {
 		err := k.requestLeave(ctx, id, place)
-		if fault, ok := errors.AsType[*api.Error](err); ok && fault.Status == http.StatusConflict && attempt < leaveAttempts {
-			continue
+		if err == nil {
+			break
 		}
-		if err != nil {
+		if fault, ok := errors.AsType[*api.Error](err); !ok || fault.Status != http.StatusConflict {
 			return err
 		}
-		break
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(leaveRetryPause):
+		}
 	}
 	_, err := k.pollMembersUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
 		s, listed := findServer(m, id)

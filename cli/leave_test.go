@@ -63,7 +63,7 @@ func leavingServer(t *testing.T, own uint32, roles map[uint32]string, sent *[]st
 			if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
 				t.Error(err)
 			}
-			if own == conflicting && len(*sent) == 0 { // an observer has got the member's vote meanwhile
+			if own == conflicting && len(*sent) < 3 { // an observer has got the member's vote, and others have left, meanwhile
 				w.WriteHeader(http.StatusConflict)
 				reply = map[string]any{"error": "the list was changed meanwhile"}
 			} else {
@@ -115,7 +115,7 @@ func TestDrainLeavesWithTheStatefulSet(t *testing.T) {
 		{"one is to be left", "roll-call-1", fmt.Sprintf(set, 1), 200, 2, map[uint32]string{1: "follower", 2: "follower"}, "2 at 0x7, by itself true, force true", ""},
 		{"the one that would be left is silent", "roll-call-1", fmt.Sprintf(set, 1), 200, 2, map[uint32]string{1: "silent", 2: "follower"}, "2 at 0x7, by itself true, force false", ""},
 		{"dead members of higher pods", "roll-call-3", fmt.Sprintf(set, 3), 200, 4, map[uint32]string{1: "follower", 2: "silent", 3: "follower", 4: "follower", 5: "silent"}, "4,5 at 0x7, by itself true, force false", ""},
-		{"the list changes meanwhile", "roll-call-5", fmt.Sprintf(set, 5), 200, conflicting, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 6: "follower"}, "6 at 0x7, by itself true, force false; 6 at 0x7, by itself true, force false", ""},
+		{"the list changes meanwhile", "roll-call-5", fmt.Sprintf(set, 5), 200, conflicting, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 6: "follower"}, strings.Repeat("6 at 0x7, by itself true, force false; ", 3) + "6 at 0x7, by itself true, force false", ""},
 		{"an observer", "roll-call-3", fmt.Sprintf(set, 3), 200, 4, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 4: "observer"}, "4 at 0x7, by itself true, force false", ""},
 		{"the reply is an error", "roll-call-4", `{"spec":{"replicas":4}}`, 403, 5, five, "", "403"},
 		{"the reply has no number", "roll-call-4", `{"spec":{}}`, 200, 5, five, "", "no spec.replicas"},
