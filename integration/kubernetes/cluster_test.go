@@ -3,7 +3,9 @@ package kubernetes
 import (
 	"os"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -34,5 +36,25 @@ func TestTheAPITakesTheManifests(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d objects", name, len(objects))
+	}
+}
+
+// The controllers and the scheduler make three pods, on three nodes, and all become ready.
+func TestThreePodsBecomeReady(t *testing.T) {
+	began := time.Now()
+	c := startCluster(t, os.Getenv(inside), 3, "members=3")
+	c.awaitPods(3)
+	t.Logf("3 pods are ready after %v", time.Since(began).Round(time.Second))
+	c.awaitVoters(3)
+	pods, err := c.plane.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := map[string]string{}
+	for _, pod := range pods.Items {
+		if other := on[pod.Spec.NodeName]; other != "" {
+			t.Errorf("%s and %s are both on %s", other, pod.Name, pod.Spec.NodeName)
+		}
+		on[pod.Spec.NodeName] = pod.Name
 	}
 }
