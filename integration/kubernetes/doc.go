@@ -11,6 +11,8 @@
 //	names.go          the names of the headless Service
 //	manifests.go      what helm and kubectl send to the API
 //	cluster.go        a control plane with nodes and a release of the chart
+//	guard.go          clients that know what was acknowledged
+//	certificates.go   an authority, as cert-manager is one
 //
 // # How these nodes differ from a kubelet
 //
