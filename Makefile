@@ -23,7 +23,7 @@ test: ## the short form of the tests, in a few minutes, and in seconds if nothin
 	ci/deps.sh && ci/test.sh
 rest: ## what CI runs beside it: the usual form, the race detector, linters, types on other systems; if root, installs packages, too
 	ci/deps.sh rest && ci/test.sh rest
-nightly: ## what is too long for each change, in hours: the nightly form, the browser, containers, hostile clients, wipes, suites of others, builds for other systems, fuzzing, mutants
+nightly: ## what is too long for each change, in hours: the nightly form, the browser, containers, Kubernetes, hostile clients, wipes, suites of others, builds for other systems, fuzzing, mutants
 	ci/deps.sh nightly && ci/test.sh nightly
 peers: ## the tests of others for their ZooKeeper clients, see docs/compatibility.md; if root, installs the Debian packages that they need
 	ci/deps.sh peers && ci/test.sh peers

@@ -42,6 +42,7 @@ if [ "${1:-}" = nightly ] || [ "${1:-}" = peers ]; then # suites of others, and 
 fi
 if [ "${1:-}" = nightly ]; then
   program chromium chromium
+  for name in unshare nsenter; do program "$name" util-linux; done # for the nodes of integration/kubernetes
   docker compose version >/dev/null 2>&1 || program docker-compose docker-compose
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0

@@ -23,12 +23,12 @@ own="./... rollcall/client/... rollcall/zk/... rollcall/zk/kerberos/..."
 go vet $own && go vet -vettool="$tools/analyzers" $own && checks $own || failed=1
 # The modules of tools and client/otel are vetted with the flags of ci/tools.sh and of their tests: what all of them need is compiled once.
 vet_tools() { CGO_ENABLED=0 go -C "$module" vet -trimpath "$@" ./...; }
-for module in client/otel tools/figures tools/chart tools/pinned integration/observing integration/bucket; do
+for module in client/otel tools/figures tools/chart tools/pinned integration/observing integration/bucket integration/kubernetes; do
   vet_tools && vet_tools -vettool="$tools/analyzers" || failed=1
   [ "${1:-}" != all ] || (cd "$module" && checks ./...) || failed=1
 done
 ci/structures.sh vet || failed=1
-for module in . zk zk/kerberos client client/otel tools/figures tools/chart tools/structures integration/observing integration/bucket tools/pinned; do
+for module in . zk zk/kerberos client client/otel tools/figures tools/chart tools/structures integration/observing integration/bucket integration/kubernetes integration/kubernetes/controlplane tools/pinned; do
   go -C "$module" mod tidy -diff || { echo "$module/go.mod is not tidy: go -C $module mod tidy"; failed=1; }
 done
 

@@ -93,6 +93,7 @@ case ${1:-short} in
     part trouble gotest -parallel 4 $trouble
     part processes gotest -p 1 $processes ./integration/console ./integration/hostile ./integration/starved
     part peers gotest ./integration/peers
+    part kubernetes module integration/kubernetes
     part lint ci/lint.sh all
     part builds ci/builds.sh
     part fuzz ci/fuzz.sh

@@ -29,7 +29,7 @@ var floors = [][]string{
 }
 
 // modules are Go modules of their own below the root.
-var modules = []string{"tools/pinned", "tools/figures", "tools/chart", "tools/structures", "integration/observing", "integration/bucket", "client/otel"}
+var modules = []string{"tools/pinned", "tools/figures", "tools/chart", "tools/structures", "integration/observing", "integration/bucket", "integration/kubernetes", "client/otel"}
 
 // goFiles calls visit with each Go file below the directories of floors, except testdata and modules of their own.
 func goFiles(t *testing.T, visit func(path string, file *ast.File)) {
