@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -55,21 +53,17 @@ const leaveRetryPause = 500 * time.Millisecond
 // leave removes a member by its own request, so that it may come in again when the StatefulSet has its pod again. It waits until raft's
 // configuration does not have the member. That is committed then, so the process may stop.
 func (k *membersCommand) leave(ctx context.Context, id uint32, place podPlace) error {
-	for {
-		err := k.requestLeave(ctx, id, place)
-		if err == nil {
-			break
-		}
-		if fault, ok := errors.AsType[*api.Error](err); !ok || fault.Status != http.StatusConflict {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(leaveRetryPause):
-		}
+	err := k.requestLeave(ctx, id, place)
+	for StatusOf(err) == Conflict && sleepContext(ctx, leaveRetryPause) == nil {
+		err = k.requestLeave(ctx, id, place)
 	}
-	_, err := k.pollMembersUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
+	switch {
+	case StatusOf(err) == OutcomeUnknown: // the others send nothing to a member that was removed, so it may never see its own removal
+		k.changed = true
+	case err != nil:
+		return err
+	}
+	_, err = k.pollMembersUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
 		s, listed := findServer(m, id)
 		return !listed && (s.MemberID == 0 || s.State == api.StateRemoved)
 	})

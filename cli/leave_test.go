@@ -45,8 +45,11 @@ func podEnv(t *testing.T, pod string, server *httptest.Server) []string {
 	return []string{"HOSTNAME=" + pod, "KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
 }
 
-// conflicting is the number of a member whose first change is rejected, because the list has another version.
+// conflicting is the number of a member whose first three changes are rejected, because the list has another version.
 const conflicting = 6
+
+// unconfirmed is the number of a member that does not see its own removal.
+const unconfirmed = 7
 
 // leavingServer is the port for operators of a member that drains and leaves.
 func leavingServer(t *testing.T, own uint32, roles map[uint32]string, sent *[]string) *httptest.Server {
@@ -68,6 +71,10 @@ func leavingServer(t *testing.T, own uint32, roles map[uint32]string, sent *[]st
 				reply = map[string]any{"error": "the list was changed meanwhile"}
 			} else {
 				removed, reply = true, api.MembersChanged{}
+			}
+			if own == unconfirmed {
+				w.WriteHeader(http.StatusGatewayTimeout)
+				reply = map[string]any{"error": "not confirmed in time"}
 			}
 			*sent = append(*sent, fmt.Sprintf("%s at %s, by itself %t, force %t", change.Leaving, change.Version, change.BySelf, change.Force))
 		case "GET /v1/members":
@@ -116,6 +123,7 @@ func TestDrainLeavesWithTheStatefulSet(t *testing.T) {
 		{"the one that would be left is silent", "roll-call-1", fmt.Sprintf(set, 1), 200, 2, map[uint32]string{1: "silent", 2: "follower"}, "2 at 0x7, by itself true, force false", ""},
 		{"dead members of higher pods", "roll-call-3", fmt.Sprintf(set, 3), 200, 4, map[uint32]string{1: "follower", 2: "silent", 3: "follower", 4: "follower", 5: "silent"}, "4,5 at 0x7, by itself true, force false", ""},
 		{"the list changes meanwhile", "roll-call-5", fmt.Sprintf(set, 5), 200, conflicting, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 6: "follower"}, strings.Repeat("6 at 0x7, by itself true, force false; ", 3) + "6 at 0x7, by itself true, force false", ""},
+		{"the removal is made, and not confirmed", "roll-call-6", fmt.Sprintf(set, 6), 200, unconfirmed, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 7: "follower"}, "7 at 0x7, by itself true, force false", ""},
 		{"an observer", "roll-call-3", fmt.Sprintf(set, 3), 200, 4, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 4: "observer"}, "4 at 0x7, by itself true, force false", ""},
 		{"the reply is an error", "roll-call-4", `{"spec":{"replicas":4}}`, 403, 5, five, "", "403"},
 		{"the reply has no number", "roll-call-4", `{"spec":{}}`, 200, 5, five, "", "no spec.replicas"},
