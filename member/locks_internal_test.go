@@ -105,15 +105,53 @@ func findLocks(v reflect.Value, seen map[unsafe.Pointer]bool, found func(name st
 		if v.Type().PkgPath() == "sync" {
 			return
 		}
+		defer unlockAll(lockFree(v))
 		for i := range v.NumField() {
 			f, in := v.Field(i), v.Type()
-			if f.Type() == reflect.TypeFor[sync.Mutex]() || f.Type() == reflect.TypeFor[sync.RWMutex]() {
+			if isLock(f) {
 				owner, _, _ := strings.Cut(in.String(), "[")
 				found(owner+"."+in.Field(i).Name, f.Addr().UnsafePointer())
 				continue
 			}
 			findLocks(f, seen, found)
 		}
+	}
+}
+
+func isLock(f reflect.Value) bool {
+	return f.Type() == reflect.TypeFor[sync.Mutex]() || f.Type() == reflect.TypeFor[sync.RWMutex]()
+}
+
+// tryLocker is a mutex of either kind.
+type tryLocker interface {
+	sync.Locker
+	TryLock() bool
+}
+
+// lockOf returns the lock in a field for which isLock is true.
+func lockOf(f reflect.Value) tryLocker {
+	if f.Type() == reflect.TypeFor[sync.Mutex]() {
+		return (*sync.Mutex)(f.Addr().UnsafePointer())
+	}
+	return (*sync.RWMutex)(f.Addr().UnsafePointer())
+}
+
+// lockFree takes those of a struct's locks that are free: the last goroutine that held one may have ended without another sign, and
+// what it wrote is read now.
+func lockFree(v reflect.Value) (taken []sync.Locker) {
+	for i := range v.NumField() {
+		if f := v.Field(i); isLock(f) {
+			if l := lockOf(f); l.TryLock() { // if not, this goroutine has it: a pointer leads back to the struct
+				taken = append(taken, l)
+			}
+		}
+	}
+	return taken
+}
+
+func unlockAll(locks []sync.Locker) {
+	for _, l := range locks {
+		l.Unlock()
 	}
 }
 

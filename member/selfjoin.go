@@ -78,7 +78,9 @@ func (j *selfJoin) recordMembership() error {
 	if newest == nil || !isInList(newest.Servers, j.m.cfg.ID) || node.LeaderID() == 0 || !j.hasAsked.Load() && j.m.isCatchingUp() {
 		return nil
 	}
-	if slices.Contains(node.VoterIDs(), j.m.cfg.ID) {
+	// while it catches up, its own configuration may be one of before it left
+	listed, _ := newest.Servers.Find(j.m.cfg.ID)
+	if !listed.Observer && !j.m.isCatchingUp() && slices.Contains(node.VoterIDs(), j.m.cfg.ID) {
 		return j.m.node.Record().StoreSelfJoin(quorum.LeftToOperators)
 	}
 	return j.m.node.Record().StoreSelfJoin(quorum.InWithoutVote)
