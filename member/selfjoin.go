@@ -27,8 +27,7 @@ import (
 //     stays an observer.
 //
 // A member stores that it leaves by itself before it asks for its removal. If it fails in between, the next process is in the list
-// and has a leader, so it stores that it has not left. A volume that is put back from a copy does what that copy says: one that was
-// made before the member left stays out, and one that was made afterwards comes in.
+// and has a leader, so it stores that it has not left.
 
 const (
 	// joinInterval is the time between two requests of a member to come in. The name of its host may become known in that time.
