@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ const leaveRetryPause = 500 * time.Millisecond
 // configuration does not have the member. That is committed then, so the process may stop.
 func (k *membersCommand) leave(ctx context.Context, id uint32, place podPlace) error {
 	err := k.requestLeave(ctx, id, place)
-	for StatusOf(err) == Conflict && sleepContext(ctx, leaveRetryPause) == nil {
+	for (StatusOf(err) == Conflict || StatusOf(err) == Unavailable) && sleepContext(ctx, leaveRetryPause) == nil {
 		err = k.requestLeave(ctx, id, place)
 	}
 	switch {
@@ -73,23 +74,31 @@ func (k *membersCommand) leave(ctx context.Context, id uint32, place podPlace) e
 // requestLeave requests the removal of a member, and of silent ones whose pods are to go too, unless the list does not have it.
 func (k *membersCommand) requestLeave(ctx context.Context, id uint32, place podPlace) error {
 	m, err := k.fetchMembers(ctx)
+	if isRemovedServer(m, id) {
+		return nil
+	}
 	if _, listed := findServer(m, id); err != nil || !listed {
 		return err
 	}
 	gone := []string{fmt.Sprint(id)}
-	voters, silent := 0, 0 // that stay
+	voters, serving := 0, 0 // that stay
 	for _, s := range m.Items {
 		_, listed := findServer(m, s.MemberID)
 		switch {
 		case !listed, s.MemberID == id:
-		case s.State == api.StateSilent && !place.isKept(s.MemberID):
+		case s.State == api.StateSilent && place.isToGoToo(s) && !isBusy(m, s.MemberID):
 			gone = append(gone, fmt.Sprint(s.MemberID))
 		case s.Role == "participant":
-			if voters++; s.State == api.StateSilent {
-				silent++
+			if voters++; s.State == api.StateLeader || s.State == api.StateFollower {
+				serving++
 			}
 		}
 	}
-	k.force = voters == 1 && silent == 0 // three become one on purpose, and the one that is left has all that was acknowledged
+	k.force = voters == 1 && serving == 1 // one is left on purpose, and it has all that was acknowledged
 	return k.requestChange(ctx, m, api.MembersChange{Leaving: strings.Join(gone, ","), BySelf: true})
+}
+
+// isBusy reports whether a member that is silent has replied that it is busy.
+func isBusy(m api.Members, id uint32) bool {
+	return slices.ContainsFunc(m.Silent, func(s api.Silence) bool { return s.MemberID == id && s.Reason == api.SilentBusy })
 }

@@ -19,6 +19,9 @@ type List[T any] struct {
 	Silent     []Silence `json:"silent"` // the members that did not reply, by id
 }
 
+// SilentBusy is the Silence.Reason of a member that replies, and is too busy for this request.
+const SilentBusy = "busy"
+
 // Silence is a member that is missing from a reply.
 type Silence struct {
 	MemberID uint32 `json:"member"` // its id

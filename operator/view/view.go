@@ -22,6 +22,7 @@ package view
 import (
 	"time"
 
+	"rollcall/operator/api"
 	"rollcall/zk/jute"
 )
 
@@ -47,7 +48,7 @@ type Page struct {
 const (
 	ReasonDown    = "down"              // the member cannot be reached
 	ReasonLate    = "no answer in time" // no reply came in time
-	ReasonBusy    = "busy"              // the member has too many queries under way
+	ReasonBusy    = api.SilentBusy      // the member has too many queries under way
 	ReasonWrong   = "wrong answer"      // the member's reply does not fit the query
 	ReasonSkipped = "not asked again"   // the member was silent on an earlier page, and was not queried again
 )
