@@ -91,6 +91,8 @@ type SelfJoin struct {
 }
 
 // checkSelfJoin returns an error if members.join=auto cannot let members in, or could let strangers in: see trust.Settings.CheckNewcomers.
+// Certificates are rejected, too: applications may have some of the same authority, and a leader does not compare the certificate of a
+// caller with the host in its server line.
 func (c *Config) checkSelfJoin() error {
 	switch {
 	case !c.SelfJoin.Auto:
@@ -99,7 +101,11 @@ func (c *Config) checkSelfJoin() error {
 		return errors.New("members.join=auto on a standalone server, which no member can join; write its server line and " +
 			"standaloneEnabled=false, or leave members.join out")
 	}
-	return c.Trust.CheckNewcomers()
+	if err := c.Trust.CheckNewcomers(); err != nil || !c.Trust.UsesCertificates() {
+		return err
+	}
+	return errors.New("members.join=auto with certificates between members: every certificate of their authority, an application's too, could " +
+		"become a member; leave sslQuorum and ssl.quorum.keyStore.location out and set ensembleSecretFile, or leave members.join out")
 }
 
 // SlowThresholds are the least durations of what is recorded as slow.

@@ -22,8 +22,8 @@ func TestSelfJoinNeedsAProof(t *testing.T) {
 	)
 	for _, tt := range []struct{ name, lines, err, warning string }{
 		{"a secret", three + secret, "", ""},
-		{"certificates", three + certificates, "", ""},
-		{"both", three + secret + certificates, "", ""},
+		{"certificates", three + certificates, "zoo.cfg:1: members.join=auto with certificates between members", ""},
+		{"both", three + secret + certificates, "members.join=auto with certificates between members", ""},
 		{"a secret, and a key about certificates that are not used", three + secret + anyHost, "", ""},
 		{"one member", "standaloneEnabled=false\ninitLimit=5\nsyncLimit=2\nserver.1=a:2888:3888;2181\n" + secret, "", ""},
 		{"logins of members", three + users + required, "", ""},

@@ -78,7 +78,7 @@ seccompProfile:
 
 {{/* The keys of zoo.cfg without the server lines. */}}
 {{- define "rollcall.keys" -}}
-{{- $own := dict "dataDir" "/data" "serverIdFromHostname" "true" "standaloneEnabled" "false" "members.join" "auto" "quorumListenOnAllIPs" "true" "ensembleSecretFile" "/secret/secret" "admin.serverAddress" "0.0.0.0" "admin.tokenFile" "/token/token" -}}
+{{- $own := dict "dataDir" "/data" "serverIdFromHostname" "true" "standaloneEnabled" "false" "quorumListenOnAllIPs" "true" "ensembleSecretFile" "/secret/secret" "admin.serverAddress" "0.0.0.0" "admin.tokenFile" "/token/token" -}}
 {{- if .Values.secrets.otlpHeaders.name }}
 {{- $_ := set $own "otlp.headersFile" "/otlp/headers" }}
 {{- end }}
@@ -87,6 +87,8 @@ seccompProfile:
 {{- end }}
 {{- if .Values.tls.members.secret }}
 {{- $_ := merge $own (dict "sslQuorum" "true" "ssl.quorum.keyStore.location" "/tls/members/member.pem" "ssl.quorum.trustStore.location" "/tls/members/ca.pem") }}
+{{- else }}
+{{- $_ := set $own "members.join" "auto" }}
 {{- end }}
 {{- if .Values.backup.membersClaim }}
 {{- $_ := set $own "backup.dir" "/backups" }}
