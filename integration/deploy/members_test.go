@@ -14,6 +14,7 @@ import (
 
 // outsideMembers are the blocks of docs/members.md that TestMembersPage does not run.
 var outsideMembers = map[string]string{
+	"members.join=auto": "member.TestMembersComeByThemselves sets it",
 	"export ROLLCALL_ADMIN=http://127.0.0.1:8080 ROLLCALL_TOKEN_FILE=/etc/rollcall/token": "the test sets these variables to its members",
 }
 
