@@ -231,6 +231,9 @@ func TestPositionOfAnotherEnsemble(t *testing.T) {
 				t.Fatal(err)
 			}
 			content, ok := k.Content()
+			for ; !ok && ctx.Err() == nil; content, ok = k.Content() {
+				time.Sleep(time.Millisecond) // until the Client has read that the server keeps a history
+			}
 			if position = content.Position; !ok || position.Zxid != c.LastZxid() {
 				t.Fatalf("the position is %+v, %t", position, ok)
 			}
