@@ -86,7 +86,7 @@ func (k *membersCommand) requestLeave(ctx context.Context, id uint32, place podP
 		_, listed := findServer(m, s.MemberID)
 		switch {
 		case !listed, s.MemberID == id:
-		case s.State == api.StateSilent && place.isToGoToo(s) && !isBusy(m, s.MemberID):
+		case s.State == api.StateSilent && !place.isKept(s.MemberID) && !isBusy(m, s.MemberID):
 			gone = append(gone, fmt.Sprint(s.MemberID))
 		case s.Role == "participant":
 			if voters++; s.State == api.StateLeader || s.State == api.StateFollower {

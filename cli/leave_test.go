@@ -92,15 +92,11 @@ func leavingServer(t *testing.T, own uint32, roles map[uint32]string, sent *[]st
 				if id == own && removed {
 					role, state = "", api.StateRemoved
 				}
-				host := fmt.Sprintf("roll-call-%d.roll-call-members", id-1)
-				switch roles[id] {
-				case "silent elsewhere":
-					state, host = "silent", "zoo8.example.com"
-				case "busy":
+				if roles[id] == "busy" {
 					state = "silent"
 					m.Silent = append(m.Silent, api.Silence{MemberID: id, Reason: api.SilentBusy})
 				}
-				m.Items = append(m.Items, api.Server{MemberID: id, Role: role, State: state, IsVoter: role == "participant", QuorumAddress: host + ":2888"})
+				m.Items = append(m.Items, api.Server{MemberID: id, Role: role, State: state, IsVoter: role == "participant"})
 			}
 			reply = m
 		default:
@@ -130,7 +126,7 @@ func TestDrainLeavesWithTheStatefulSet(t *testing.T) {
 		{"one is to be left", "roll-call-1", fmt.Sprintf(set, 1), 200, 2, map[uint32]string{1: "follower", 2: "follower"}, "2 at 0x7, by itself true, force true", ""},
 		{"the one that would be left is silent", "roll-call-1", fmt.Sprintf(set, 1), 200, 2, map[uint32]string{1: "silent", 2: "follower"}, "2 at 0x7, by itself true, force false", ""},
 		{"dead members of higher pods", "roll-call-3", fmt.Sprintf(set, 3), 200, 4, map[uint32]string{1: "follower", 2: "silent", 3: "follower", 4: "follower", 5: "silent"}, "4,5 at 0x7, by itself true, force false", ""},
-		{"silent members that are no pods of the set, or that have replied", "roll-call-3", fmt.Sprintf(set, 3), 200, 4, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 4: "follower", 5: "busy", 8: "silent elsewhere"}, "4 at 0x7, by itself true, force false", ""},
+		{"a silent member that has replied", "roll-call-3", fmt.Sprintf(set, 3), 200, 4, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 4: "follower", 5: "busy"}, "4 at 0x7, by itself true, force false", ""},
 		{"the one that would be left does not serve", "roll-call-1", fmt.Sprintf(set, 1), 200, 2, map[uint32]string{1: "not serving", 2: "follower"}, "2 at 0x7, by itself true, force false", ""},
 		{"the list changes meanwhile", "roll-call-5", fmt.Sprintf(set, 5), 200, conflicting, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 6: "follower"}, strings.Repeat("6 at 0x7, by itself true, force false; ", 3) + "6 at 0x7, by itself true, force false", ""},
 		{"the removal is made, and not confirmed", "roll-call-6", fmt.Sprintf(set, 6), 200, unconfirmed, map[uint32]string{1: "follower", 2: "follower", 3: "follower", 7: "follower"}, "7 at 0x7, by itself true, force false", ""},

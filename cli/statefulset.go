@@ -16,8 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"rollcall/operator/api"
 )
 
 const (
@@ -35,7 +33,6 @@ const (
 
 // podPlace is the place of a pod among those of its StatefulSet.
 type podPlace struct {
-	set      string // the StatefulSet's name
 	ordinal  int
 	first    int // ordinal of the first pod
 	replicas int // that the StatefulSet is to have
@@ -45,12 +42,8 @@ type podPlace struct {
 // one day.
 func (p podPlace) isToGo() bool { return p.replicas > 0 && p.ordinal >= p.first+p.replicas }
 
-// isToGoToo reports whether a server is the member of another pod that the StatefulSet is not to have. The host of such a server is named
-// like the pod: the list may have members from outside, too.
-func (p podPlace) isToGoToo(s api.Server) bool {
-	host, _, _ := strings.Cut(s.QuorumAddress, ".")
-	return int(s.MemberID) > p.first+p.replicas && host == fmt.Sprintf("%s-%d", p.set, int(s.MemberID)-1)
-}
+// isKept reports whether the StatefulSet keeps the pod of a member.
+func (p podPlace) isKept(member uint32) bool { return int(member) <= p.first+p.replicas }
 
 // fetchPodPlace asks the API server of Kubernetes for the StatefulSet of this pod. getenv returns the pod's variables.
 func fetchPodPlace(ctx context.Context, dir string, getenv func(string) string) (p podPlace, err error) {
@@ -59,7 +52,6 @@ func fetchPodPlace(ctx context.Context, dir string, getenv func(string) string) 
 	if dash <= 0 {
 		return p, fmt.Errorf("HOSTNAME is %.100q, and not the name of a pod of a StatefulSet", pod)
 	}
-	p.set = pod[:dash]
 	if p.ordinal, err = strconv.Atoi(pod[dash+1:]); err != nil || p.ordinal < 0 || p.ordinal > maxOrdinals {
 		return p, fmt.Errorf("HOSTNAME is %.100q, which ends with no number of a pod", pod)
 	}
