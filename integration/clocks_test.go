@@ -268,8 +268,8 @@ func TestAllClocksJump(t *testing.T) {
 	})
 }
 
-// Followers that were started with clocks a year behind have seen no jump, nor has the leader. The leader's clock
-// differs from most members' clocks, so it removes nothing until it agrees with them.
+// The followers were started with clocks a year behind. No member sees its clock jump. The leader's clock differs from
+// the clocks of most members, so the leader removes nothing until they agree.
 func TestLeadersClockIsNotThatOfMost(t *testing.T) {
 	runWithReaper(t, tick, func(t *testing.T, e *cluster.Ensemble, leader uint32) {
 		c := e.Connect(10*tick, leader)
