@@ -31,7 +31,8 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
-// The end of a member's last connection is reported, if the member has ended it.
+// The end of a member's last connection is reported, if the member has ended it, and if one of its connections has carried a
+// request. The end of a probe is not.
 func TestLastConnectionIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost []raft.ServerID
@@ -41,6 +42,13 @@ func TestLastConnectionIsLost(t *testing.T) {
 			Raft: func() *raft.Raft { return nil }, ConnectionLost: func(server raft.ServerID) { lost = append(lost, server) },
 		})
 		tr.Start()
+		probe := func() {
+			conn := p.connect(2)
+			synctest.Wait() // this member waits for a request
+			conn.Close()
+			synctest.Wait()
+		}
+		probe()
 		first, second, stranger := p.connect(2), p.connect(2), p.connect(0)
 		other, kept := p.connect(3), p.connect(4)
 		expect := func(what string, want ...raft.ServerID) {
@@ -49,7 +57,11 @@ func TestLastConnectionIsLost(t *testing.T) {
 				t.Errorf("%s: lost %v, want %v", what, lost, want)
 			}
 		}
+		expect("a probe")
+		beginRequest := func(conn net.Conn) { _, _ = conn.Write([]byte{frameEntries}) }
+		beginRequest(first)
 		first.Close()
+		beginRequest(stranger)
 		stranger.Close()
 		if expect("one of two"); !tr.HasConnectionFrom(named(2)) {
 			t.Error("member 2 has no connection")
@@ -58,6 +70,8 @@ func TestLastConnectionIsLost(t *testing.T) {
 		if expect("the last one", named(2)); tr.HasConnectionFrom(named(2)) {
 			t.Error("member 2 has a connection")
 		}
+		probe()
+		expect("a probe after a loss", named(2))
 		_, _ = other.Write([]byte{200}) // no request begins so
 		expect("one that this member has closed", named(2))
 		if err := tr.Close(); err != nil {

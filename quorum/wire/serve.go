@@ -127,7 +127,31 @@ func (c *peerConns) oldestIncomplete(in *inConn) (oldest *inConn) {
 func (c *peerConns) noteRequest(in *inConn, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in.requestComplete, in.lastUsed = whole, time.Now()
+	in.requestComplete, in.lastUsed, in.hasCarried = whole, time.Now(), true
+}
+
+// removeConn removes a connection that ends. Another one of the same server inherits hasCarried.
+func (c *peerConns) removeConn(in *inConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.openConns, in)
+	for other := range c.openConns {
+		if in.hasCarried && other.serverID == in.serverID {
+			other.hasCarried = true
+			return
+		}
+	}
+}
+
+// isServerLost reports whether a removed connection was its server's last one, after requests of that server. A server that
+// has sent none, because it has only probed this member's port, was not connected as a leader. If the end of a probe counted
+// as a loss, two members that take each other for the last leader would probe each other without a pause until they know
+// another leader.
+func (c *peerConns) isServerLost(in *inConn) bool {
+	c.mu.Lock()
+	hasCarried := in.hasCarried
+	c.mu.Unlock()
+	return hasCarried && in.serverID != "" && !c.hasConnFrom(in.serverID)
 }
 
 // releaseBytes stops counting the request on in.
@@ -188,6 +212,7 @@ type inConn struct {
 	countedBytes    int       // see peerConns.reserveBytes
 	requestComplete bool      // raft has it
 	lastUsed        time.Time // first or last byte of a request, or its reply
+	hasCarried      bool      // this connection, or one of the same server that ended before it, has carried a request
 }
 
 func newInConn(conn net.Conn, owner *peerConns) *inConn {
@@ -315,9 +340,7 @@ func (c *inConn) write(form requestForm, resp any, failed error) error {
 
 func (c *inConn) Close() error {
 	c.peerConns.releaseBytes(c)
-	c.peerConns.mu.Lock()
-	delete(c.peerConns.openConns, c)
-	c.peerConns.mu.Unlock()
+	c.peerConns.removeConn(c)
 	c.replies.stop()
 	return c.Conn.Close()
 }
@@ -369,7 +392,7 @@ func (rc *receiver) acceptLoop() {
 		in := rc.peerConns.addConnEvicting(conn)
 		rc.wg.Go(func() {
 			err := rc.serveConn(in)
-			if _ = in.Close(); isClosedByPeer(err) && in.serverID != "" && !rc.peerConns.hasConnFrom(in.serverID) {
+			if _ = in.Close(); isClosedByPeer(err) && rc.peerConns.isServerLost(in) {
 				rc.cfg.ConnectionLost(in.serverID)
 			}
 		})

@@ -91,7 +91,7 @@ type Config struct {
 	LeadershipDeclined  func(by raft.ServerID, why error) // called when a member declined leadership or did not reply
 	// reports whether this member leads in term, without a transfer in progress
 	IsStableLeader func(term uint64) bool
-	// called when a server closed or reset its last connection to this member's port
+	// called when a server that has sent requests closed or reset its last connection to this member's port
 	ConnectionLost func(server raft.ServerID)
 	// called when raft has replied to a candidate whose log is shorter than this member's, and which gets no vote
 	ShorterCandidate func()
