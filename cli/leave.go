@@ -64,7 +64,7 @@ func (k *membersCommand) leave(ctx context.Context, id uint32, place podPlace) e
 	case err != nil:
 		return err
 	}
-	_, err = k.pollMembersUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id), func(m api.Members) bool {
+	_, err = k.pollMembersUntil(ctx, id, fmt.Sprintf("the ensemble is still removing member %d", id), func(m api.Members) bool {
 		s, listed := findServer(m, id)
 		return !listed && (s.MemberID == 0 || s.State == api.StateRemoved)
 	})

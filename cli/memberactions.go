@@ -28,7 +28,7 @@ func newDrain(w IOStreams) *cobra.Command {
 		Long: "Prepares the member of this machine for its stop. It takes no new client, and /readyz fails. It hands " +
 			"leadership over, and closes the connections of its clients, spread over a time. " +
 			"Their sessions move to the other members. It tries to hand over for that time, or for " + api.MinHandOver.String() +
-			" if that is longer. It goes on storing and voting. Only a new start undoes that. It needs an administrator's " +
+			" if that is longer. It still stores and votes. Only a new start undoes that. It needs an administrator's " +
 			"credentials. With --leave-with-statefulset, in a pod of Kubernetes, it then removes the member from the ensemble " +
 			"if spec.replicas of the StatefulSet does not include the pod any more.",
 		Example: "  rollcall drain --token-file /etc/rollcall/token --over 30s",

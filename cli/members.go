@@ -287,7 +287,7 @@ func (k *membersCommand) requestChange(ctx context.Context, m api.Members, c api
 	case errors.As(err, &apiErr) && apiErr.Status == http.StatusConflict:
 		return fmt.Errorf("%w%s", err, k.forceHint(apiErr.Text))
 	case mayHaveArrived(err) || errors.As(err, &apiErr) && apiErr.Status == http.StatusGatewayTimeout:
-		return OutcomeUnknown.Errorf("the change is not confirmed: %w; run the command again: it goes on where it is", err)
+		return OutcomeUnknown.Errorf("the change is not confirmed: %w; run the command again: it continues where it is", err)
 	}
 	return WithAdvice(err)
 }

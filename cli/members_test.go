@@ -343,7 +343,7 @@ func TestMembersCommandsRefuse(t *testing.T) {
 	}
 }
 
-// A command that is stopped while it waits says what goes on without it. Run again, it goes on where it is.
+// A command that is stopped while it waits says what continues without it. Run again, it continues where it is.
 func TestMembersCommandIsStopped(t *testing.T) {
 	f := newFakeEnsemble(t, oneToThree)
 	f.down[4] = true
@@ -364,7 +364,7 @@ func TestMembersCommandIsStopped(t *testing.T) {
 		return err
 	}
 	err := stop("members replace 3 " + four)
-	if StatusOf(err) != Failed || !strings.Contains(fmt.Sprint(err), "members replace: stopped; the ensemble goes on adding member 4; run the command again: it goes on where it is; member 3 is still in the ensemble") {
+	if StatusOf(err) != Failed || !strings.Contains(fmt.Sprint(err), "members replace: stopped; the ensemble is still adding member 4; run the command again: it continues where it is; member 3 is still in the ensemble") {
 		t.Errorf("%v", err)
 	}
 	f.mu.Lock()

@@ -90,7 +90,7 @@ func (k *membersCommand) addServerAndWait(ctx context.Context, s serverlist.Serv
 }
 
 func (k *membersCommand) awaitJoined(ctx context.Context, s serverlist.Server) (api.Members, error) {
-	return k.pollMembersUntil(ctx, s.ID, fmt.Sprintf("the ensemble goes on adding member %d", s.ID),
+	return k.pollMembersUntil(ctx, s.ID, fmt.Sprintf("the ensemble is still adding member %d", s.ID),
 		func(m api.Members) bool {
 			now, listed := findServer(m, s.ID)
 			return listed && now.IsVoter != s.Observer && now.RaftAddress == s.ElectionAddr() &&
@@ -143,7 +143,7 @@ func (k *membersCommand) removeServerAndWait(ctx context.Context, id uint32, ifE
 		return m, NotFound.Errorf("the ensemble has no member %d; rollcall members list shows the servers, "+
 			"and --if-exists makes this a success", id)
 	}
-	return k.pollMembersUntil(ctx, id, fmt.Sprintf("the ensemble goes on removing member %d", id),
+	return k.pollMembersUntil(ctx, id, fmt.Sprintf("the ensemble is still removing member %d", id),
 		func(m api.Members) bool {
 			s, listed := findServer(m, id)
 			return !listed && (s.MemberID == 0 || s.State == api.StateRemoved)

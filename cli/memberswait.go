@@ -34,10 +34,10 @@ func (k *membersCommand) pollMembersUntil(ctx context.Context, id uint32, rest s
 			lastReply = time.Now()
 			p.reportServer(m)
 		case ctx.Err() == nil && time.Since(lastReply) > membersPollPatience:
-			return m, fmt.Errorf("%w; %s; run the command again: it goes on where it is", err, rest)
+			return m, fmt.Errorf("%w; %s; run the command again: it continues where it is", err, rest)
 		}
 		if sleepContext(ctx, cmp.Or(k.streams.membersPollInterval, membersPollEvery)) != nil {
-			return m, Failed.Errorf("stopped; %s; run the command again: it goes on where it is", rest)
+			return m, Failed.Errorf("stopped; %s; run the command again: it continues where it is", rest)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func listRows[T any](ctx context.Context, a *adminCommand, path string, query ur
 		})
 		defer func() {
 			if stop(); awaitPage != nil {
-				_, _ = awaitPage() // no request goes on
+				_, _ = awaitPage() // no request stays under way
 			}
 		}()
 		if err != nil {

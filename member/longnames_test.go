@@ -15,7 +15,7 @@ import (
 )
 
 // Only one member has longSequentialNames. It decides while it leads, and the members stay equal under all leaders. A member
-// that begins with a snapshot goes on with the count.
+// that begins with a snapshot continues the count.
 func TestLongNamesAreTheLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const allowing = 1

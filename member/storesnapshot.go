@@ -53,7 +53,7 @@ func snapshotFailure(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return &admin.Failure{
 			Status: http.StatusServiceUnavailable,
-			Text:   "the request ended, and the snapshot goes on; /v1/status shows it when it is done",
+			Text:   "the request ended, and the snapshot continues; /v1/status shows it when it is done",
 		}
 	}
 	return &admin.Failure{

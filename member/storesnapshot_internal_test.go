@@ -26,7 +26,7 @@ func TestSnapshotFailure(t *testing.T) {
 			t.Context(), fmt.Errorf("%w: 5 bytes are free where the data are; a snapshot of this state may take 7, and 3 are left to the log", quorum.ErrNoSpace), 409,
 			"there may be no room for one more snapshot: 5 bytes are free where the data are; a snapshot of this state may take 7, and 3 are left to the log; nothing was written: free space there",
 		},
-		{left, context.Canceled, 503, "the request ended, and the snapshot goes on"},
+		{left, context.Canceled, 503, "the request ended, and the snapshot continues"},
 		{t.Context(), quorum.ErrNotRunning, 503, "try again when /v1/status shows a leader"},
 	} {
 		f, ok := errors.AsType[*admin.Failure](snapshotFailure(tt.ctx, tt.err))

@@ -434,7 +434,7 @@ func (n *node) lastChildZxid() int64 {
 
 // nextNumber returns the number of n's next child: the count of those before it. Only with longNames does the count pass
 // MaxCreated. Without, it stays there, and that number may be given more than once, so it is skipped as soon as longNames
-// is set. A count that has passed MaxCreated goes on in any case, up to jute.MaxSequence, where it stays too.
+// is set. A count that has passed MaxCreated rises in any case, up to jute.MaxSequence, where it stays too.
 func (n *node) nextNumber(longNames bool) int64 {
 	if number := n.numCreated(); number != MaxCreated || !longNames {
 		return number

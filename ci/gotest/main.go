@@ -6,7 +6,7 @@
 // lost unseen. A form that is not played (see integration/needs) is none, and neither is one of root's tests for another user.
 //
 // The race detector of Go 1.26 may end itself in the middle of a synctest bubble (golang/go#78156). Then nothing was found and
-// nothing passed, and gotest goes on with the tests of that package that have not passed, a few times.
+// nothing passed, and gotest continues with the tests of that package that have not passed, a few times.
 package main
 
 import (
@@ -55,7 +55,7 @@ func goTest(args []string, read func(io.Reader)) error {
 	return cmd.Wait()
 }
 
-// run runs the tests, and goes on with the packages in which the race detector has ended itself.
+// run runs the tests, and continues with the packages in which the race detector has ended itself.
 func (r *report) run(test func(args []string, read func(io.Reader)) error, args []string) {
 	err := test(args, r.read)
 	for range mostTries - 1 {

@@ -19,7 +19,7 @@
 // reconnect the Cache reads the nodes that have changed, if the server has sent all events that were missed, as Rollcall's
 // does if it still has them. Otherwise it reads the Stats of all nodes again, and the data of those that changed. When the
 // session ends, the Cache stays Stale, and Attach continues with another Client. Content and Restore keep a copy over a
-// restart of the program. When the Cache goes on in any of these ways, it drops the nodes that the Client may no longer read,
+// restart of the program. When the Cache continues in any of these ways, it drops the nodes that the Client may no longer read,
 // because an ACL was changed. When there are more bytes than Config.MaxBytes, the
 // Cache stays Stale as well, and Err returns the reason.
 //

@@ -105,7 +105,7 @@ func (l *Leadership) resignAfterLead(ctx context.Context) (lost error) {
 func Keep(ctx context.Context, servers string, session client.Config, parent string, cfg Config,
 	lead func(ctx context.Context, l *Leadership) error,
 ) error {
-	var left error // what lead has returned while it led; not for client.Keep, which goes on after some errors
+	var left error // what lead has returned while it led; not for client.Keep, which continues after some errors
 	err := client.Keep(ctx, servers, session, func(ctx context.Context, c *client.Client) error {
 		var err error
 		left, err = New(c, parent, cfg).keepLeading(ctx, lead)

@@ -12,7 +12,7 @@ import (
 
 // line is where the writers of a Value wait for their turns while they get in each other's way. Otherwise each of many
 // writers would mostly find that another one was faster. It decides nothing: a write counts only if it is based on the
-// present revision. So a writer that cannot wait in line, or whose place another one has deleted, goes on without.
+// present revision. So a writer that cannot wait in line, or whose place another one has deleted, continues without.
 //
 // The writers of one Value wait for each other first, and one of them at a time waits for those of other Values and
 // clients, with an ephemeral node.
@@ -25,7 +25,7 @@ type line struct {
 	crowdedThere atomic.Bool   // the last writer with a place met others: the next one takes a place from the start
 }
 
-// turnLimit is the time for which a writer may have its turn. After it, the next one goes on: the process may be
+// turnLimit is the time for which a writer may have its turn. After it, the next one continues: the process may be
 // stopped, or the function of Update may take long.
 const turnLimit = time.Second
 

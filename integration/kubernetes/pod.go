@@ -183,7 +183,7 @@ func (p *pod) forgetContainer() {
 	p.container, p.startedAt = nil, time.Now()
 }
 
-// stop runs the hook before a stop, sends SIGTERM, and SIGKILL when the time of grace is over. The readiness probe goes on meanwhile.
+// stop runs the hook before a stop, sends SIGTERM, and SIGKILL when the time of grace is over. The readiness probe continues meanwhile.
 func (p *pod) stop(node context.Context, grace time.Duration) {
 	if p.container == nil {
 		return

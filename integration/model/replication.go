@@ -40,7 +40,7 @@ func (m *Model) appendConfigurations(s *modelState, i int, to func(*modelState, 
 }
 
 // storeEntry gives a disk a log with one more entry. The entry is queued for the disk. The first entry of a term and a
-// configuration are not: they and those before them are on the disk when their process goes on.
+// configuration are not: they and those before them are on the disk when their process continues.
 func (m *Model) storeEntry(d *diskState, log logID) {
 	l := m.logs.all[log]
 	last := l.entries[l.length-1]

@@ -74,7 +74,7 @@ var catalogue = []*Drill{
 	},
 	{
 		Name: "rolling-restart", Title: "All members are restarted, one after the other",
-		Does: "Ends each member with SIGTERM, the leader last, and goes on when the ensemble is well again.", Needs: []target.Fault{{Kind: target.Shut}}, lasts: 0, extra: 20 * time.Second,
+		Does: "Ends each member with SIGTERM, the leader last, and continues when the ensemble is well again.", Needs: []target.Fault{{Kind: target.Shut}}, lasts: 0, extra: 20 * time.Second,
 		run: restartEach,
 	},
 	{

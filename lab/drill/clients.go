@@ -23,8 +23,8 @@ const (
 	ephemeralsPerMulti = 500
 	// crowdInterval is the time between two counts of a silent crowd's nodes.
 	crowdInterval = 100 * time.Millisecond
-	// crowdFolder is the parent of a crowd's nodes.
-	crowdFolder = "/crowd"
+	// crowdParent is the parent of a crowd's nodes.
+	crowdParent = "/crowd"
 )
 
 func silenceClients(s *stage) error { return s.fallSilent(silentSessions) }
@@ -55,7 +55,7 @@ func abandonEphemerals(s *stage) error {
 		return err
 	}
 	defer observer.Abandon()
-	if _, _, err := observer.Create(s.ctx, crowdFolder, nil, client.Persistent); err != nil && !errors.Is(err, client.ErrNodeExists) {
+	if _, _, err := observer.Create(s.ctx, crowdParent, nil, client.Persistent); err != nil && !errors.Is(err, client.ErrNodeExists) {
 		return err
 	}
 	one, err := openCrowd(s.ctx, s.servers, s.timeout, 1)
@@ -66,7 +66,7 @@ func abandonEphemerals(s *stage) error {
 	for made := 0; made < manyEphemerals; {
 		var creates []client.Operation
 		for range ephemeralsPerMulti {
-			creates = append(creates, client.CreateOp(fmt.Sprintf("%s/%d", crowdFolder, made), nil, client.Ephemeral))
+			creates = append(creates, client.CreateOp(fmt.Sprintf("%s/%d", crowdParent, made), nil, client.Ephemeral))
 			made++
 		}
 		if _, err := one.clients[0].Multi(s.ctx, creates...); err != nil {
@@ -90,7 +90,7 @@ func (s *stage) judgeSilence(c *crowd, observer *client.Client, nodes int, text 
 		if err := s.waitFor(crowdInterval); err != nil {
 			return err
 		}
-		if _, stat, err := observer.Get(s.ctx, crowdFolder); err == nil {
+		if _, stat, err := observer.Get(s.ctx, crowdParent); err == nil {
 			left = stat.NumChildren
 		}
 		took := s.sinceStart() - began
@@ -126,7 +126,7 @@ func killWithManySessions(s *stage) error {
 		}
 	}
 	v := result.Verdict{
-		Rule: "all-reconnect", Promise: "Every session of a member that dies goes on at another member.", Page: "docs/sessions.md",
+		Rule: "all-reconnect", Promise: "Every session of a member that dies continues at another member.", Page: "docs/sessions.md",
 		Outcome: result.Pass, Judged: stormSessions,
 	}
 	if up, lost := all.connected.Load(), all.expired.Load(); up < stormSessions {

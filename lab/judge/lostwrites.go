@@ -27,7 +27,7 @@ func judgeLost(e *Evidence, _ Limits, f *findings) {
 		for _, c := range e.Creates {
 			if c.Outcome == Acked && names[c.ID] == 0 {
 				f.addViolation(c.At, fmt.Sprintf("%s was created, and member %s does not have it", c.Name, l.Member),
-					append(e.faultLines(c.Sent, l.At), c.toLine(), lineAt(l.At, "member %s lists the folder after a sync, without %s", l.Member,
+					append(e.faultLines(c.Sent, l.At), c.toLine(), lineAt(l.At, "member %s lists the children after a sync, without %s", l.Member,
 						c.Name))...)
 			}
 		}

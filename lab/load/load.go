@@ -91,8 +91,8 @@ func (l *Load) createNodes(ctx context.Context) error {
 		}
 	}
 	paths = append(paths, l.cfg.Chroot)
-	for _, folder := range []string{probeParent, sharedParent, createParent, sessionsParent, lockParent} {
-		paths = append(paths, l.cfg.Chroot+folder)
+	for _, parent := range []string{probeParent, sharedParent, createParent, sessionsParent, lockParent} {
+		paths = append(paths, l.cfg.Chroot+parent)
 	}
 	for _, path := range paths {
 		if err := createOnce(ctx, c, path, nil); err != nil {

@@ -73,10 +73,10 @@ func (l *Load) readNodes(ctx context.Context, m result.Member) (s memberView, er
 		return s, err
 	}
 	l.mu.Lock()
-	folders := l.createdParents
+	parents := l.createdParents
 	l.mu.Unlock()
-	for _, folder := range folders {
-		names, _, err := c.Children(ctx, l.cfg.Chroot+folder)
+	for _, parent := range parents {
+		names, _, err := c.Children(ctx, l.cfg.Chroot+parent)
 		if err != nil && !isNoNode(err) { // an earlier state may lack a parent
 			return s, err
 		}

@@ -36,20 +36,20 @@ func (w *writer) writeUntilOver(v *sessionLife) {
 
 // createParent creates the parent for the next nodes. It reports whether it exists.
 func (w *writer) createParent(v *sessionLife) bool {
-	folder := fmt.Sprintf("%s/%d-%d", createParent, w.number, w.created/maxPerParent)
+	parent := fmt.Sprintf("%s/%d-%d", createParent, w.number, w.created/maxPerParent)
 	_, err := v.sendRequest(judge.Write, func(ctx context.Context) error {
-		_, _, err := v.client.Create(ctx, folder, nil, client.Persistent)
+		_, _, err := v.client.Create(ctx, parent, nil, client.Persistent)
 		return err
 	})
 	if err != nil && !isNodeExists(err) {
 		return false
 	}
-	if w.parent != folder {
-		w.parent = folder
+	if w.parent != parent {
+		w.parent = parent
 		l := v.slot.load
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.createdParents = append(l.createdParents, folder)
+		l.createdParents = append(l.createdParents, parent)
 	}
 	return true
 }

@@ -146,7 +146,7 @@ func (c *historyAPI) serveEntries(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendEntries sends the entries after an index, and goes on as more are committed, until the caller leaves or followTime is over. It
+// sendEntries sends the entries after an index, and more as they are committed, until the caller leaves or followTime is over. It
 // returns a Failure if it sends nothing.
 func (c *historyAPI) sendEntries(w http.ResponseWriter, r *http.Request, after uint64) *Failure {
 	select {

@@ -21,7 +21,7 @@ var (
 	ErrTooEarly = errors.New("past: the moment is before the kept log")
 	// ErrTooLate means that the chain ends before the moment.
 	ErrTooLate = errors.New("past: the moment is after the kept log")
-	// ErrNeverGiven means that no transaction has the zxid, although the log goes on after it.
+	// ErrNeverGiven means that no transaction has the zxid, although the log has later ones.
 	ErrNeverGiven = errors.New("past: no transaction has this zxid")
 	// ErrDamaged means that the chain is damaged.
 	ErrDamaged = errors.New("past: the kept log is damaged")

@@ -48,7 +48,7 @@ var lockKinds = []lockKind{
 	{shared: "__rlock__", exclusive: "__lock__"}, // kazoo's Lock, Election, ReadLock and WriteLock
 }
 
-// markTurns sets the turn of each child of a lock's folder. The children are in line, the first of all among them.
+// markTurns sets the turn of each child of a lock's parent. The children are in line, the first of all among them.
 func markTurns(children []api.OwnedChild) {
 	for _, kind := range lockKinds {
 		if turns := kind.turns(children); turns != nil {

@@ -16,7 +16,7 @@
 //
 // # Durable entries
 //
-// A member's disk writes while raft goes on: see logQueue. So an entry that raft considers committed may not be on this
+// A member's disk writes while raft continues: see logQueue. So an entry that raft considers committed may not be on this
 // disk yet: see Durability.
 package disk
 

@@ -12,7 +12,7 @@ import (
 // index, which is committed, and not more.
 //
 // It gives the records before one that is damaged as if they were all. A process that is killed leaves half a record at the end of a
-// segment, and the log goes on in the next one. Whether entries are missing is for Chain, which knows where the next segment begins.
+// segment, and the log continues in the next one. Whether entries are missing is for Chain, which knows where the next segment begins.
 type CommittedSource struct {
 	DirectorySource
 	Last uint64

@@ -91,7 +91,7 @@ func (w *workers) run(ctx context.Context, turn func(ctx context.Context, c *cli
 				if _, done := w.turns.Load(i); done {
 					return nil
 				}
-				if err := c.CreateAll(ctx, logFolder, client.Persistent); err != nil && !errors.Is(err, client.ErrNodeExists) {
+				if err := c.CreateAll(ctx, logParent, client.Persistent); err != nil && !errors.Is(err, client.ErrNodeExists) {
 					return err
 				}
 				return turn(ctx, c, func(r *client.Right) error { return w.work(ctx, i, r) })
@@ -104,12 +104,12 @@ func (w *workers) run(ctx context.Context, turn func(ctx context.Context, c *cli
 	return inSessions(ctx, checkLog)
 }
 
-const logFolder = "/log"
+const logParent = "/log"
 
 // work leaves two effects. A session may be ended before its timeout, and then the guard prevents the second one.
 func (w *workers) work(ctx context.Context, i int, r *client.Right) error {
 	for range 2 {
-		effect := client.CreateOp(logFolder+"/", fmt.Append(nil, int64(r.Token())), client.PersistentSequential)
+		effect := client.CreateOp(logParent+"/", fmt.Append(nil, int64(r.Token())), client.PersistentSequential)
 		if _, err := r.Guard(ctx, effect); err != nil {
 			return err
 		}
@@ -121,13 +121,13 @@ func (w *workers) work(ctx context.Context, i int, r *client.Right) error {
 
 // checkLog returns an error if a holder had an effect after one of a later holder.
 func checkLog(ctx context.Context, c *client.Client) error {
-	names, _, err := c.Children(ctx, logFolder)
+	names, _, err := c.Children(ctx, logParent)
 	if err != nil {
 		return err
 	}
 	var tokens []int64
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		text, _, err := c.Get(ctx, logFolder+"/"+name)
+		text, _, err := c.Get(ctx, logParent+"/"+name)
 		if err != nil {
 			return err
 		}
