@@ -59,16 +59,16 @@ type failureDetector struct {
 	leaderCauses        *wire.LeaderCauses
 	serverList          *serverList
 	electionTimeout     time.Duration
-	mayStand            func() error        // as in wire.Config
-	awaitBacklog        func() bool         // as in wire.Config
-	mayAcceptLeadership func() error        // as in wire.Config
+	mayStand            func() error        // as in wire.Elections
+	awaitBacklog        func() bool         // as in wire.Elections
+	mayAcceptLeadership func() error        // as in wire.Elections
 	leaderDied          func(member uint32) // see Config.LeaderDied
 	logger              *slog.Logger
 	connectionLosses    chan connectionLoss // one place
 	shorterCandidate    chan struct{}       // one place; see noteShorterCandidate
 }
 
-// queueLossIfLeader implements wire.Config.ConnectionLost.
+// queueLossIfLeader implements wire.Elections.NoteConnectionLost.
 func (d *failureDetector) queueLossIfLeader(server raft.ServerID) {
 	leader, term := d.transport.LastLeader()
 	if known := d.status.leaderServer(); server != leader || known != leader && known != "" {
@@ -84,7 +84,7 @@ func (d *failureDetector) queueLossIfLeader(server raft.ServerID) {
 	}
 }
 
-// noteShorterCandidate implements wire.Config.ShorterCandidate.
+// noteShorterCandidate implements wire.Elections.NoteShorterCandidate.
 func (d *failureDetector) noteShorterCandidate() {
 	select {
 	case d.shorterCandidate <- struct{}{}:

@@ -11,7 +11,7 @@
 // hashicorp/raft 1.7.3 is used unmodified, through wrappers that avoid its known problems:
 //
 //   - package wire: elections, commits, pipelines, snapshots;
-//   - package disk: stores, and disks that write while raft goes on;
+//   - package disk: stores, and disks that write while raft continues;
 //   - bootstrap.joinOrFound: selects the member that may found an ensemble. raft's servers are disks, so none ever forgets a
 //     vote.
 //
@@ -228,29 +228,12 @@ func (n *Node) StallError() error { return n.disk.StallError() }
 func (n *Node) newTransport() *wire.Transport {
 	return wire.New(wire.Config{
 		StreamLayer: n.cfg.StreamLayer, ElectionTimeout: n.electionTimeout, Stages: n.cfg.Stages, Logger: n.logger,
-		Raft: n.status.raft.Load, EndMember: n.failure.endMember, LimitToDurable: n.disk.Durability().LimitToDurable,
-		LimitToSettled: n.disk.Durability().LimitToSettled, NoteCommitted: n.disk.Durability().NoteCommitted, Releases: n.fsm.roster, AwaitingCommit: n.proposer.membersAwaitingCommit,
+		Raft: n.status.raft.Load, EndMember: n.failure.endMember,
+		Durability: n.disk.Durability(), Elections: elections{n}, Snapshots: receivedSnapshots{n},
+		Releases: n.fsm.roster, AwaitingCommit: n.proposer.membersAwaitingCommit,
 		ConfigurationCommitted: n.status.configurationCommitted, StoredEntry: n.storedEntry,
-		NewSpool: n.disk.NewSpool, VerifySnapshot: n.verifyReceivedSnapshot,
-		SnapshotRejected: func(req *raft.InstallSnapshotRequest, err error) {
-			n.logger.Error("a received snapshot is rejected; this member's state is unchanged", "from", string(req.ID), "index",
-				req.LastLogIndex, "reason", err)
-		},
-		SnapshotInstalled: func(term uint64) {
-			n.fsm.appliedTerm.Store(max(n.fsm.appliedTerm.Load(), term))
-			n.cfg.ConfigurationChanged()
-		},
-		LocalServer:         n.status.selfPeer(),
-		LeaderCauses:        n.leaderCauses,
-		Acknowledged:        n.contact.acknowledged,
-		LeadTimes:           n.contact.leadTimes,
-		MayStand:            n.mayStand,
-		AwaitBacklog:        n.silenceWatch.awaitBacklog,
-		MayAcceptLeadership: n.transfer.mayAcceptLeadership,
-		ConnectionLost:      n.failureDetector.queueLossIfLeader,
-		ShorterCandidate:    n.failureDetector.noteShorterCandidate,
-		LeadershipDeclined:  n.transfer.noteRejection,
-		MayLead:             n.mayLead, IsStableLeader: n.transfer.isStableLeaderIn,
+		LocalServer:  n.status.selfPeer(),
+		LeaderCauses: n.leaderCauses, Acknowledged: n.contact.acknowledged, LeadTimes: n.contact.leadTimes,
 	})
 }
 

@@ -51,3 +51,22 @@ func (n *Node) verifyReceivedSnapshot(s io.Reader, req *raft.InstallSnapshotRequ
 	}
 	return c.CheckMetadata(req.LastLogIndex, req.LastLogTerm)
 }
+
+// receivedSnapshots implements wire.Snapshots.
+type receivedSnapshots struct{ node *Node }
+
+func (s receivedSnapshots) NewSpool() (disk.Spool, error) { return s.node.disk.NewSpool() }
+
+func (s receivedSnapshots) Verify(contents io.Reader, req *raft.InstallSnapshotRequest) error {
+	return s.node.verifyReceivedSnapshot(contents, req)
+}
+
+func (s receivedSnapshots) NoteRejected(req *raft.InstallSnapshotRequest, why error) {
+	s.node.logger.Error("a received snapshot is rejected; this member's state is unchanged", "from", string(req.ID), "index",
+		req.LastLogIndex, "reason", why)
+}
+
+func (s receivedSnapshots) NoteInstalled(term uint64) {
+	s.node.fsm.appliedTerm.Store(max(s.node.fsm.appliedTerm.Load(), term))
+	s.node.cfg.ConfigurationChanged()
+}

@@ -101,7 +101,7 @@ func (m *Model) dropUselessAcknowledgements(s *modelState, term int) {
 	}
 	shown := m.logs.commonLength(s.sentLogs[term], s.shown)
 	for v := range m.Disks {
-		if most <= maxWordVoters || acks.of(v) <= shown {
+		if most <= maxEarlyCommitVoters || acks.of(v) <= shown {
 			acks.set(v, 0)
 		}
 	}

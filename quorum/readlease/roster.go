@@ -65,13 +65,13 @@ type Request struct{ Boot, Number uint64 }
 type Roster struct {
 	cfg Config
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced when more may be released
-	released uint64        // a leader has released everything up to here
-	word     leadersWord
-	led      *ledTerm // the latest term in which this member has led; nil: none
-	replies  replies
-	closed   bool
+	mu          sync.Mutex
+	changed     chan struct{} // closed and replaced when more may be released
+	released    uint64        // a leader has released everything up to here
+	earlyCommit earlyCommit
+	led         *ledTerm // the latest term in which this member has led; nil: none
+	replies     replies
+	closed      bool
 }
 
 // replies are what servers have accepted of the entries of one term. The first ones may come before the term is led.
@@ -80,8 +80,8 @@ type replies struct {
 	held map[raft.ServerID]uint64 // the last entry that a server holds
 }
 
-// leadersWord is the leader's word: the entries up to index are released as soon as they are on this member's disk.
-type leadersWord struct{ term, index uint64 }
+// earlyCommit is the leader's word: the entries up to index are released as soon as they are on this member's disk.
+type earlyCommit struct{ term, index uint64 }
 
 // ledTerm is a term in which this member leads, or has led.
 type ledTerm struct {
@@ -109,8 +109,8 @@ func bounded(lease time.Duration) time.Duration { return lease * boundNumerator 
 // are committed.
 func (r *Roster) Limit(term, index uint64) uint64 { return r.limitWithout("", term, index) }
 
-// LimitWord does the same for entries of which a server is told that they are committed once it has them. So it need not hold them yet.
-func (r *Roster) LimitWord(to raft.ServerID, term, index uint64) uint64 {
+// LimitEarlyCommit does the same for entries of which a server is told that they are committed once it has them. So it need not hold them yet.
+func (r *Roster) LimitEarlyCommit(to raft.ServerID, term, index uint64) uint64 {
 	return r.limitWithout(to, term, index)
 }
 
@@ -252,17 +252,17 @@ func (r *Roster) NoteTold(term, commit, majority uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	both := min(commit, majority)
-	isNews := both > r.released || commit > r.released && (leadersWord{term, commit}) != r.word
+	isNews := both > r.released || commit > r.released && (earlyCommit{term, commit}) != r.earlyCommit
 	r.released = max(r.released, both)
-	if term >= r.word.term {
-		r.word = leadersWord{term, max(commit, r.word.indexIn(term))}
+	if term >= r.earlyCommit.term {
+		r.earlyCommit = earlyCommit{term, max(commit, r.earlyCommit.indexIn(term))}
 	}
 	if isNews {
 		r.signal()
 	}
 }
 
-func (w leadersWord) indexIn(term uint64) uint64 {
+func (w earlyCommit) indexIn(term uint64) uint64 {
 	if w.term != term {
 		return 0
 	}
@@ -307,7 +307,7 @@ func (r *Roster) look(index uint64) (released bool, again time.Duration, changed
 	case r.led != nil && !r.led.isGated && leading == r.led.number:
 		r.released = max(r.released, index)
 		return true, 0, nil
-	case index <= r.released || r.led == nil || !r.led.isGated || r.word.term > r.led.number && index <= r.word.index:
+	case index <= r.released || r.led == nil || !r.led.isGated || r.earlyCommit.term > r.led.number && index <= r.earlyCommit.index:
 		return true, 0, nil
 	case leading == r.led.number && r.heldByAll(r.led, index, r.cfg.Self) >= index:
 		r.released = index

@@ -48,10 +48,10 @@ func bubble(t *testing.T, earlier, own time.Duration, test func(t *testing.T, r 
 	})
 }
 
-// limits checks what Limit and LimitWord return for index 10.
+// limits checks what Limit and LimitEarlyCommit return for index 10.
 func (r *rig) limits(t *testing.T, when string, limit, word2, word3 uint64) {
 	t.Helper()
-	got := []uint64{r.Limit(r.term.Load(), 10), r.LimitWord("2", r.term.Load(), 10), r.LimitWord("3", r.term.Load(), 10)}
+	got := []uint64{r.Limit(r.term.Load(), 10), r.LimitEarlyCommit("2", r.term.Load(), 10), r.LimitEarlyCommit("3", r.term.Load(), 10)}
 	if want := []uint64{limit, word2, word3}; !slices.Equal(got, want) {
 		t.Errorf("%s: released, words to 2 and 3: %d, want %d", when, got, want)
 	}
@@ -260,7 +260,7 @@ func TestDeposedBeforeItLooks(t *testing.T) {
 }
 
 // The word of a leader lasts for its term.
-func TestWordEndsWithItsTerm(t *testing.T) {
+func TestEarlyCommitEndsWithItsTerm(t *testing.T) {
 	bubble(t, lease, lease, func(t *testing.T, r *rig) {
 		r.Limit(5, 10)
 		r.term.Store(0)

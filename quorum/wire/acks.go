@@ -79,10 +79,10 @@ func (a *durableAcks) noteAccepted(cfg *Config, id raft.ServerID, req *raft.Appe
 		return
 	}
 	cfg.Releases.NoteHeld(id, req.Term, continueAfter(req).PrevLogEntry)
-	own := cfg.LimitToDurable(r.LastIndex())
+	own := cfg.Durability.LimitToDurable(r.LastIndex())
 	latest := func() raft.Configuration { return r.GetConfiguration().Configuration() } // does not wait
 	index := a.majorityIndex(req.Term, latest, cfg.LocalServer.ServerID(), own)
 	if r.CurrentTerm() == req.Term { // read last: log and configuration were this leader's
-		cfg.NoteCommitted(index)
+		cfg.Durability.NoteCommitted(index)
 	}
 }

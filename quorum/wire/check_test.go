@@ -90,7 +90,7 @@ func TestImpossibleTerms(t *testing.T) {
 		p := newPipes(func(c net.Conn) { go answerEach(c, answers) })
 		tr := New(Config{
 			StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
-			Raft: func() *raft.Raft { return new(raft.Raft) }, MayStand: func() error { return nil }, ConnectionLost: func(raft.ServerID) {},
+			Raft: func() *raft.Raft { return new(raft.Raft) }, Durability: fixedDurability{}, Elections: fixedElections{},
 		})
 		tr.SetHeartbeatHandler(nil) // raft runs
 		tr.Start()

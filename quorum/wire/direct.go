@@ -145,17 +145,17 @@ func checkDirect(req *raft.AppendEntriesRequest, d *directPart) error {
 	return nil
 }
 
-// directWords gives a leader's words that need direct messages.
-type directWords struct{ cfg *Config }
+// directEarlyCommits gives a leader's words that need direct messages.
+type directEarlyCommits struct{ cfg *Config }
 
 // to returns the direct part for a request to a server, or nil if there is none: no member's clients wait, or nobody is to hear directly.
-// The conditions of a word are those of wordTo, but for the number of voters.
-func (w directWords) to(id raft.ServerID, req *raft.AppendEntriesRequest) *directPart {
+// The conditions of a word are those of earlyCommitTo, but for the number of voters.
+func (w directEarlyCommits) to(id raft.ServerID, req *raft.AppendEntriesRequest) *directPart {
 	r, last := w.cfg.Raft(), continueAfter(req)
 	if r == nil || last.PrevLogTerm != req.Term || !w.cfg.ConfigurationCommitted() {
 		return nil
 	}
-	index := w.cfg.LimitToDurable(last.PrevLogEntry)
+	index := w.cfg.Durability.LimitToDurable(last.PrevLogEntry)
 	others, ok := w.otherVoters(r.GetConfiguration().Configuration(), id)
 	if !ok {
 		return nil
@@ -181,7 +181,7 @@ func (w directWords) to(id raft.ServerID, req *raft.AppendEntriesRequest) *direc
 }
 
 // otherVoters returns the voters without this member and a server. It returns false if one of these two is no voter, or there are too many.
-func (w directWords) otherVoters(c raft.Configuration, id raft.ServerID) (others []raft.ServerID, ok bool) {
+func (w directEarlyCommits) otherVoters(c raft.Configuration, id raft.ServerID) (others []raft.ServerID, ok bool) {
 	self := w.cfg.LocalServer.ServerID()
 	if self == id || !isVoter(c, self) || !isVoter(c, id) || countVoters(c) > maxDirectVoters {
 		return nil, false

@@ -41,7 +41,7 @@ func of(ids ...uint32) (voters []directVoter) {
 
 // A leader names the members from which a follower with waiting clients must hear, and the members that must report to
 // it, under all of the conditions of its word.
-func TestDirectWord(t *testing.T) {
+func TestDirectEarlyCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		three, _ := leaderless(t)
 		five, _ := leaderlessOf(t, server(1, "m1:1"), server(2, "m2:1"), server(3, "m3:1"), server(4, "m4:1"), server(5, "m5:1"),
@@ -104,25 +104,25 @@ func TestDirectWord(t *testing.T) {
 			{name: "a leader without a vote", r: five, to: 2, req: request(term), waiting: []uint32{2}, self: 6},
 		} {
 			leases := tt.leases
-			words := directWords{&Config{
+			words := directEarlyCommits{&Config{
 				Raft: func() *raft.Raft { return tt.r }, LocalServer: server(max(1, tt.self), "m1:1"), Releases: &leases,
 				ConfigurationCommitted: func() bool { return !tt.changes },
 				AwaitingCommit:         func() []uint32 { return tt.waiting },
 			}}
-			words.cfg.LimitToDurable = func(index uint64) uint64 {
+			words.cfg.Durability = fixedDurability{durable: func(index uint64) uint64 {
 				if tt.durable > 0 {
 					return min(index, tt.durable)
 				}
 				return index
-			}
+			}}
 			if got := words.to(named(tt.to), tt.req); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 			}
 		}
 		old := request(term - 1)
 		old.Term = term - 1
-		words := directWords{&Config{
-			Raft: func() *raft.Raft { return five }, LocalServer: server(1, "m1:1"), Releases: allReleased{}, LimitToDurable: allDurable,
+		words := directEarlyCommits{&Config{
+			Raft: func() *raft.Raft { return five }, LocalServer: server(1, "m1:1"), Releases: allReleased{}, Durability: fixedDurability{},
 			ConfigurationCommitted: func() bool { return true }, AwaitingCommit: func() []uint32 { return []uint32{2} },
 		}}
 		if got := words.to(named(2), old); got != nil {
@@ -161,7 +161,7 @@ func TestDirectCommits(t *testing.T) {
 					last = notice
 				}
 			}
-			word := func() { pass(d.noteWord(&raft.AppendEntriesRequest{RPCHeader: header, Term: 5}, &tt.word)) }
+			word := func() { pass(d.noteEarlyCommit(&raft.AppendEntriesRequest{RPCHeader: header, Term: 5}, &tt.word)) }
 			if !wordLast {
 				word()
 			}
@@ -178,7 +178,7 @@ func TestDirectCommits(t *testing.T) {
 			if !reflect.DeepEqual(last, want) {
 				t.Errorf("%s: %+v, want %+v", tt.name, last, want)
 			}
-			if again := d.noteWord(&raft.AppendEntriesRequest{RPCHeader: header, Term: 5}, &tt.word); again != nil {
+			if again := d.noteEarlyCommit(&raft.AppendEntriesRequest{RPCHeader: header, Term: 5}, &tt.word); again != nil {
 				t.Errorf("%s: it is passed twice: %+v", tt.name, again)
 			}
 		}
@@ -189,7 +189,7 @@ func TestDirectCommits(t *testing.T) {
 func TestDirectCommitsOfTerms(t *testing.T) {
 	var d directCommits
 	word := func(term, index uint64) *raft.AppendEntriesRequest {
-		return d.noteWord(&raft.AppendEntriesRequest{Term: term}, &directPart{index: index, voters: []directVoter{{named(3), true}}})
+		return d.noteEarlyCommit(&raft.AppendEntriesRequest{Term: term}, &directPart{index: index, voters: []directVoter{{named(3), true}}})
 	}
 	if n := word(5, 9); n != nil {
 		t.Fatalf("%+v without a message", n)
@@ -290,7 +290,7 @@ func TestDirectPartIsRead(t *testing.T) {
 }
 
 // A word is sent once, with entries or in a notice, unless the follower commits as far without it.
-func TestDirectWordIsSentOnce(t *testing.T) {
+func TestDirectEarlyCommitIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
 		s.conn.takesFrames.Store(true)
@@ -331,7 +331,7 @@ func TestCopiesAreToldWhenSettled(t *testing.T) {
 		sent := make(chan copyReport, 4)
 		tr, dials := newTelling(t, sent)
 		var settled atomic.Uint64
-		tr.cfg.LimitToSettled = func(index uint64) uint64 { return min(index, settled.Load()) }
+		tr.cfg.Durability = fixedDurability{settled: func(index uint64) uint64 { return min(index, settled.Load()) }}
 		far, near := net.Pipe()
 		defer far.Close()
 		in := newInConn(near, tr.receiver.peerConns)

@@ -9,12 +9,12 @@ import (
 // directCommits is what a follower knows of the copies of others: the leader's last word, and the last direct message of each server. It is
 // safe for concurrent use. The zero value is ready.
 type directCommits struct {
-	mu     sync.Mutex
-	told   map[raft.ServerID]copyReport
-	word   directPart
-	from   raft.RPCHeader // the leader that has given the word
-	term   uint64         // of that leader
-	passed uint64         // the last index that was passed to raft: it is committed, whoever leads
+	mu          sync.Mutex
+	told        map[raft.ServerID]copyReport
+	earlyCommit directPart
+	from        raft.RPCHeader // the leader that has given the word
+	term        uint64         // of that leader
+	passed      uint64         // the last index that was passed to raft: it is committed, whoever leads
 }
 
 // noteCopy records a direct message of a server. It returns the notice to pass to raft, or nil.
@@ -32,25 +32,25 @@ func (d *directCommits) noteCopy(server raft.ServerID, report copyReport) *raft.
 	return d.nextNotice()
 }
 
-// noteWord records the word in a request that raft has accepted, with all of its entries up to the word. It returns the notice to pass to
+// noteEarlyCommit records the word in a request that raft has accepted, with all of its entries up to the word. It returns the notice to pass to
 // raft, or nil.
-func (d *directCommits) noteWord(req *raft.AppendEntriesRequest, word *directPart) *raft.AppendEntriesRequest {
+func (d *directCommits) noteEarlyCommit(req *raft.AppendEntriesRequest, early *directPart) *raft.AppendEntriesRequest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if req.Term < d.term {
 		return nil
 	}
-	d.from, d.term, d.word = req.RPCHeader, req.Term, *word
+	d.from, d.term, d.earlyCommit = req.RPCHeader, req.Term, *early
 	return d.nextNotice()
 }
 
 // nextNotice returns a notice as the leader would send it if it knew what this member knows, or nil if there is nothing new. The caller
 // holds mu.
 func (d *directCommits) nextNotice() *raft.AppendEntriesRequest {
-	if d.word.index <= d.passed {
+	if d.earlyCommit.index <= d.passed {
 		return nil
 	}
-	index := d.word.limit(func(server raft.ServerID) uint64 {
+	index := d.earlyCommit.limit(func(server raft.ServerID) uint64 {
 		if told := d.told[server]; told.term == d.term {
 			return told.index
 		}
@@ -63,10 +63,10 @@ func (d *directCommits) nextNotice() *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{RPCHeader: d.from, Term: d.term, PrevLogEntry: index, PrevLogTerm: d.term, LeaderCommitIndex: index}
 }
 
-// noteDirectWord handles the direct part of a request that raft has accepted.
-func (rc *receiver) noteDirectWord(r *raft.Raft, req *raft.AppendEntriesRequest, d *directPart) {
+// noteDirectEarlyCommit handles the direct part of a request that raft has accepted.
+func (rc *receiver) noteDirectEarlyCommit(r *raft.Raft, req *raft.AppendEntriesRequest, d *directPart) {
 	if d != nil && d.index != 0 {
-		rc.commitDirectly(r, rc.directCommits.noteWord(req, d))
+		rc.commitDirectly(r, rc.directCommits.noteEarlyCommit(req, d))
 	}
 }
 

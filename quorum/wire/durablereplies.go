@@ -157,7 +157,7 @@ func (rc *receiver) awaitSettled(in *inConn, p pendingReply) error {
 }
 
 func (rc *receiver) isSettled(index uint64) bool {
-	return index == 0 || rc.cfg.LimitToSettled(index) == index
+	return index == 0 || rc.cfg.Durability.LimitToSettled(index) == index
 }
 
 // writeWaitingMark tells the leader that the entries of a request are not settled yet. Only frames have such a mark.
@@ -214,7 +214,7 @@ func (rc *receiver) noteCommitted(in *inConn, req *raft.AppendEntriesRequest) {
 		majority = in.majority
 	}
 	last := continueAfter(req).PrevLogEntry
-	rc.cfg.NoteCommitted(min(majority, last))
+	rc.cfg.Durability.NoteCommitted(min(majority, last))
 	rc.cfg.Releases.NoteTold(req.Term, min(req.LeaderCommitIndex, last), min(majority, last))
 	rc.settled.fire()
 }

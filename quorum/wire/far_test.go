@@ -63,8 +63,8 @@ func (p *pipes) connect(member uint32) net.Conn {
 // newTestTransport returns a Transport over p whose raft is not running yet.
 func newTestTransport(t testing.TB, p *pipes) *Transport {
 	tr := New(Config{
-		StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), MayLead: noStall,
-		Raft: func() *raft.Raft { return nil }, LimitToDurable: allDurable, LimitToSettled: allDurable, NoteCommitted: func(uint64) {}, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
+		StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+		Raft: func() *raft.Raft { return nil }, Durability: fixedDurability{}, Elections: fixedElections{},
 	})
 	tr.Start()
 	t.Cleanup(func() {
@@ -75,8 +75,54 @@ func newTestTransport(t testing.TB, p *pipes) *Transport {
 	return tr
 }
 
-// allDurable is the Durable of a member whose disk has its whole log.
-func allDurable(index uint64) uint64 { return index }
+// fixedDurability limits an index by functions. Without one, the disks have the whole log.
+type fixedDurability struct{ durable, settled func(index uint64) uint64 }
+
+func (d fixedDurability) LimitToDurable(index uint64) uint64 { return limitBy(d.durable, index) }
+func (d fixedDurability) LimitToSettled(index uint64) uint64 { return limitBy(d.settled, index) }
+func (fixedDurability) NoteCommitted(uint64)                 {}
+
+func limitBy(limit func(uint64) uint64, index uint64) uint64 {
+	if limit == nil {
+		return index
+	}
+	return limit(index)
+}
+
+// fixedElections are those of a member that may do everything, leads in no term, and calls the functions that its test gives it.
+type fixedElections struct {
+	isStable func(term uint64) bool
+	declined func(by raft.ServerID)
+	lost     func(server raft.ServerID)
+	shorter  func()
+}
+
+func (fixedElections) MayStand() error            { return nil }
+func (fixedElections) MayLead() error             { return nil }
+func (fixedElections) MayAcceptLeadership() error { return nil }
+func (fixedElections) AwaitBacklog() bool         { return false }
+
+func (e fixedElections) IsStableLeader(term uint64) bool {
+	return e.isStable != nil && e.isStable(term)
+}
+
+func (e fixedElections) NoteDeclined(by raft.ServerID, _ error) {
+	if e.declined != nil {
+		e.declined(by)
+	}
+}
+
+func (e fixedElections) NoteConnectionLost(server raft.ServerID) {
+	if e.lost != nil {
+		e.lost(server)
+	}
+}
+
+func (e fixedElections) NoteShorterCandidate() {
+	if e.shorter != nil {
+		e.shorter()
+	}
+}
 
 // sendReply sends the reply to the current request at once.
 func (c *inConn) sendReply(resp any, failed error) error {

@@ -324,16 +324,22 @@ func newFollower(t *testing.T) *follower {
 	go f.serve(in)
 	d := &dialer{streamLayer: newPipes(nil), callTimeout: 10 * time.Second, addressOf: nowhere}
 	c := newOutConn(d, "m2:1", near)
-	f.pipeline = newPipeline(c, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return f.commit.Load(), f.last.Load(), 5 },
-		(&Transport{cfg: Config{LimitToSettled: allDurable}}).clampCommit, allReleased{}.Limit, noWord, noDirect, noneAccepted, f.stall, anyEntries, nil)
+	f.pipeline = newPipeline(c, raft.AppendEntriesRequest{}, new(sync.Map), stallingSource{plainSource{nil, f.position}, &f.stalls}, nil)
 	t.Cleanup(func() { f.Close(); in.Close(); <-f.ended })
 	f.send(t, 1)
 	return f
 }
 
-// stall is the pipeline's mayLead.
-func (f *follower) stall() error {
-	if f.stalls.Load() {
+func (f *follower) position() (commit, last, term uint64) { return f.commit.Load(), f.last.Load(), 5 }
+
+// stallingSource is the source of a leader that its test lets stall.
+type stallingSource struct {
+	plainSource
+	stalls *atomic.Bool
+}
+
+func (s stallingSource) mayLead() error {
+	if s.stalls.Load() {
 		return errStarting
 	}
 	return nil
@@ -451,8 +457,8 @@ func checkFrame(t *testing.T, frame []byte) {
 	}
 }
 
-// A member that has not said that it takes frames gets none.
-func TestNoFramesUnasked(t *testing.T) {
+// A member that has not replied that it takes frames gets none.
+func TestNoFramesBeforeAReply(t *testing.T) {
 	f := newFollower(t)
 	f.conn.takesFrames.Store(false)
 	f.commit.Store(1)
@@ -505,8 +511,7 @@ func deaf(t *testing.T) (*stream, net.Conn) {
 	s := &stream{t: t}
 	s.last.Store(1)
 	s.term.Store(5)
-	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() },
-		(&Transport{cfg: Config{LimitToSettled: allDurable}}).clampCommit, allReleased{}.Limit, noWord, noDirect, noneAccepted, noStall, anyEntries, nil)
+	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), plainSource{nil, s.position}, nil)
 	t.Cleanup(func() { s.Close(); member.Close() })
 	s.updateCommitAndRecord(&appendFuture{form: inFrames}, &raft.AppendEntriesRequest{RPCHeader: headerOf(1, "m1:1"), Term: 5, Entries: []*raft.Log{{Index: 1, Term: 5}}})
 	return s, member

@@ -111,7 +111,6 @@ func TestRequestForAVoteFixesTheCause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tr := newTestTransport(t, newPipes(func(c net.Conn) { _ = c.Close() }))
-				tr.cfg.MayStand = func() error { return nil }
 				l := tr.cfg.LeaderCauses
 				l.noteFollowed(1, 4, time.Now())
 				l.noteHandOver(1)

@@ -57,7 +57,7 @@ func (t *Transport) committedIndex(term uint64) uint64 {
 	if r == nil {
 		return 0
 	}
-	index := t.cfg.LimitToSettled(r.CommitIndex())
+	index := t.cfg.Durability.LimitToSettled(r.CommitIndex())
 	if r.CurrentTerm() != term { // read last: see logPosition
 		return 0
 	}

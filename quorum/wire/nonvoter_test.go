@@ -20,7 +20,8 @@ func TestUncommittedEntriesAreLeftOut(t *testing.T) {
 		r, _ := leaderless(t) // 1, 2 and 3 vote
 		tr := newTestTransport(t, newPipes(nil))
 		var commit atomic.Uint64
-		tr.cfg.Raft, tr.cfg.LimitToSettled = func() *raft.Raft { return r }, func(uint64) uint64 { return commit.Load() }
+		tr.cfg.Raft = func() *raft.Raft { return r }
+		tr.cfg.Durability = fixedDurability{settled: func(uint64) uint64 { return commit.Load() }}
 		limit := tr.cfg.ElectionTimeout / commitWaitsPerElection
 		for _, tt := range []struct {
 			name          string

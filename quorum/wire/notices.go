@@ -3,15 +3,15 @@ package wire
 import "slices"
 
 // NotifyDurable sends the replies that waited until entries are on this member's disk, and reports that to the followers
-// that commit by it: see wordTo. Those in first, whose clients wait, hear of it before the others. NotifyDurable does not wait. If this member's
-// configuration has more than maxWordVoters, only those in first hear of it: see directWords.
+// that commit by it: see earlyCommitTo. Those in first, whose clients wait, hear of it before the others. NotifyDurable does not wait. If this member's
+// configuration has more than maxEarlyCommitVoters, only those in first hear of it: see directEarlyCommits.
 func (t *Transport) NotifyDurable(first []uint32) {
 	r := t.cfg.Raft()
 	t.receiver.diskIsLate.Store(false)
 	t.receiver.settled.fire()
 	t.receiver.recordCommit(r)
 	if r != nil {
-		isFew := countVoters(r.GetConfiguration().Configuration()) <= maxWordVoters
+		isFew := countVoters(r.GetConfiguration().Configuration()) <= maxEarlyCommitVoters
 		t.notifyPipelines(first, func(p *pipeline) bool { return isFew || slices.Contains(first, p.conn.peerID) })
 	}
 }

@@ -13,50 +13,48 @@ import (
 // maxUnreadReplies limits the replies that raft has not read. raft reads them all the time.
 const maxUnreadReplies = 16
 
-// logPositionFunc returns the commit index, the last index, and the current term. A follower must not learn
-// of commits that this member learned from a leader of another term.
-type logPositionFunc func() (commit, last, term uint64)
-
-// clampFunc lowers the commit index of a request to a safe one: see Transport.clampCommit.
-type clampFunc func(*raft.AppendEntriesRequest) *raft.AppendEntriesRequest
-
-// wordFunc returns the index up to which the follower commits once it has accepted a request, because its copies
-// and this member's are a majority, or 0: see Transport.wordTo.
-type wordFunc func(*raft.AppendEntriesRequest) uint64
-
-// directFunc returns the direct part for a request, or nil: see directWords.to.
-type directFunc func(*raft.AppendEntriesRequest) *directPart
-
-// acceptedFunc is called when the follower has accepted a request.
-type acceptedFunc func(*raft.AppendEntriesRequest)
+// pipelineSource is the leader's side of a pipeline: its log, its commits, and what the follower may be sent. Its methods may be called by
+// any goroutine, and do not block. In use it is a followerSource.
+type pipelineSource interface {
+	// logPosition returns the commit index, the last index, and the current term. A follower must not learn of commits that this member
+	// learned from a leader of another term.
+	logPosition() (commit, last, term uint64)
+	// clampCommit lowers the commit index of a request to a safe one.
+	clampCommit(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest
+	// limitToReleased returns index, or the last index that is released in term, if that is lower.
+	limitToReleased(term, index uint64) uint64
+	// earlyCommit returns the index up to which the follower commits once it has accepted a request, because its copies and this
+	// member's are a majority, or 0.
+	earlyCommit(req *raft.AppendEntriesRequest) uint64
+	// directPart returns the direct part for a request, or nil.
+	directPart(req *raft.AppendEntriesRequest) *directPart
+	// noteAccepted records that the follower has accepted a request.
+	noteAccepted(req *raft.AppendEntriesRequest)
+	// mayLead returns the reason to send nothing, or nil.
+	mayLead() error
+	// mayReceive reports whether the follower may have the entries of a request.
+	mayReceive(req *raft.AppendEntriesRequest) bool
+}
 
 // pipeline sends AppendEntries to one follower without waiting for the previous reply.
 //
 // It closes at the first failure or rejection. raft then stops reading replies, and its sender would wait for
 // ever for a free slot, so that the follower would never catch up again.
 //
-// It also sends commit notices, after a commit and after a write of this member's disk (see Transport.wordTo). raft
+// It also sends commit notices, after a commit and after a write of this member's disk (see Transport.earlyCommitTo). raft
 // reports a commit with the next entries, or after CommitTimeout, and clients of the follower would have to wait for
 // that. A notice is a request without entries that continues
 // the last one sent on this pipeline, in its term.
 //
-// A notice in a frame has no reply. If the follower rejects it, it closes the connection. A follower of an
-// earlier version takes no frames and replies to notices, of which at most one is in flight. raft sees
-// neither a notice nor its reply, unless the reply is a failure.
+// A notice in a frame has no reply. If the follower rejects it, it closes the connection. A follower that takes no frames
+// replies to notices, of which at most one is in flight. raft sees neither a notice nor its reply, unless the reply is a failure.
 //
 // A frame has two commit indexes. The follower commits up to the first one, which is released (see Releases) and may be the leader's
 // word. Up to the second one a majority has the entries on its disks, and the follower need not wait for its own.
 type pipeline struct {
 	conn            *outConn
 	openPipelines   *sync.Map // contains this pipeline until Close
-	logPosition     logPositionFunc
-	clampCommit     clampFunc
-	releasedOf      func(term, index uint64) uint64 // Releases.Limit
-	word            wordFunc
-	direct          directFunc
-	accepted        acceptedFunc
-	mayLead         func() error // the reason to send nothing, or nil
-	mayReceive      func(*raft.AppendEntriesRequest) bool
+	source          pipelineSource
 	stages          *stages.Recorder
 	commitSignal    chan struct{} // capacity 1: there may be a commit to send
 	inFlight        *inFlight
@@ -95,11 +93,9 @@ func (a *appendFuture) Response() *raft.AppendEntriesResponse { return a.resp }
 
 // newPipeline returns a pipeline that continues after accepted, the last request that the follower has accepted. It
 // reports what was committed since then. If accepted is the zero request, it reports commits from its first entries on.
-func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, log logPositionFunc, clamp clampFunc, releasedOf func(term, index uint64) uint64, word wordFunc, direct directFunc, acceptedReq acceptedFunc, stalls func() error,
-	mayHave func(*raft.AppendEntriesRequest) bool, recorder *stages.Recorder,
-) *pipeline {
+func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.Map, source pipelineSource, recorder *stages.Recorder) *pipeline {
 	p := &pipeline{
-		conn: conn, openPipelines: open, logPosition: log, clampCommit: clamp, releasedOf: releasedOf, word: word, direct: direct, accepted: acceptedReq, mayLead: stalls, mayReceive: mayHave, stages: recorder,
+		conn: conn, openPipelines: open, source: source, stages: recorder,
 		commitSignal: make(chan struct{}, 1), sendSlot: make(chan struct{}, 1),
 		repliedRequests: make(chan raft.AppendFuture, maxUnreadReplies), closed: make(chan struct{}),
 		lastSent: accepted,
@@ -119,7 +115,7 @@ func newPipeline(conn *outConn, accepted raft.AppendEntriesRequest, open *sync.M
 func (p *pipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
 	error,
 ) {
-	if !p.mayReceive(req) {
+	if !p.source.mayReceive(req) {
 		return nil, errNotVoter
 	}
 	for {
@@ -142,7 +138,7 @@ func (p *pipeline) sendPart(req *raft.AppendEntriesRequest, resp *raft.AppendEnt
 ) {
 	p.sendSlot <- struct{}{}
 	defer func() { <-p.sendSlot }()
-	if err := p.mayLead(); err != nil { // also if the slot was free only after the leader began to stall
+	if err := p.source.mayLead(); err != nil { // also if the slot was free only after the leader began to stall
 		return nil, err
 	}
 	a := &appendFuture{resp: resp, form: p.conn.framedIfSupported(inFrames)}
@@ -155,18 +151,16 @@ func (p *pipeline) updateCommitAndRecord(a *appendFuture, req *raft.AppendEntrie
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	newest := *req
-	commit, _, term := p.logPosition()
+	commit, _, term := p.source.logPosition()
 	if term == req.Term {
 		newest.LeaderCommitIndex = max(commit, req.LeaderCommitIndex)
 	}
-	newest = *p.clampCommit(&newest)
+	newest = *p.source.clampCommit(&newest)
 	a.req, a.majority = &newest, newest.LeaderCommitIndex
-	newest.LeaderCommitIndex = p.releasedOf(req.Term, a.majority)
+	newest.LeaderCommitIndex = p.source.limitToReleased(req.Term, a.majority)
 	if term == req.Term && a.form == inFrames {
-		newest.LeaderCommitIndex = max(newest.LeaderCommitIndex, p.word(req))
-	}
-	if term == req.Term && a.form == inFrames {
-		a.direct = p.commits.takeDirect(p.direct(req), newest.LeaderCommitIndex)
+		newest.LeaderCommitIndex = max(newest.LeaderCommitIndex, p.source.earlyCommit(req))
+		a.direct = p.commits.takeDirect(p.source.directPart(req), newest.LeaderCommitIndex)
 	}
 	p.commits.noteSent(newest.LeaderCommitIndex, a.majority)
 	p.lastSent = continueAfter(&newest)
@@ -263,7 +257,7 @@ func (p *pipeline) noticeLoop() {
 func (p *pipeline) sendNoticeIfDue() error {
 	p.sendSlot <- struct{}{}
 	defer func() { <-p.sendSlot }()
-	if err := p.mayLead(); err != nil { // as in sendPart
+	if err := p.source.mayLead(); err != nil { // as in sendPart
 		return err
 	}
 	a := &appendFuture{resp: new(raft.AppendEntriesResponse), isNotice: true, form: p.conn.framedIfSupported(withoutReply)}
@@ -277,7 +271,7 @@ func (p *pipeline) sendNoticeIfDue() error {
 func (p *pipeline) takeNextNotice(a *appendFuture) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	commit, last, term := p.logPosition()
+	commit, last, term := p.source.logPosition()
 	// A commit of another term's leader may concern entries that contradict the ones sent here. Entries to be
 	// sent anyway will carry the commit too.
 	if term != p.lastSent.Term || last > p.lastSent.PrevLogEntry {
@@ -285,12 +279,12 @@ func (p *pipeline) takeNextNotice(a *appendFuture) bool {
 	}
 	req := p.lastSent
 	req.LeaderCommitIndex = commit
-	req = *p.clampCommit(&req)
+	req = *p.source.clampCommit(&req)
 	a.req, a.majority = &req, req.LeaderCommitIndex
-	req.LeaderCommitIndex = p.releasedOf(req.Term, a.majority)
+	req.LeaderCommitIndex = p.source.limitToReleased(req.Term, a.majority)
 	if a.form == withoutReply {
-		req.LeaderCommitIndex = max(req.LeaderCommitIndex, p.word(&req))
-		a.direct = p.commits.takeDirect(p.direct(&req).withoutTell(), req.LeaderCommitIndex)
+		req.LeaderCommitIndex = max(req.LeaderCommitIndex, p.source.earlyCommit(&req))
+		a.direct = p.commits.takeDirect(p.source.directPart(&req).withoutTell(), req.LeaderCommitIndex)
 	}
 	if a.direct == nil && !p.commits.isNews(req.LeaderCommitIndex, a.majority) {
 		return false
@@ -346,7 +340,7 @@ func (p *pipeline) readReply(a *appendFuture) {
 	}
 	if a.resp.Success {
 		recordAcked(p.stages, p.conn.peerID, a.req)
-		p.accepted(a.req)
+		p.source.noteAccepted(a.req)
 		if len(a.req.Entries) > 0 {
 			p.commits.noteAcked(continueAfter(a.req).PrevLogEntry)
 		}

@@ -14,11 +14,24 @@ import (
 	"rollcall/quorum/disk"
 )
 
-func noStall() error { return nil }
+// plainSource is the source of a leader that may send all entries, whose commits are all released, and which gives no early commit.
+type plainSource struct {
+	settled  func(index uint64) uint64 // as in Durability.LimitToSettled
+	position func() (commit, last, term uint64)
+}
 
-func noneAccepted(*raft.AppendEntriesRequest) {}
+func (p plainSource) logPosition() (commit, last, term uint64) { return p.position() }
 
-func noDirect(*raft.AppendEntriesRequest) *directPart { return nil }
+func (p plainSource) clampCommit(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
+	return (&Transport{cfg: Config{Durability: fixedDurability{settled: p.settled}}}).clampCommit(req)
+}
+
+func (plainSource) limitToReleased(_, index uint64) uint64            { return index }
+func (plainSource) earlyCommit(*raft.AppendEntriesRequest) uint64     { return 0 }
+func (plainSource) directPart(*raft.AppendEntriesRequest) *directPart { return nil }
+func (plainSource) noteAccepted(*raft.AppendEntriesRequest)           {}
+func (plainSource) mayLead() error                                    { return nil }
+func (plainSource) mayReceive(*raft.AppendEntriesRequest) bool        { return true }
 
 // stream is a pipeline to a member whose part the test takes, with the log that it reports.
 type stream struct {
@@ -32,9 +45,20 @@ type stream struct {
 	stalls             atomic.Bool   // the leader may send nothing
 }
 
-// directTo implements directFunc.
-func (s *stream) directTo(*raft.AppendEntriesRequest) *directPart {
-	d := s.direct.Load()
+func (s *stream) position() (commit, last, term uint64) {
+	return s.commit.Load(), s.last.Load(), s.term.Load()
+}
+
+// streamSource is the source of a stream that its test changes.
+type streamSource struct {
+	stallingSource
+	stream *stream
+}
+
+func (s streamSource) earlyCommit(*raft.AppendEntriesRequest) uint64 { return s.stream.given.Load() }
+
+func (s streamSource) directPart(*raft.AppendEntriesRequest) *directPart {
+	d := s.stream.direct.Load()
 	if d == nil {
 		return nil
 	}
@@ -42,15 +66,7 @@ func (s *stream) directTo(*raft.AppendEntriesRequest) *directPart {
 	return &part
 }
 
-// stallError is the pipeline's mayLead.
-func (s *stream) stallError() error {
-	if s.stalls.Load() {
-		return errStarting
-	}
-	return nil
-}
-
-// durable implements Config.LimitToSettled.
+// durable implements Durability.LimitToSettled.
 func (s *stream) durable(index uint64) uint64 {
 	if queued := s.queued.Load(); queued > 0 {
 		return min(index, queued-1)
@@ -68,8 +84,7 @@ func newStream(t *testing.T) *stream {
 	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // of a request before the pipeline
 		t.Fatal(err)
 	}
-	clamp := (&Transport{cfg: Config{LimitToSettled: s.durable}}).clampCommit
-	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), func() (uint64, uint64, uint64) { return s.commit.Load(), s.last.Load(), s.term.Load() }, clamp, allReleased{}.Limit, func(*raft.AppendEntriesRequest) uint64 { return s.given.Load() }, s.directTo, noneAccepted, s.stallError, anyEntries, nil)
+	s.pipeline = newPipeline(conn, raft.AppendEntriesRequest{}, new(sync.Map), streamSource{stallingSource{plainSource{s.durable, s.position}, &s.stalls}, s}, nil)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -268,7 +283,7 @@ func TestPipelineContinuesAfterAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newPipeline(conn, replies.lastAccepted("2"), new(sync.Map), first.logPosition, first.clampCommit, allReleased{}.Limit, noWord, noDirect, noneAccepted, noStall, anyEntries, nil)
+		p := newPipeline(conn, replies.lastAccepted("2"), new(sync.Map), plainSource{first.durable, first.position}, nil)
 		defer p.Close()
 		if got := first.sentNext(); got == nil || got.LeaderCommitIndex != 12 || got.PrevLogEntry != 12 || got.PrevLogTerm != 5 || got.Term != 5 {
 			t.Errorf("told %+v, want commit 12", got)
@@ -520,12 +535,6 @@ func TestNoticesBesideEntries(t *testing.T) {
 		}
 	})
 }
-
-// noWord is the word of a leader that gives none.
-func noWord(*raft.AppendEntriesRequest) uint64 { return 0 }
-
-// anyEntries lets a server have all entries.
-func anyEntries(*raft.AppendEntriesRequest) bool { return true }
 
 // A reply has callTimeout, from when its request was sent and the reply before it has come. While no request is in flight, the connection
 // may be silent for any time.

@@ -39,7 +39,7 @@ func TestLastConnectionIsLost(t *testing.T) {
 		p := newPipes(nil)
 		tr := New(Config{
 			StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
-			Raft: func() *raft.Raft { return nil }, ConnectionLost: func(server raft.ServerID) { lost = append(lost, server) },
+			Raft: func() *raft.Raft { return nil }, Elections: fixedElections{lost: func(server raft.ServerID) { lost = append(lost, server) }},
 		})
 		tr.Start()
 		probe := func() {

@@ -26,8 +26,8 @@ func (t *Transport) heartbeatUntilReachable(id raft.ServerID, to raft.ServerAddr
 	term uint64,
 ) bool {
 	beat := &raft.AppendEntriesRequest{RPCHeader: header, Term: term}
-	for t.cfg.IsStableLeader(term) && t.isConfiguredAt(id, to) {
-		if t.cfg.MayLead() == nil && t.dialer.call(to, requestAppend, beat, 0, new(raft.AppendEntriesResponse)) == nil {
+	for t.cfg.Elections.IsStableLeader(term) && t.isConfiguredAt(id, to) {
+		if t.cfg.Elections.MayLead() == nil && t.dialer.call(to, requestAppend, beat, 0, new(raft.AppendEntriesResponse)) == nil {
 			return true
 		}
 		select {

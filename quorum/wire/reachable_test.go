@@ -51,7 +51,7 @@ func TestHold(t *testing.T) {
 				leads.Store(true)
 				tr := newTestTransport(t, newPipes(func(c net.Conn) { go wire.serve(newFar(t, c)) }))
 				tr.cfg.ElectionTimeout = probesPerElection * poll
-				tr.cfg.IsStableLeader = func(term uint64) bool { return term == 5 && leads.Load() }
+				tr.cfg.Elections = fixedElections{isStable: func(term uint64) bool { return term == 5 && leads.Load() }}
 				send := func(req raft.AppendEntriesRequest) chan error {
 					done := make(chan error, 1)
 					go func() { done <- tr.AppendEntries("2", "m2:1", &req, new(raft.AppendEntriesResponse)) }()
@@ -103,7 +103,7 @@ func TestHoldEndsWithAddress(t *testing.T) {
 				member, running := new(down), new(atomic.Pointer[raft.Raft])
 				tr := newTestTransport(t, newPipes(func(c net.Conn) { go member.serve(newFar(t, c)) }))
 				tr.cfg.ElectionTimeout, tr.cfg.Raft = probesPerElection*poll, running.Load
-				tr.cfg.IsStableLeader = func(uint64) bool { return true }
+				tr.cfg.Elections = fixedElections{isStable: func(uint64) bool { return true }}
 				done := make(chan error, 1)
 				go func() {
 					done <- tr.AppendEntries(tt.id, tt.to, &raft.AppendEntriesRequest{Term: 5, PrevLogEntry: 1}, new(raft.AppendEntriesResponse))

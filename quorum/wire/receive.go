@@ -42,7 +42,7 @@ func (rc *receiver) receiveAndInstall(r *raft.Raft, req *raft.InstallSnapshotReq
 		return nil, errSnapshotInProgress
 	}
 	defer rc.snapshotReceipts.removeReceipt(mine)
-	s, err := rc.cfg.NewSpool()
+	s, err := rc.cfg.Snapshots.NewSpool()
 	if err != nil {
 		rc.cfg.EndMember(fmt.Errorf("quorum: receive snapshot: %w", err))
 		return nil, err
@@ -51,8 +51,8 @@ func (rc *receiver) receiveAndInstall(r *raft.Raft, req *raft.InstallSnapshotReq
 	if err := rc.copyToSpool(s, body, req.Size, &mine.received); err != nil {
 		return nil, err
 	}
-	if err := rc.cfg.VerifySnapshot(s, req); err != nil {
-		rc.cfg.SnapshotRejected(req, err)
+	if err := rc.cfg.Snapshots.Verify(s, req); err != nil {
+		rc.cfg.Snapshots.NoteRejected(req, err)
 		return nil, fmt.Errorf("quorum: snapshot rejected: %w", err)
 	}
 	if err := rc.rewindSpool(s); err != nil {
@@ -265,7 +265,7 @@ func (rc *receiver) installInRaft(r *raft.Raft, req *raft.InstallSnapshotRequest
 	defer rc.installingTerm.Store(0)
 	answer, err := rc.callRaft(raft.RPC{Command: req, Reader: body}, nil)
 	if resp, ok := answer.(*raft.InstallSnapshotResponse); ok && resp.Success {
-		rc.cfg.SnapshotInstalled(req.LastLogTerm)
+		rc.cfg.Snapshots.NoteInstalled(req.LastLogTerm)
 		// raft has emptied the log store but still remembers its end. If that is at or above the snapshot, raft
 		// would use it to reject entries and compare votes.
 		if last, _ := strconv.ParseUint(r.Stats()["last_log_index"], 10, 64); last >= req.LastLogIndex {

@@ -7,8 +7,8 @@ import "github.com/hashicorp/raft"
 type Releases interface {
 	// Limit returns index, or the last index that this leader of a term has released, if that is lower.
 	Limit(term, index uint64) uint64
-	// LimitWord does the same for the leader's word to a server.
-	LimitWord(to raft.ServerID, term, index uint64) uint64
+	// LimitEarlyCommit does the same for the leader's word to a server.
+	LimitEarlyCommit(to raft.ServerID, term, index uint64) uint64
 	// MayHaveLease returns the servers other than this leader of a term that may have a lease for reads. It returns false if nothing of the term may
 	// be released yet, or this member does not lead in the term.
 	MayHaveLease(term uint64) (servers []raft.ServerID, ok bool)
@@ -21,8 +21,8 @@ type Releases interface {
 // allReleased releases everything.
 type allReleased struct{}
 
-func (allReleased) Limit(_, index uint64) uint64                      { return index }
-func (allReleased) LimitWord(_ raft.ServerID, _, index uint64) uint64 { return index }
-func (allReleased) MayHaveLease(uint64) ([]raft.ServerID, bool)       { return nil, true }
-func (allReleased) NoteHeld(raft.ServerID, uint64, uint64)            {}
-func (allReleased) NoteTold(_, _, _ uint64)                           {}
+func (allReleased) Limit(_, index uint64) uint64                             { return index }
+func (allReleased) LimitEarlyCommit(_ raft.ServerID, _, index uint64) uint64 { return index }
+func (allReleased) MayHaveLease(uint64) ([]raft.ServerID, bool)              { return nil, true }
+func (allReleased) NoteHeld(raft.ServerID, uint64, uint64)                   {}
+func (allReleased) NoteTold(_, _, _ uint64)                                  {}

@@ -393,7 +393,7 @@ func (rc *receiver) acceptLoop() {
 		rc.wg.Go(func() {
 			err := rc.serveConn(in)
 			if _ = in.Close(); isClosedByPeer(err) && rc.peerConns.isServerLost(in) {
-				rc.cfg.ConnectionLost(in.serverID)
+				rc.cfg.Elections.NoteConnectionLost(in.serverID)
 			}
 		})
 	}
@@ -447,7 +447,7 @@ func (rc *receiver) serveConn(in *inConn) error {
 				recordAccepted(rc.cfg.Stages, req, came)
 				rc.noteCommitted(in, req)
 				rc.recordCommit(r)
-				rc.noteDirectWord(r, req, in.direct)
+				rc.noteDirectEarlyCommit(r, req, in.direct)
 			}
 			rc.noteResponse(in, command, resp)
 		}
@@ -477,7 +477,7 @@ func recordAccepted(r *stages.Recorder, req *raft.AppendEntriesRequest, came sta
 // recordCommit records the commit that a follower knows, up to which entries are settled.
 func (rc *receiver) recordCommit(r *raft.Raft) {
 	if r != nil && r.State() != raft.Leader {
-		rc.cfg.Stages.CommitKnown(rc.cfg.LimitToSettled(r.CommitIndex()))
+		rc.cfg.Stages.CommitKnown(rc.cfg.Durability.LimitToSettled(r.CommitIndex()))
 	}
 }
 
@@ -499,10 +499,10 @@ func (rc *receiver) handleRequest(r *raft.Raft, from raft.ServerID, command any)
 		replaceCandidateByVoter(r, &req.RPCHeader)
 		defer rc.reportShorter(r.LastIndex(), req)
 	case *raft.RequestPreVoteRequest:
-		rc.cfg.AwaitBacklog() // the leader's heartbeats may wait to be read
+		rc.cfg.Elections.AwaitBacklog() // the leader's heartbeats may wait to be read
 		replaceCandidateByVoter(r, &req.RPCHeader)
 	case *raft.TimeoutNowRequest:
-		if err := cmp.Or(checkFromLeader(r, from), rc.cfg.MayStand(), rc.cfg.MayAcceptLeadership()); err != nil {
+		if err := cmp.Or(checkFromLeader(r, from), rc.cfg.Elections.MayStand(), rc.cfg.Elections.MayAcceptLeadership()); err != nil {
 			return nil, err
 		}
 		rc.cfg.LeaderCauses.noteHandOver(MemberID(from))
@@ -524,12 +524,12 @@ func replaceCandidateByVoter(r *raft.Raft, header *raft.RPCHeader) {
 	}
 }
 
-// reportShorter calls ShorterCandidate if this member's log, whose last entry is at index last, is longer than the
+// reportShorter calls NoteShorterCandidate if this member's log, whose last entry is at index last, is longer than the
 // candidate's, so that raft has given it no vote. The log whose last entry is of a later term is longer; if the terms
 // are equal, that with the higher index.
 func (rc *receiver) reportShorter(last uint64, req *raft.RequestVoteRequest) {
 	if e := rc.cfg.StoredEntry(last); e != nil && (e.Term > req.LastLogTerm || e.Term == req.LastLogTerm && last > req.LastLogIndex) {
-		rc.cfg.ShorterCandidate()
+		rc.cfg.Elections.NoteShorterCandidate()
 	}
 }
 

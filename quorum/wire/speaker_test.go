@@ -72,7 +72,7 @@ func TestImpostorIsRefused(t *testing.T) {
 		p := newPipes(nil)
 		tr := New(Config{
 			StreamLayer: p, ElectionTimeout: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Raft: func() *raft.Raft { return new(raft.Raft) }, ConnectionLost: func(raft.ServerID) {},
+			Raft: func() *raft.Raft { return new(raft.Raft) }, Durability: fixedDurability{}, Elections: fixedElections{},
 		})
 		tr.SetHeartbeatHandler(nil) // raft runs
 		tr.Start()
@@ -218,8 +218,8 @@ func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 	store, snaps := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 	shorter := make(chan struct{}, 10)
 	tr := New(Config{
-		StreamLayer: p, LocalServer: server(2, "m2:1"), ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler), MayLead: noStall,
-		Raft: running.Load, LimitToDurable: allDurable, LimitToSettled: allDurable, NoteCommitted: func(uint64) {}, IsStableLeader: func(uint64) bool { return false }, ConnectionLost: func(raft.ServerID) {},
+		StreamLayer: p, LocalServer: server(2, "m2:1"), ElectionTimeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+		Raft: running.Load, Durability: fixedDurability{}, Elections: fixedElections{shorter: func() { shorter <- struct{}{} }},
 		StoredEntry: func(index uint64) *raft.Log {
 			entry := new(raft.Log)
 			if store.GetLog(index, entry) != nil {
@@ -227,7 +227,6 @@ func TestVotesForStrangersOverTheNetwork(t *testing.T) {
 			}
 			return entry
 		},
-		ShorterCandidate: func() { shorter <- struct{}{} },
 	})
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.LogOutput = named(2), io.Discard

@@ -24,7 +24,6 @@ import (
 
 	"rollcall/internal/lockwatch"
 	"rollcall/internal/stages"
-	"rollcall/quorum/disk"
 )
 
 var (
@@ -39,7 +38,7 @@ var (
 
 // Config configures a Transport: the network, and the functions that connect it to its member.
 // Every field is required unless its comment says otherwise. The functions may be called by any goroutine, and must not block unless the field
-// allows it.
+// allows it. So may the methods of its interfaces.
 type Config struct {
 	StreamLayer     raft.StreamLayer // a *Stream
 	LocalServer     Peer             // with its disk
@@ -51,16 +50,12 @@ type Config struct {
 	Acknowledged *Acknowledged // likewise
 	LeadTimes    *LeadTimes    // likewise
 
-	Raft      func() *raft.Raft          // returns nil until raft runs
-	EndMember func(error)                // ends the member
-	NewSpool  func() (disk.Spool, error) // opens a file for a received snapshot; waits for the disk
+	Raft      func() *raft.Raft // returns nil until raft runs
+	EndMember func(error)       // ends the member
 
-	// LimitToDurable returns index or, if lower, the index up to which this member's log is on its disk.
-	LimitToDurable func(index uint64) uint64
-	// LimitToSettled does the same, and NoteCommitted raises its limit: the entries up to an index are on the disks of a
-	// majority, and committed.
-	LimitToSettled func(index uint64) uint64
-	NoteCommitted  func(index uint64)
+	Durability Durability // of this member's log
+	Elections  Elections  // of this member
+	Snapshots  Snapshots  // that this member receives
 
 	// AwaitingCommit returns the members whose clients wait for entries that this leader has proposed, in any order. nil: there are none
 	AwaitingCommit func() []uint32
@@ -72,29 +67,6 @@ type Config struct {
 
 	// StoredEntry returns an entry of this member's log, or nil if the log does not have it. It may read the disk.
 	StoredEntry func(index uint64) *raft.Log
-
-	// VerifySnapshot reads all of a received snapshot, which may take long, and compares it with its request.
-	// If it returns an error, the snapshot is rejected.
-	VerifySnapshot   func(s io.Reader, req *raft.InstallSnapshotRequest) error
-	SnapshotRejected func(req *raft.InstallSnapshotRequest, why error) // called when a snapshot is rejected
-	// called after installing a snapshot whose last entry is of term
-	SnapshotInstalled func(term uint64)
-
-	// returns an error if this member has no vote, is stalled or damaged
-	MayStand func() error
-	// AwaitBacklog waits after a pause of this process until what had come before has been read, for a few steps of its clock, and
-	// reports whether there was a pause. It returns at once if there was none. nil: there are no pauses
-	AwaitBacklog func() bool
-	// returns nil if this member accepts a leadership transfer, or the reason against it
-	MayAcceptLeadership func() error
-	MayLead             func() error                      // returns the reason to send nothing as a leader, or nil
-	LeadershipDeclined  func(by raft.ServerID, why error) // called when a member declined leadership or did not reply
-	// reports whether this member leads in term, without a transfer in progress
-	IsStableLeader func(term uint64) bool
-	// called when a server that has sent requests closed or reset its last connection to this member's port
-	ConnectionLost func(server raft.ServerID)
-	// called when raft has replied to a candidate whose log is shorter than this member's, and which gets no vote
-	ShorterCandidate func()
 }
 
 // Transport carries raft's requests. It prevents or works around these problems of raft:
@@ -138,9 +110,6 @@ func New(cfg Config) *Transport {
 	}
 	if cfg.AwaitingCommit == nil {
 		cfg.AwaitingCommit = func() []uint32 { return nil }
-	}
-	if cfg.AwaitBacklog == nil {
-		cfg.AwaitBacklog = func() bool { return false }
 	}
 	t := &Transport{cfg: cfg, closed: make(chan struct{})}
 	t.receiver = &receiver{
@@ -239,7 +208,7 @@ func (t *Transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 	addLaterEntries(&t.cfg, req)
 	req.Entries = req.Entries[:fittingCount(req.Entries)]
 	t.awaitThenTrimUncommitted(id, req)
-	err, sent, begun := t.cfg.MayLead(), req, time.Now()
+	err, sent, begun := t.cfg.Elections.MayLead(), req, time.Now()
 	if err == nil {
 		sent = clampToReleased(t.cfg.Releases, t.clampCommit(req))
 		err = cmp.Or(t.dialer.call(to, requestAppend, sent, entriesBytes(req.Entries), resp), checkReply(req, resp))
@@ -280,11 +249,7 @@ func (t *Transport) AppendEntriesPipeline(id raft.ServerID, to raft.ServerAddres
 	if err != nil {
 		return nil, err
 	}
-	mayHave := func(req *raft.AppendEntriesRequest) bool { return t.mayReceive(id, req) }
-	word := func(req *raft.AppendEntriesRequest) uint64 { return t.wordTo(id, req) }
-	direct := func(req *raft.AppendEntriesRequest) *directPart { return directWords{&t.cfg}.to(id, req) }
-	accepted := func(req *raft.AppendEntriesRequest) { t.durableAcks.noteAccepted(&t.cfg, id, req) }
-	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, t.logPosition, t.clampCommit, t.cfg.Releases.Limit, word, direct, accepted, t.cfg.MayLead, mayHave, t.cfg.Stages), nil
+	return newPipeline(c, t.serverReplies.lastAccepted(id), &t.openPipelines, followerSource{t, id}, t.cfg.Stages), nil
 }
 
 // recordAcked records that a follower has confirmed the entries of a request.
@@ -294,7 +259,7 @@ func recordAcked(r *stages.Recorder, member uint32, req *raft.AppendEntriesReque
 	}
 }
 
-// logPosition implements logPositionFunc. It reads the term last: if this member led in that term before, it
+// logPosition implements pipelineSource. It reads the term last: if this member led in that term before, it
 // has learned of the commit from no other member.
 func (t *Transport) logPosition() (commit, last, term uint64) {
 	r := t.cfg.Raft()
@@ -313,7 +278,7 @@ func (t *Transport) logPosition() (commit, last, term uint64) {
 // It also lowers the commit index to the last settled entry. raft has counted this member's copies of later ones, which a
 // crash would lose.
 func (t *Transport) clampCommit(req *raft.AppendEntriesRequest) *raft.AppendEntriesRequest {
-	proved := t.cfg.LimitToSettled(req.PrevLogEntry + uint64(len(req.Entries)))
+	proved := t.cfg.Durability.LimitToSettled(req.PrevLogEntry + uint64(len(req.Entries)))
 	if req.LeaderCommitIndex <= proved {
 		return req
 	}
@@ -349,7 +314,7 @@ func (t *Transport) RequestVote(_ raft.ServerID, to raft.ServerAddress, req *raf
 func (t *Transport) RequestPreVote(_ raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse,
 ) error {
-	if t.cfg.AwaitBacklog() && !isStillCandidate(t) {
+	if t.cfg.Elections.AwaitBacklog() && !isStillCandidate(t) {
 		return errLeaderHeard
 	}
 	if err := t.sendCandidacy(to, requestPreVote, req, resp); err != nil {
@@ -370,7 +335,7 @@ func isStillCandidate(t *Transport) bool {
 // a member that has voted for this candidate repeats its vote.
 func (t *Transport) sendCandidacy(to raft.ServerAddress, kind byte, req, resp any) (err error) {
 	for range maxIdleConns + 1 {
-		if err := t.cfg.MayStand(); err != nil {
+		if err := t.cfg.Elections.MayStand(); err != nil {
 			return err
 		}
 		if err = t.dialer.call(to, kind, req, 0, resp); !isClosedByPeer(err) {
@@ -391,7 +356,7 @@ func (t *Transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, req *raf
 ) error {
 	err := t.dialer.callWithin(t.cfg.ElectionTimeout/timeoutNowPerElection, to, requestTimeoutNow, req, resp)
 	if err != nil {
-		t.cfg.LeadershipDeclined(id, err)
+		t.cfg.Elections.NoteDeclined(id, err)
 	}
 	return err
 }

@@ -47,7 +47,7 @@ func TestCommitIsClamped(t *testing.T) {
 			}()
 		}))
 		var durable atomic.Uint64
-		tr.cfg.LimitToSettled = func(index uint64) uint64 { return min(index, cmp.Or(durable.Load(), index)) }
+		tr.cfg.Durability = fixedDurability{settled: func(index uint64) uint64 { return min(index, cmp.Or(durable.Load(), index)) }}
 		send := func(send func(*raft.AppendEntriesRequest) error) (got []uint64) {
 			for _, tt := range tests {
 				durable.Store(tt.durable)
@@ -174,24 +174,33 @@ func TestNothingAfterASnapshot(t *testing.T) {
 	})
 }
 
-// raft gets a received snapshot, from its start, only if VerifySnapshot accepts it.
+// fixedSnapshots verify each snapshot with one result, and keep what they are given.
+type fixedSnapshots struct {
+	disk.Data
+	verdict  error
+	verified string
+	rejected error
+}
+
+func (s *fixedSnapshots) Verify(contents io.Reader, _ *raft.InstallSnapshotRequest) error {
+	b, err := io.ReadAll(contents)
+	s.verified = string(b)
+	return errors.Join(err, s.verdict)
+}
+
+func (s *fixedSnapshots) NoteRejected(_ *raft.InstallSnapshotRequest, why error) { s.rejected = why }
+func (*fixedSnapshots) NoteInstalled(uint64)                                     {}
+
+// raft gets a received snapshot, from its start, only if Snapshots.Verify accepts it.
 func TestSnapshotIsVerified(t *testing.T) {
 	const contents = "the state of the leader"
 	wrong := errors.New("its digest is wrong")
 	for _, verdict := range []error{nil, wrong} {
 		synctest.Test(t, func(t *testing.T) {
 			req := &raft.InstallSnapshotRequest{Term: 5, LastLogIndex: 9, Size: int64(len(contents))}
-			verified, rejected := "", error(nil)
 			tr := newTestTransport(t, newPipes(nil))
-			tr.cfg.NewSpool = new(disk.Data).NewSpool
-			tr.cfg.VerifySnapshot = func(s io.Reader, of *raft.InstallSnapshotRequest) error {
-				b, err := io.ReadAll(s)
-				if verified = string(b); of != req {
-					t.Errorf("the snapshot of %+v is verified", of)
-				}
-				return errors.Join(err, verdict)
-			}
-			tr.cfg.SnapshotRejected = func(_ *raft.InstallSnapshotRequest, why error) { rejected = why }
+			received := &fixedSnapshots{verdict: verdict}
+			tr.cfg.Snapshots = received
 			tr.SetHeartbeatHandler(nil) // raft runs
 			reply := make(chan error, 1)
 			go func() {
@@ -210,11 +219,11 @@ func TestSnapshotIsVerified(t *testing.T) {
 			if verdict != nil {
 				want = ""
 			}
-			if err := <-reply; !errors.Is(err, verdict) || (err == nil) != (verdict == nil) || !errors.Is(rejected, verdict) {
-				t.Errorf("verified with %v: answered %v, and rejected because of %v", verdict, err, rejected)
+			if err := <-reply; !errors.Is(err, verdict) || (err == nil) != (verdict == nil) || !errors.Is(received.rejected, verdict) {
+				t.Errorf("verified with %v: answered %v, and rejected because of %v", verdict, err, received.rejected)
 			}
-			if verified != contents || string(given) != want {
-				t.Errorf("verified with %v: %q is verified, and raft gets %q, want %q", verdict, verified, given, want)
+			if received.verified != contents || string(given) != want {
+				t.Errorf("verified with %v: %q is verified, and raft gets %q, want %q", verdict, received.verified, given, want)
 			}
 		})
 	}
@@ -258,7 +267,7 @@ func TestTimeoutNowIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTestTransport(t, newPipes(func(c net.Conn) { go func() { _, _ = io.Copy(io.Discard, c) }() }))
 		var by raft.ServerID
-		tr.cfg.LeadershipDeclined = func(id raft.ServerID, _ error) { by = id }
+		tr.cfg.Elections = fixedElections{declined: func(id raft.ServerID) { by = id }}
 		begin := time.Now()
 		err := tr.TimeoutNow("2", "m2:1", &raft.TimeoutNowRequest{}, &raft.TimeoutNowResponse{})
 		if took := time.Since(begin); err == nil || took != tr.cfg.ElectionTimeout/2 || by != "2" {

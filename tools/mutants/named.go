@@ -180,9 +180,9 @@ var unlikely = []namedMutant{
 		"quorum/wire", "TestRefusedNoticeEndsConnection",
 	},
 	{
-		"word beyond the leader's disk", "quorum/wire/word.go",
-		"index := t.cfg.LimitToDurable(last.PrevLogEntry)", "index := last.PrevLogEntry",
-		"quorum/wire", "TestWord",
+		"early commit beyond the leader's disk", "quorum/wire/earlycommit.go",
+		"index := t.cfg.Durability.LimitToDurable(last.PrevLogEntry)", "index := last.PrevLogEntry",
+		"quorum/wire", "TestEarlyCommit",
 	},
 	{
 		"copies of a former term counted", "quorum/wire/acks.go",
@@ -196,12 +196,12 @@ var unlikely = []namedMutant{
 	},
 	{
 		"leader's queued copy counted as durable", "quorum/wire/acks.go",
-		"own := cfg.LimitToDurable(r.LastIndex())", "own := r.LastIndex()",
+		"own := cfg.Durability.LimitToDurable(r.LastIndex())", "own := r.LastIndex()",
 		"quorum", "TestAnyMajorityOfDisksCommits",
 	},
 	{
 		"follower acknowledges before its disk", "quorum/wire/durablereplies.go",
-		"return index == 0 || rc.cfg.LimitToSettled(index) == index", "return true",
+		"return index == 0 || rc.cfg.Durability.LimitToSettled(index) == index", "return true",
 		"quorum", "TestAnyMajorityOfDisksCommits",
 	},
 	{

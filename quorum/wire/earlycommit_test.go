@@ -10,20 +10,20 @@ import (
 )
 
 // The leader gives its word up to the last entry of a request, or the last one on its disk, under all of its conditions.
-func TestWord(t *testing.T) {
+func TestEarlyCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := leaderless(t) // 1, 2 and 3 vote
 		term := r.CurrentTerm()
 		durable, committed := uint64(100), true
 		tr := newTestTransport(t, newPipes(nil))
 		tr.cfg.LocalServer = server(1, "m1:1")
-		tr.cfg.LimitToDurable = func(index uint64) uint64 { return min(index, durable) }
+		tr.cfg.Durability = fixedDurability{durable: func(index uint64) uint64 { return min(index, durable) }}
 		tr.cfg.ConfigurationCommitted = func() bool { return committed }
 		request := func(prevTerm uint64, entries ...*raft.Log) *raft.AppendEntriesRequest {
 			return &raft.AppendEntriesRequest{Term: term, PrevLogEntry: 9, PrevLogTerm: prevTerm, Entries: entries}
 		}
 		two := []*raft.Log{{Index: 10, Term: term}, {Index: 11, Term: term}}
-		if got := tr.wordTo(named(2), request(term)); got != 0 {
+		if got := tr.earlyCommitTo(named(2), request(term)); got != 0 {
 			t.Errorf("a word of %d before raft runs", got)
 		}
 		tr.cfg.Raft = func() *raft.Raft { return r }
@@ -44,18 +44,18 @@ func TestWord(t *testing.T) {
 			{"this member", named(1), request(term), 100, true, 0},
 		} {
 			durable, committed = tt.durable, tt.committed
-			if got := tr.wordTo(tt.to, tt.req); got != tt.want {
+			if got := tr.earlyCommitTo(tt.to, tt.req); got != tt.want {
 				t.Errorf("%s: a word of %d, want %d", tt.name, got, tt.want)
 			}
 		}
 		durable, committed = 100, true
 		later := request(term - 1)
 		later.Term = term - 1
-		if got := tr.wordTo(named(2), later); got != 0 {
+		if got := tr.earlyCommitTo(named(2), later); got != 0 {
 			t.Errorf("a word of %d of a term that is over", got)
 		}
 		tr.cfg.LocalServer = server(4, "m4:1")
-		if got := tr.wordTo(named(2), request(term)); got != 0 {
+		if got := tr.earlyCommitTo(named(2), request(term)); got != 0 {
 			t.Errorf("a word of %d of a leader without a vote", got)
 		}
 	})
@@ -92,7 +92,7 @@ func TestTwoAreMajority(t *testing.T) {
 
 // The word goes with entries and in notices, beside the index that a majority has. A commit that it has reported is not
 // reported again, and one beyond it is.
-func TestWordIsTold(t *testing.T) {
+func TestEarlyCommitIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
 		s.conn.takesFrames.Store(true)
@@ -116,8 +116,8 @@ func TestWordIsTold(t *testing.T) {
 	})
 }
 
-// A follower that accepts no frames gets no word: it could not distinguish it from a commit that a majority has.
-func TestNoWordWithoutFrames(t *testing.T) {
+// A follower gets no word in MessagePack: it could not distinguish it from a commit that a majority has.
+func TestNoEarlyCommitInMessagePack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStream(t)
 		s.term.Store(5)

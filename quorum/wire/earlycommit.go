@@ -9,10 +9,10 @@ import "github.com/hashicorp/raft"
 // the request. It commits a round trip sooner than by the leader's count. The leader itself counts as before, and
 // nothing on it may take its own commit index for the last one that a client has seen: see Status.SettledIndex.
 
-// maxWordVoters is the number of voters of which two are a majority.
-const maxWordVoters = 3
+// maxEarlyCommitVoters is the number of voters of which two are a majority.
+const maxEarlyCommitVoters = 3
 
-// wordTo returns the index up to which a server commits once it has accepted req, or 0. This is the last entry in req or,
+// earlyCommitTo returns the index up to which a server commits once it has accepted req, or 0. This is the last entry in req or,
 // if that is lower, the last one on this member's disk. The conditions are those of raft's own commit, applied where the
 // second copy is:
 //
@@ -22,16 +22,16 @@ const maxWordVoters = 3
 //     committed, there is no word, so it does not matter which of two counts.
 //   - Everybody else who may have a lease for reads holds the entries: see Releases.
 //   - raft is in the term of req when all that has been read, so log and configuration were not another leader's.
-func (t *Transport) wordTo(id raft.ServerID, req *raft.AppendEntriesRequest) uint64 {
+func (t *Transport) earlyCommitTo(id raft.ServerID, req *raft.AppendEntriesRequest) uint64 {
 	r, last := t.cfg.Raft(), continueAfter(req)
 	if r == nil || last.PrevLogTerm != req.Term || !t.cfg.ConfigurationCommitted() {
 		return 0
 	}
-	index := t.cfg.LimitToDurable(last.PrevLogEntry)
+	index := t.cfg.Durability.LimitToDurable(last.PrevLogEntry)
 	if !areMajority(r.GetConfiguration().Configuration(), t.cfg.LocalServer.ServerID(), id) {
 		return 0
 	}
-	index = t.cfg.Releases.LimitWord(id, req.Term, index)
+	index = t.cfg.Releases.LimitEarlyCommit(id, req.Term, index)
 	if r.CurrentTerm() != req.Term { // read last: see logPosition
 		return 0
 	}
@@ -40,7 +40,7 @@ func (t *Transport) wordTo(id raft.ServerID, req *raft.AppendEntriesRequest) uin
 
 // areMajority reports whether two servers are voters of c, and a majority of its voters.
 func areMajority(c raft.Configuration, one, other raft.ServerID) bool {
-	return one != other && isVoter(c, one) && isVoter(c, other) && countVoters(c) <= maxWordVoters
+	return one != other && isVoter(c, one) && isVoter(c, other) && countVoters(c) <= maxEarlyCommitVoters
 }
 
 func countVoters(c raft.Configuration) (n int) {

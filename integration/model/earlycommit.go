@@ -1,7 +1,7 @@
 package model
 
-// maxWordVoters is the number of voters of which the leader and one other are a majority.
-const maxWordVoters = 3
+// maxEarlyCommitVoters is the number of voters of which the leader and one other are a majority.
+const maxEarlyCommitVoters = 3
 
 // durableWord is a leader's report to the others on its own disk.
 type durableWord struct {
