@@ -1,8 +1,6 @@
 package follower
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -19,11 +17,8 @@ import (
 func benchFollower(b *testing.B, n int) *Follower {
 	b.Helper()
 	f, err := New(Config{
-		Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: &fakeState{}, Clients: &rig{}, LeaderClient: (&rig{}).dial, ProbeMember: (&rig{}).probe,
-		DiskID: func() uint64 { return 7 }, RaftTerm: func() uint64 { return 1 }, RaftLeader: func() uint32 { return 0 }, IsJoining: func() bool { return false }, WallClock: time.Now,
-		VoterIDs:         func() []uint32 { return []uint32{self} },
-		FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return nil, errors.New("unreachable") },
-		OnDamage:         func(string) {}, OnDivergence: func(string) {},
+		Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: &fakeState{}, Clients: &rig{}, Raft: inTerm(1), Peers: &rig{},
+		WallClock: time.Now, OnDamage: func(string) {}, OnDivergence: func(string) {},
 	})
 	if err != nil {
 		b.Fatal(err)

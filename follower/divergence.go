@@ -88,9 +88,9 @@ func (d *divergence) checkLoop(ctx context.Context) error {
 
 // verifyVerdict compares a verdict with the marks of the other members.
 func (d *divergence) verifyVerdict(ctx context.Context, r verdictReport) {
-	voters := d.cfg.VoterIDs()
+	voters := d.cfg.Raft.Voters()
 	theirs, own := d.pollDigests(ctx, r.Verdict, voters)
-	if ctx.Err() != nil || !d.isCurrent(r.Verdict) || d.cfg.RaftTerm() != r.term {
+	if ctx.Err() != nil || !d.isCurrent(r.Verdict) || d.cfg.Raft.Term() != r.term {
 		return // the verdict may have become wrong meanwhile
 	}
 	const text = "after log entry %d this member's state has the digest %016x, that of %d of %d members has %016x"
@@ -145,7 +145,7 @@ func (d *divergence) pollDigests(ctx context.Context, v *proto.Verdict, voters [
 // fetchDigest returns the digest with which another member has marked an index, if it replies in time and in
 // the version of this member's digests.
 func (d *divergence) fetchDigest(ctx context.Context, id uint32, index uint64) (digest uint64, ok bool) {
-	marks, err := d.cfg.FetchStateHashes(ctx, id)
+	marks, err := d.cfg.Peers.StateHashes(ctx, id)
 	if err != nil || marks.GetVersion() != znode.DigestVersion || len(marks.GetIndexes()) != len(marks.GetDigests()) {
 		return 0, false
 	}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,7 +42,7 @@ func (r *rig) verdictCounts() (damages, disputes, asks int) {
 func accused(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	bubble(t, nil, func(t *testing.T, r *rig) {
-		r.raftTerm.Store(2)
+		r.raft.term.Store(2)
 		r.state.marks = []znode.StateHash{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
 		test(t, r)
 	})
@@ -139,7 +138,7 @@ func TestVerdictIsJudgedAside(t *testing.T) {
 	}{
 		{"nothing changes", func(*rig) {}, 1},
 		{"a snapshot has replaced the state", func(r *rig) { r.state.marks = []znode.StateHash{{Index: 7, Digest: 1}} }, 0},
-		{"the leader is deposed", func(r *rig) { r.raftTerm.Store(3) }, 0},
+		{"the leader is deposed", func(r *rig) { r.raft.term.Store(3) }, 0},
 	}
 	verdict := &proto.Verdict{Index: 7, Own: 77, Theirs: 1, Agree: 2, Members: 3}
 	for _, tt := range tests {
@@ -223,8 +222,7 @@ func TestWrongLeaderIsLoggedAgain(t *testing.T) {
 		var out bytes.Buffer
 		d := newDivergence(&Config{
 			Self: self, Tick: tick, State: &fakeState{marks: []znode.StateHash{{Index: 7, Digest: 77}}},
-			RaftTerm: func() uint64 { return 2 }, VoterIDs: func() []uint32 { return []uint32{1, 2, self} },
-			FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return replyWithDigest(77), nil },
+			Raft: inTerm(2), Peers: allWithDigest(77),
 		}, slog.New(slog.NewTextHandler(&out, nil)))
 		begun := time.Now()
 		for _, step := range []struct {
@@ -270,12 +268,10 @@ func TestVerdictOfAnObserver(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var voters atomic.Pointer[[]uint32]
-			voters.Store(&[]uint32{1, 2, self})
-			bubble(t, func(cfg *Config) { cfg.VoterIDs = func() []uint32 { return *voters.Load() } }, func(t *testing.T, r *rig) {
-				r.raftTerm.Store(2)
+			bubble(t, nil, func(t *testing.T, r *rig) {
+				r.raft.term.Store(2)
 				r.state.marks = []znode.StateHash{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
-				voters.Store(&tt.voters)
+				r.raft.voters.Store(&tt.voters)
 				r.setReplies(tt.marks)
 				s := r.pings(2, 11)
 				s.ping(&proto.Ping{Number: 1, Verdict: &proto.Verdict{Index: 7, Own: 77, Theirs: 1}})
@@ -293,16 +289,24 @@ func TestVerdictOfAnObserver(t *testing.T) {
 	}
 }
 
+// allWithDigest are members whose states have one digest.
+func allWithDigest(digest uint64) Peers {
+	r := &rig{marks: map[uint32]func(context.Context) (*proto.StateHashes, error){}}
+	for id := range uint32(self) {
+		r.marks[id] = func(context.Context) (*proto.StateHashes, error) { return replyWithDigest(digest), nil }
+	}
+	return r
+}
+
 // A divergence needs no more than its Config: a verdict of which a majority has the digest is passed to Damaged.
 func TestDivergence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var damages []string
 		d := newDivergence(&Config{
 			Self: self, Tick: tick, State: &fakeState{marks: []znode.StateHash{{Index: 7, Digest: 77}}},
-			RaftTerm: func() uint64 { return 2 }, VoterIDs: func() []uint32 { return []uint32{1, 2, self} },
-			FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return replyWithDigest(1), nil },
-			OnDamage:         func(why string) { damages = append(damages, why) },
-			OnDivergence:     func(why string) { t.Error("disputed: " + why) },
+			Raft: inTerm(2), Peers: allWithDigest(1),
+			OnDamage:     func(why string) { damages = append(damages, why) },
+			OnDivergence: func(why string) { t.Error("disputed: " + why) },
 		}, slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

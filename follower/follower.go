@@ -102,6 +102,29 @@ type Clients interface {
 	DropConnection(id jute.SessionID, conn uint64, why error)
 }
 
+// Raft is what a Follower reads of its member's raft. Its methods may be called by any goroutine, and must not block.
+type Raft interface {
+	DiskID() uint64   // the id of this member's disk, which names its vote
+	Term() uint64     // the current term
+	Leader() uint32   // the leader that raft knows, or 0
+	IsJoining() bool  // reports whether this member does not take part in proofs yet
+	Voters() []uint32 // may include this member
+	// LastLead returns the last time of Config.Monotonic at which raft knows that the leader of a term led, or the zero time.
+	LastLead(term uint64) time.Time
+}
+
+// Peers reaches other members. Its methods may be called by any goroutine.
+type Peers interface {
+	// Leader returns the Leader service of a member, which may be this one.
+	Leader(ctx context.Context, id uint32) (proto.LeaderClient, error)
+	// Probe waits for a reply of a member, for at most a tick, over the connection on which its Leader service is called. It
+	// returns ErrStalled if the member replies over another connection and not over that one. Then Leader uses the
+	// other one from now on. A connection without a reply for a tick is closed, with every call on it.
+	Probe(ctx context.Context, id uint32) error
+	// StateHashes returns a member's own StateHashes, or the error of ctx.
+	StateHashes(ctx context.Context, id uint32) (*proto.StateHashes, error)
+}
+
 // Config configures a Follower. A field without a default is required.
 type Config struct {
 	Self uint32        // this member's id, 1 to 255
@@ -113,30 +136,16 @@ type Config struct {
 	State     State
 	Clients   Clients
 
-	// LeaderClient returns the Leader service of a member, which may be this one.
-	LeaderClient func(ctx context.Context, id uint32) (proto.LeaderClient, error)
-	// ProbeMember waits for a reply of a member, for at most a tick, over the connection on which its Leader service is called. It
-	// returns ErrStalled if the member replies over another connection and not over that one. Then LeaderClient uses the
-	// other one from now on. A connection without a reply for a tick is closed, with every call on it.
-	ProbeMember func(ctx context.Context, id uint32) error
-	DiskID      func() uint64    // the id of this member's disk, which names its vote
-	RaftTerm    func() uint64    // raft's current term; must not block
-	RaftLeader  func() uint32    // the leader that raft knows, or 0; must not block
-	IsJoining   func() bool      // reports whether this member does not take part in proofs yet; must not block
-	WallClock   func() time.Time // base of session ids, also reported to the leader
-	Monotonic   monotonic.Clock  // default: monotonic.System
-	Stages      *stages.Recorder // records when writes are sent; default: nothing is recorded
+	Raft      Raft
+	Peers     Peers
+	WallClock func() time.Time // base of session ids, also reported to the leader
+	Monotonic monotonic.Clock  // default: monotonic.System
+	Stages    *stages.Recorder // records when writes are sent; default: nothing is recorded
 	// ReadsByLease makes this member ask the leader for leases for reads, with its syncs.
 	ReadsByLease bool
-	// LastLead returns the last time of Monotonic at which raft knows that the leader of a term led, or the zero time. It must not block.
-	// Default: nothing is known.
-	LastLead func(term uint64) time.Time
 
-	// The next four are for a leader's verdict that this member's state is wrong. The callbacks must not block.
+	// The next two are for a leader's verdict that this member's state is wrong. They must not block.
 
-	VoterIDs func() []uint32 // may include this member; must not block
-	// FetchStateHashes returns a member's own StateHashes, or the error of ctx.
-	FetchStateHashes func(ctx context.Context, id uint32) (*proto.StateHashes, error)
 	// OnDamage is called, perhaps repeatedly, when a majority has another state.
 	OnDamage func(why string)
 	// OnDivergence is called at least once in two ticks for as long as the leader has another state, and it is
@@ -189,9 +198,8 @@ func New(cfg Config) (*Follower, error) {
 		return nil, fmt.Errorf("follower: SyncLimit is %d ticks, but must be positive", cfg.SyncLimit)
 	case cfg.MaxInFlight < 0 || cfg.MaxInFlightBytes < 0 || cfg.MaxQueued < 0 || cfg.MaxQueuedBytes < 0:
 		return nil, errors.New("follower: a limit is negative")
-	case cfg.State == nil || cfg.Clients == nil || cfg.LeaderClient == nil || cfg.ProbeMember == nil ||
-		cfg.DiskID == nil || cfg.RaftTerm == nil || cfg.RaftLeader == nil || cfg.IsJoining == nil || cfg.WallClock == nil ||
-		cfg.VoterIDs == nil || cfg.FetchStateHashes == nil || cfg.OnDamage == nil || cfg.OnDivergence == nil:
+	case cfg.State == nil || cfg.Clients == nil || cfg.Raft == nil || cfg.Peers == nil || cfg.WallClock == nil ||
+		cfg.OnDamage == nil || cfg.OnDivergence == nil:
 		return nil, errors.New("follower: every field of Config without a default is required")
 	}
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
@@ -199,9 +207,6 @@ func New(cfg Config) (*Follower, error) {
 	cfg.MaxQueued = cmp.Or(cfg.MaxQueued, defaultQueued)
 	cfg.MaxQueuedBytes = cmp.Or(cfg.MaxQueuedBytes, defaultQueuedBytes)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	if cfg.LastLead == nil {
-		cfg.LastLead = func(uint64) time.Time { return time.Time{} }
-	}
 	if cfg.Monotonic == nil {
 		cfg.Monotonic = monotonic.System{}
 	}

@@ -8,7 +8,7 @@ const maxGaps = 16
 
 // leaderGaps are the times in which a client's silence does not count. It is not safe for concurrent use.
 //
-//   - Without a leader: from the last time at which the leader of the last ping is known to have led (Config.LastLead), to the first ping
+//   - Without a leader: from the last time at which the leader of the last ping is known to have led (Raft.LastLead), to the first ping
 //     of the next leader. Until then a client that had lost its connection could come back. That ping itself may have come late, or from
 //     a leader that had been replaced, so it counts only if raft knows nothing.
 //   - More than a tick between two pings of one leader, or between its last ping and that time. This member or the leader was cut off, or
@@ -29,7 +29,7 @@ type formerLeader struct {
 	led   time.Time // the last time at which it is known to have led
 }
 
-// notePing records a ping of a leader's term. If it is the first of that term, it returns the leader before. lastLead is Config.LastLead.
+// notePing records a ping of a leader's term. If it is the first of that term, it returns the leader before. lastLead is Raft.LastLead.
 func (g *leaderGaps) notePing(nonce, raftTerm uint64, now time.Time, lastLead func(term uint64) time.Time) (
 	former formerLeader, changed bool,
 ) {

@@ -10,7 +10,7 @@ import (
 	"rollcall/proto"
 )
 
-// unknown is a Config.LastLead that knows nothing.
+// unknown is a Raft.LastLead that knows nothing.
 func unknown(uint64) time.Time { return time.Time{} }
 
 // A client's silence does not count while there is no leader: from the last ping of one to the first ping of the next. When there are

@@ -46,12 +46,21 @@ func (s *service) Forward(stream proto.Leader_ForwardServer) error {
 
 func (s *service) Pings(stream proto.Follower_PingsServer) error { return s.f.Pings(stream) }
 
+// overGRPC are peers that all lead, at the other end of a connection.
+type overGRPC struct {
+	Peers
+	conn **grpc.ClientConn
+}
+
+func (p overGRPC) Leader(context.Context, uint32) (proto.LeaderClient, error) {
+	return proto.NewLeaderClient(*p.conn), nil
+}
+
 // Streams behave over gRPC as the fakes of the other tests do. They end without an error, with one,
 // or by being replaced, and the link opens the next one.
 func TestOverGRPC(t *testing.T) {
 	var conn *grpc.ClientConn
-	leader := func(context.Context, uint32) (proto.LeaderClient, error) { return proto.NewLeaderClient(conn), nil }
-	bubble(t, func(c *Config) { c.LeaderClient = leader }, func(t *testing.T, r *rig) {
+	bubble(t, func(c *Config) { c.Peers = overGRPC{c.Peers, &conn} }, func(t *testing.T, r *rig) {
 		listener := bufconn.Listen(1 << 16)
 		s := &service{f: r.f, got: make(chan *proto.Forwarded, 100)}
 		server := grpc.NewServer()
@@ -98,7 +107,7 @@ func TestOverGRPC(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantFlushed(t, pong, map[uint64][]int64{1: {5}})
-		r.raftTerm.Store(2)
+		r.raft.term.Store(2)
 		if err := pings.Send(&proto.Ping{Term: 1, Nonce: 1001, Leader: 1, Number: 2}); err != nil {
 			t.Fatal(err)
 		}

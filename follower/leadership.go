@@ -17,11 +17,9 @@ import (
 // leadership is the present term and its leader, by the log here, and the streams of that leader's pings.
 // Make one with newLeadership. It is safe for concurrent use, and nothing blocks.
 type leadership struct {
-	self       uint32
-	raftTerm   func() uint64               // Config.RaftTerm
-	raftLeader func() uint32               // Config.RaftLeader
-	lastLead   func(term uint64) time.Time // Config.LastLead
-	clock      monotonic.Clock
+	self  uint32
+	raft  Raft
+	clock monotonic.Clock
 
 	mu            sync.Mutex
 	term          *term  // the newest TermStart applied; of term 0 before the first
@@ -70,7 +68,7 @@ func (r *leaderContact) sinceReached(now time.Time) time.Duration {
 
 func newLeadership(cfg *Config) *leadership {
 	return &leadership{
-		self: cfg.Self, raftTerm: cfg.RaftTerm, raftLeader: cfg.RaftLeader, lastLead: cfg.LastLead, clock: cfg.Monotonic,
+		self: cfg.Self, raft: cfg.Raft, clock: cfg.Monotonic,
 		term: newTerm(znode.Term{}, cfg.Monotonic.Now()),
 		gaps: leaderGaps{tick: cfg.Tick, lastPing: cfg.Monotonic.Now()}, // before the first ping, no leader is known
 	}
@@ -110,7 +108,7 @@ func (l *leadership) replaceTerm(t znode.Term) {
 // mayStillLead reports whether t's leader may still lead, as far as raft on this member knows. It may
 // not while an old log is replayed, nor during elections.
 func (l *leadership) mayStillLead(t *term) bool {
-	return t.Index > 0 && t.Term.Term >= l.raftTerm()
+	return t.Index > 0 && t.Term.Term >= l.raft.Term()
 }
 
 // unreachedFor returns the time for which this member has not reached the leader's service. It returns 0 if
@@ -125,7 +123,7 @@ func (l *leadership) unreachedFor(now time.Time) time.Duration {
 
 // resetUnreachedWithoutRaft restarts the time of unreachedFor while raft has no contact with the leader either.
 func (l *leadership) resetUnreachedWithoutRaft(now time.Time) {
-	if t := l.currentTerm(); l.raftLeader() != t.Leader {
+	if t := l.currentTerm(); l.raft.Leader() != t.Leader {
 		t.markReached(now)
 	}
 }
@@ -152,7 +150,7 @@ func (l *leadership) acceptPing(s *pingStream, ping *proto.Ping) error {
 		return status.Errorf(codes.InvalidArgument, "pings of terms %d and %d on one stream", s.term, ping.Term)
 	}
 	now := l.clock.Now()
-	if former, changed := l.gaps.notePing(ping.Nonce, ping.Term, now, l.lastLead); changed {
+	if former, changed := l.gaps.notePing(ping.Nonce, ping.Term, now, l.raft.LastLead); changed {
 		l.lost.endTerm(former)
 	}
 	l.lost.record(ping, now)
@@ -192,8 +190,8 @@ func (l *leadership) addStream(s *pingStream) {
 // to observers too. So a leader whose term is not known here is cut off from this member's raft, claims
 // a term, or is early and tries again.
 func (l *leadership) checkTerm(ping *proto.Ping) error {
-	term := l.raftTerm() // before its leader: raft forgets that before it takes a new term
-	leader := l.raftLeader()
+	term := l.raft.Term() // before its leader: raft forgets that before it takes a new term
+	leader := l.raft.Leader()
 	switch {
 	case ping.Term < term:
 		return status.Errorf(codes.FailedPrecondition, "ping of term %d in term %d", ping.Term, term)

@@ -2,7 +2,6 @@ package follower
 
 import (
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,14 +13,10 @@ import (
 	"rollcall/znode"
 )
 
-// testLeadership returns a leadership of member self whose raft is in term, and takes member 1 for its leader.
-func testLeadership(term *atomic.Uint64) *leadership {
-	return newLeadership(&Config{
-		Self: self, Monotonic: monotonic.System{},
-		RaftTerm:   term.Load,
-		RaftLeader: func() uint32 { return 1 },
-		LastLead:   unknown,
-	})
+// testLeadership returns a leadership of member self, whose raft takes member 1 for its leader.
+func testLeadership(raft *fakeRaft) *leadership {
+	raft.leader.Store(1)
+	return newLeadership(&Config{Self: self, Monotonic: monotonic.System{}, Raft: raft})
 }
 
 // A member that leads is not unlinked, nor is one that knows no leader in raft's term.
@@ -34,7 +29,7 @@ func TestUnlinkedFromNobody(t *testing.T) {
 			t.Errorf("unlinked from itself for %v", d)
 		}
 		r.lead(1, 3).mute.Store(true)
-		r.raftTerm.Store(4)
+		r.raft.term.Store(4)
 		time.Sleep(20 * tick)
 		if d := r.f.leadership.unreachedFor(time.Now()); d != 0 {
 			t.Errorf("unlinked for %v from the leader of an old term", d)
@@ -45,9 +40,9 @@ func TestUnlinkedFromNobody(t *testing.T) {
 // A leader may have some streams, and one more replaces the oldest. A TermStart retires the one before it in raft's
 // same term, and ends its context. A snapshot's term counts only if it is newer.
 func TestLeadershipKeepsTheNewest(t *testing.T) {
-	var raftTerm atomic.Uint64
-	raftTerm.Store(5)
-	l := testLeadership(&raftTerm)
+	var raft fakeRaft
+	raft.term.Store(5)
+	l := testLeadership(&raft)
 	l.startTerm(znode.Term{Term: 5, Nonce: 50, Leader: 1, Index: 10}, znode.LeaderCause{})
 	ping := &proto.Ping{Term: 5, Nonce: 50, Leader: 1}
 	first, second := &pingStream{}, &pingStream{}

@@ -112,7 +112,7 @@ func (f *forwarder) runLink(ctx context.Context, t *term) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer context.AfterFunc(t.ctx, func() { cancel(errNewTerm) })()
 	defer cancel(nil)
-	leader, err := f.cfg.LeaderClient(ctx, t.Leader)
+	leader, err := f.cfg.Peers.Leader(ctx, t.Leader)
 	if err != nil {
 		return fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
 	}
@@ -168,7 +168,7 @@ func (f *forwarder) sendOutbox(ctx context.Context, stream proto.Leader_ForwardC
 func (f *forwarder) probeLoop(ctx context.Context, t *term) error {
 	for ctx.Err() == nil {
 		next := time.After(f.cfg.Tick / probesPerTick)
-		err := f.cfg.ProbeMember(ctx, t.Leader)
+		err := f.cfg.Peers.Probe(ctx, t.Leader)
 		if stalled := errors.Is(err, ErrStalled); err == nil || stalled {
 			t.markReached(f.cfg.Monotonic.Now())
 			if stalled {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,7 +146,7 @@ func TestBackoff(t *testing.T) {
 // TermStarts of a log that is being replayed have no effect: raft's term is above theirs.
 func TestReplayedTerms(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
-		r.raftTerm.Store(5)
+		r.raft.term.Store(5)
 		r.state.boot = 9
 		r.f.MemberAnnounced(self, 9, 0)
 		for term := range uint64(4) {
@@ -438,14 +437,14 @@ func TestLinkReport(t *testing.T) {
 // A forwarder sends the outbox to the leader of the current term, and all of it again to the next one.
 func TestForwarder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var raftTerm atomic.Uint64
+		var raft fakeRaft
 		leaders := &rig{leaders: map[uint32]*fakeLeader{1: {nonce: 11}, 2: {nonce: 12}}}
 		cfg := &Config{
-			Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, LeaderClient: leaders.dial, ProbeMember: leaders.probe, WallClock: time.Now,
+			Self: self, Boot: ourBoot, Tick: tick, State: &fakeState{}, Peers: leaders, WallClock: time.Now,
 			Monotonic: monotonic.System{}, MaxInFlight: 10, MaxInFlightBytes: 1 << 20, MaxQueued: 10, MaxQueuedBytes: 1 << 20,
 		}
 		log := slog.New(slog.DiscardHandler)
-		out, incarnation, leadership := newOutbox(*cfg), newIncarnation(cfg, log), testLeadership(&raftTerm)
+		out, incarnation, leadership := newOutbox(*cfg), newIncarnation(cfg, log), testLeadership(&raft)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- newForwarder(cfg, log, out, incarnation, leadership).run(ctx) }()
@@ -455,7 +454,7 @@ func TestForwarder(t *testing.T) {
 			t.Fatal("no room")
 		}
 		for id := uint32(1); id <= 2; id++ {
-			raftTerm.Store(uint64(id))
+			raft.term.Store(uint64(id))
 			leadership.startTerm(znode.Term{Term: uint64(id), Nonce: 10 + uint64(id), Leader: id, Index: uint64(id)}, znode.LeaderCause{})
 			time.Sleep(tick)
 			if got := leaders.leaders[id].sent(); !slices.Equal(got, []string{"a"}) {

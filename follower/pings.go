@@ -165,7 +165,7 @@ func (s *pingStream) sendProofReplies(more bool) error {
 	s.pendingProofs = nil
 	s.mu.Unlock()
 	for _, round := range rounds {
-		if s.renewer.cfg.IsJoining() || s.renewer.cfg.RaftTerm() > s.term {
+		if s.renewer.cfg.Raft.IsJoining() || s.renewer.cfg.Raft.Term() > s.term {
 			continue
 		}
 		pong := s.renewer.newPong(0)

@@ -279,17 +279,17 @@ func TestProof(t *testing.T) {
 		}
 		r.state.Unlock()
 
-		r.joining.Store(true)
+		r.raft.joining.Store(true)
 		s.ping(&proto.Ping{Number: 2, Proof: 9})
 		if pong := s.pong(0); pong.Number != 2 || pong.Proof != 0 {
 			t.Errorf("answered %v, want the ping alone", pong)
 		}
 		s.silent()
-		r.joining.Store(false)
+		r.raft.joining.Store(false)
 
 		s.ping(&proto.Ping{Number: 3}) // its answer is on its way
 		s.ping(&proto.Ping{Proof: 10})
-		r.raftTerm.Store(2)
+		r.raft.term.Store(2)
 		s.pong(0)
 		s.silent()
 	})
@@ -300,7 +300,7 @@ func TestProof(t *testing.T) {
 func TestWhoMayPing(t *testing.T) {
 	ping := func() *proto.Ping { return &proto.Ping{Number: 1} }
 	bubble(t, nil, func(t *testing.T, r *rig) {
-		r.raftTerm.Store(4)
+		r.raft.term.Store(4)
 		refused := func(term, nonce uint64) {
 			t.Helper()
 			s := r.pings(term, nonce)
@@ -333,8 +333,8 @@ func TestWhoMayPing(t *testing.T) {
 		if code := known.code(); code != codes.Aborted {
 			t.Errorf("a stream that was replaced: %v, want Aborted", code)
 		}
-		r.raftTerm.Store(5)
-		r.raftLeader.Store(2)
+		r.raft.term.Store(5)
+		r.raft.leader.Store(2)
 		next := r.pings(5, 50) // its TermStart is not applied here
 		next.leader = 2
 		next.ping(ping())
@@ -344,13 +344,13 @@ func TestWhoMayPing(t *testing.T) {
 		next.ping(ping())
 		next.pong(0)
 		next.term = 6
-		r.raftTerm.Store(6)
+		r.raft.term.Store(6)
 		next.ping(ping())
 		if code := next.code(); code != codes.InvalidArgument {
 			t.Errorf("another term on the same stream: %v, want InvalidArgument", code)
 		}
 		r.start(2, 6, 60)
-		r.raftTerm.Store(5) // only the TermStart shows it
+		r.raft.term.Store(5) // only the TermStart shows it
 		refused(5, 50)
 	})
 }
@@ -372,11 +372,11 @@ func TestOnlyTheLeaderMayPing(t *testing.T) {
 			s.leader = 2
 			return s
 		}
-		r.raftTerm.Store(4)
+		r.raft.term.Store(4)
 		early := other()
 		beat(early)
 		early.pong(0)
-		r.raftLeader.Store(1)
+		r.raft.leader.Store(1)
 		beat(early)
 		refused(early)
 
@@ -387,7 +387,7 @@ func TestOnlyTheLeaderMayPing(t *testing.T) {
 		beat(late)
 		refused(late)
 		r.start(1, 4, 40)
-		r.raftLeader.Store(0) // it was not heard for a moment
+		r.raft.leader.Store(0) // it was not heard for a moment
 		late = other()
 		beat(late)
 		refused(late)
@@ -443,7 +443,7 @@ func TestAck(t *testing.T) {
 // taken over, although the sender still waits.
 func TestPingsEndsWhileItsSenderWaits(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
-		r.raftTerm.Store(2)
+		r.raft.term.Store(2)
 		old := r.pings(2, 2002)
 		old.ping(&proto.Ping{Number: 1}) // the pong is not read
 		for range maxLeaderStreams {

@@ -135,7 +135,7 @@ func (r *renewer) silencesAsPongs(number uint64, batches []sessiontracker.TouchB
 // newPong returns a reply without touches. Its applied index is read after the touches of the reply were made,
 // so a leader that has applied as much knows all their sessions.
 func (r *renewer) newPong(number uint64) *proto.Pong {
-	pong := &proto.Pong{Number: number, Incarnation: r.cfg.Boot, Disk: r.cfg.DiskID(), Applied: r.appliedIndex.Load()}
+	pong := &proto.Pong{Number: number, Incarnation: r.cfg.Boot, Disk: r.cfg.Raft.DiskID(), Applied: r.appliedIndex.Load()}
 	if number != 0 {
 		pong.StateHashes, pong.ClockMs = stateHashes(r.cfg.State), r.cfg.WallClock().UnixMilli()
 		pong.Unlinked = r.leadership.unreachedFor(r.cfg.Monotonic.Now()) > r.cfg.Tick

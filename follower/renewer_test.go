@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +17,7 @@ import (
 // The reply to a ping has the marks, with their version, and the wall clock. A proof has neither.
 func TestPongHasMarks(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, r *rig) {
-		r.raftTerm.Store(1)
+		r.raft.term.Store(1)
 		r.state.marks = []znode.StateHash{{Index: 3, Digest: 33}, {Index: 7, Digest: 77}}
 		s := r.pings(1, 11)
 		s.ping(&proto.Ping{Number: 1})
@@ -62,9 +61,9 @@ func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
 			t.Errorf("unlinked %t a tick and a probe after the last answer, %d probes without one; want true, and one", unlinked(), r.probed.Load())
 		}
 		time.Sleep(2 * tick)
-		r.raftLeader.Store(0) // an election: that time does not count
+		r.raft.leader.Store(0) // an election: that time does not count
 		time.Sleep(20 * tick)
-		r.raftLeader.Store(1)
+		r.raft.leader.Store(1)
 		time.Sleep(4 * tick)
 		if got := r.cutSoFar(); len(got) != 0 {
 			t.Errorf("%v cut before the sync limit", got)
@@ -92,13 +91,13 @@ func TestLeaderThatDoesNotAnswerProbes(t *testing.T) {
 // that connects meanwhile is closed and counted, too.
 func TestUnlinkedConnsAreCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var raftTerm atomic.Uint64
-		raftTerm.Store(1)
+		var raft fakeRaft
+		raft.term.Store(1)
 		cut := &rig{}
 		cfg := &Config{
 			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, Clients: cut, Monotonic: monotonic.System{},
 		}
-		leadership := testLeadership(&raftTerm)
+		leadership := testLeadership(&raft)
 		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: 1, Index: 1}, znode.LeaderCause{})
 		r := newRenewer(cfg, slog.New(slog.DiscardHandler), newLeases(cfg.Monotonic), leadership)
 		r.leases.grantLease(8, 1, timeout, time.Now())
@@ -124,14 +123,14 @@ func TestRenewer(t *testing.T) {
 
 func testRenewer(t *testing.T, leader uint32) {
 	synctest.Test(t, func(t *testing.T) {
-		var raftTerm atomic.Uint64
-		raftTerm.Store(1)
+		var raft fakeRaft
+		raft.term.Store(1)
 		cut := &rig{}
 		cfg := &Config{
 			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: &fakeState{}, Clients: cut, Monotonic: monotonic.System{},
-			DiskID: func() uint64 { return 7 }, WallClock: time.Now,
+			Raft: &raft, WallClock: time.Now,
 		}
-		leadership := testLeadership(&raftTerm)
+		leadership := testLeadership(&raft)
 		leadership.startTerm(znode.Term{Term: 1, Nonce: 5, Leader: leader, Index: 1}, znode.LeaderCause{})
 		r := newRenewer(cfg, slog.New(slog.DiscardHandler), newLeases(cfg.Monotonic), leadership)
 		r.leases.grantLease(9, 1, timeout, time.Now())

@@ -31,13 +31,11 @@ const (
 // rig is a Follower with surroundings in memory: a state that follows the rules for incarnations and numbers, and
 // members that may lead.
 type rig struct {
-	t          *testing.T
-	f          *Follower
-	state      *fakeState
-	raftTerm   atomic.Uint64
-	raftLeader atomic.Uint32
-	joining    atomic.Bool
-	probed     atomic.Int64 // probes without an answer
+	t      *testing.T
+	f      *Follower
+	state  *fakeState
+	raft   fakeRaft
+	probed atomic.Int64 // probes without an answer
 
 	mu       sync.Mutex
 	leaders  map[uint32]*fakeLeader
@@ -49,6 +47,34 @@ type rig struct {
 	marks    map[uint32]func(ctx context.Context) (*proto.StateHashes, error) // what the other members answer; none: it is down
 	asks     int
 	ran      chan error
+}
+
+// fakeRaft is the raft of member self, in an ensemble of members 1, 2 and self unless it has voters.
+type fakeRaft struct {
+	term    atomic.Uint64
+	leader  atomic.Uint32
+	joining atomic.Bool
+	voters  atomic.Pointer[[]uint32]
+}
+
+// inTerm returns the raft of member self, which is in a term.
+func inTerm(term uint64) *fakeRaft {
+	f := new(fakeRaft)
+	f.term.Store(term)
+	return f
+}
+
+func (*fakeRaft) DiskID() uint64            { return 7 }
+func (f *fakeRaft) Term() uint64            { return f.term.Load() }
+func (f *fakeRaft) Leader() uint32          { return f.leader.Load() }
+func (f *fakeRaft) IsJoining() bool         { return f.joining.Load() }
+func (*fakeRaft) LastLead(uint64) time.Time { return time.Time{} }
+
+func (f *fakeRaft) Voters() []uint32 {
+	if voters := f.voters.Load(); voters != nil {
+		return *voters
+	}
+	return []uint32{1, 2, self}
 }
 
 // fakeState has the parts of the state that apply needs: the rules of the log.
@@ -75,9 +101,8 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, state: &fakeState{}, leaders: map[uint32]*fakeLeader{}, ran: make(chan error, 1)}
 		cfg := Config{
-			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: r.state, Clients: r, LeaderClient: r.dial, ProbeMember: r.probe,
-			DiskID: func() uint64 { return 7 }, RaftTerm: r.raftTerm.Load, RaftLeader: r.raftLeader.Load, IsJoining: r.joining.Load, WallClock: time.Now,
-			VoterIDs: func() []uint32 { return []uint32{1, 2, self} }, FetchStateHashes: r.fetchMarks, OnDamage: r.damaged, OnDivergence: r.disputed,
+			Self: self, Boot: ourBoot, Tick: tick, SyncLimit: testSyncLimit, State: r.state, Clients: r, Raft: &r.raft, Peers: r, WallClock: time.Now,
+			OnDamage: r.damaged, OnDivergence: r.disputed,
 		}
 		if change != nil {
 			change(&cfg)
@@ -96,8 +121,8 @@ func bubble(t *testing.T, change func(*Config), test func(t *testing.T, r *rig))
 	})
 }
 
-// probe replies for every member that leads, unless the member is mute. It closes nothing.
-func (r *rig) probe(ctx context.Context, id uint32) error {
+// Probe replies for every member that leads, unless the member is mute. It closes nothing.
+func (r *rig) Probe(ctx context.Context, id uint32) error {
 	r.mu.Lock()
 	l := r.leaders[id]
 	r.mu.Unlock()
@@ -132,8 +157,8 @@ func (r *rig) disputed(why string) {
 	r.disputes = append(r.disputes, why)
 }
 
-// fetchMarks returns a member's marks.
-func (r *rig) fetchMarks(ctx context.Context, id uint32) (*proto.StateHashes, error) {
+// StateHashes returns a member's marks.
+func (r *rig) StateHashes(ctx context.Context, id uint32) (*proto.StateHashes, error) {
 	r.mu.Lock()
 	answer := r.marks[id]
 	r.asks++
@@ -150,7 +175,7 @@ func (r *rig) cutSoFar() []jute.SessionID {
 	return slices.Clone(r.cut)
 }
 
-func (r *rig) dial(_ context.Context, id uint32) (proto.LeaderClient, error) {
+func (r *rig) Leader(_ context.Context, id uint32) (proto.LeaderClient, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dials = append(r.dials, time.Now())
@@ -174,8 +199,8 @@ func (r *rig) lead(id uint32, term uint64) *fakeLeader {
 
 // start applies a TermStart.
 func (r *rig) start(id uint32, term, nonce uint64) {
-	r.raftTerm.Store(max(term, r.raftTerm.Load()))
-	r.raftLeader.Store(id)
+	r.raft.term.Store(max(term, r.raft.term.Load()))
+	r.raft.leader.Store(id)
 	r.state.Lock()
 	defer r.state.Unlock()
 	r.state.index++

@@ -283,7 +283,7 @@ func TestRestored(t *testing.T) {
 		r.mu.Lock()
 		r.leaders[2] = next
 		r.mu.Unlock()
-		r.raftTerm.Store(2)
+		r.raft.term.Store(2)
 		r.f.SnapshotRestored()
 		r.state.Unlock()
 		if r.f.IsVouched(id) {

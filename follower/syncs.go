@@ -288,7 +288,7 @@ func (s *syncs) callLeader(ctx context.Context, t *term, request *proto.SyncRequ
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Tick) // a proof takes one round trip
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	leader, err := s.cfg.LeaderClient(ctx, t.Leader)
+	leader, err := s.cfg.Peers.Leader(ctx, t.Leader)
 	if err != nil {
 		return nil, fmt.Errorf("follower: reach leader %d: %w", t.Leader, err)
 	}

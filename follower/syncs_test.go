@@ -134,7 +134,7 @@ func TestSyncWaits(t *testing.T) {
 		if len(asked) != 2 || asked[1].Sub(began) != tick+tick/200 {
 			t.Errorf("asked %d times", len(asked))
 		}
-		r.raftTerm.Store(2)
+		r.raft.term.Store(2)
 		time.Sleep(10 * tick)
 		synctest.Wait()
 		if len(asked) != 2 {

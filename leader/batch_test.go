@@ -460,8 +460,8 @@ func TestNewChecksConfig(t *testing.T) {
 		"tick": func(c *Config) { c.Tick = 0 }, "sync limit": func(c *Config) { c.SyncLimit = 0 },
 		"clock": func(c *Config) { c.WallClock = nil }, "log": func(c *Config) { c.Log = nil },
 		"sessions": func(c *Config) { c.Sessions = nil }, "applied": func(c *Config) { c.AppliedIndex = nil },
-		"members": func(c *Config) { c.Members = nil }, "link": func(c *Config) { c.LinkTo = nil },
-		"raft term": func(c *Config) { c.RaftTerm = nil }, "present": func(c *Config) { c.ReachableServers = nil }, "nodes": func(c *Config) { c.Nodes = nil },
+		"raft": func(c *Config) { c.Raft = nil }, "link": func(c *Config) { c.LinkTo = nil },
+		"present": func(c *Config) { c.ReachableServers = nil }, "nodes": func(c *Config) { c.Nodes = nil },
 		"interval": func(c *Config) { c.Reaping.Interval = -1 }, "pace": func(c *Config) { c.Reaping.PerMinute = -1 },
 		"age": func(c *Config) { c.Reaping.NeverUsed = -1 },
 	} {

@@ -371,6 +371,16 @@ func (e *ensemble) configure(voters, observers []uint32) {
 // link returns the fake member.
 func (e *ensemble) link(id uint32, _ int) (Link, error) { return e.all[id], nil }
 
+// ensembleRaft is the raft of the leader of an ensemble.
+type ensembleRaft struct {
+	ensemble *ensemble
+	diskID   uint64
+}
+
+func (r *ensembleRaft) DiskID() uint64    { return r.diskID }
+func (r *ensembleRaft) Term() uint64      { return r.ensemble.raft.Load() }
+func (r *ensembleRaft) Members() []Member { return *r.ensemble.servers.Load() }
+
 // addRoute gives the leader two routes to each member. Number n to member m.id leads to m, and the others to the fake members.
 func (e *ensemble) addRoute(n int, m *fakeMember) {
 	e.cfg.Routes = 2
@@ -406,8 +416,8 @@ func newEnsembleOf(t *testing.T, voters, observers []uint32, sessions ...session
 	e.answering.Store(&[]uint32{1, 2, 3})
 	var err error
 	e.Leader, err = New(Config{
-		Self: 1, DiskID: func() uint64 { return 1 }, Term: term, Nonce: nonce, EntryFormat: func() uint32 { return testFormat }, Tick: tick, SyncLimit: 5, PartingTime: parting, WallClock: NewClock(time.Now), Log: e.log,
-		Sessions: e.table, Members: func() []Member { return *e.servers.Load() }, RaftTerm: e.raft.Load, LinkTo: e.link, ReachableServers: func(*proto.Txn) []uint32 { return *e.answering.Load() }, AppliedIndex: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
+		Self: 1, Raft: &ensembleRaft{ensemble: e, diskID: 1}, Term: term, Nonce: nonce, EntryFormat: func() uint32 { return testFormat }, Tick: tick, SyncLimit: 5, PartingTime: parting, WallClock: NewClock(time.Now), Log: e.log,
+		Sessions: e.table, LinkTo: e.link, ReachableServers: func(*proto.Txn) []uint32 { return *e.answering.Load() }, AppliedIndex: e.applied.Load, Nodes: &e.nodes, Logger: slog.New(e.records),
 	})
 	if err != nil {
 		t.Fatal(err)

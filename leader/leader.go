@@ -79,10 +79,20 @@ type Link interface {
 	Pings(ctx context.Context, opts ...grpc.CallOption) (proto.Follower_PingsClient, error)
 }
 
+// Raft is what a Leader reads of its member's raft. Its methods may be called by any goroutine, and must not block, because a lock
+// is held.
+type Raft interface {
+	DiskID() uint64 // the id of this member's disk, which names its vote
+	Term() uint64   // the current term
+	// Members returns the servers of raft's latest configuration, committed or not, this member included. A majority of the
+	// voters among them proves that we lead. The caller does not change the result.
+	Members() []Member
+}
+
 // Config configures a Leader. A field without a default is required.
 type Config struct {
-	Self        uint32        // this member's id
-	DiskID      func() uint64 // the id of this member's disk, which names its vote
+	Self        uint32 // this member's id
+	Raft        Raft
 	Term, Nonce uint64        // of our TermStart, which has been applied
 	EntryFormat func() uint32 // the highest format of entries that all members know; takes no lock that apply holds
 	Tick        time.Duration // ZooKeeper's tickTime; a ping goes out every Tick/2
@@ -96,12 +106,7 @@ type Config struct {
 	Monotonic monotonic.Clock
 	Log       Log
 	Sessions  *sessiontracker.GlobalTable
-	// Members returns the servers of raft's latest configuration, committed or not, this member
-	// included. A majority of the voters among them proves that we lead. Members must not block,
-	// because a lock is held. The caller does not change the result.
-	Members  func() []Member
-	RaftTerm func() uint64 // raft's current term; must not block
-	// LinkTo returns a link to a member of that configuration. The address may have changed since the last call. Links
+	// LinkTo returns a link to a member of raft's configuration. The address may have changed since the last call. Links
 	// with different routes, from 0 to Routes-1, have connections of their own.
 	LinkTo func(id uint32, route int) (Link, error)
 	Routes int // to each other member; all carry the same pings; default 1
@@ -155,9 +160,9 @@ func New(cfg Config) (*Leader, error) {
 		return nil, fmt.Errorf("leader: sync limit of %d ticks is not positive", cfg.SyncLimit)
 	case cfg.PartingTime <= 0:
 		return nil, fmt.Errorf("leader: the time %v for members that leave is not positive", cfg.PartingTime)
-	case cfg.DiskID == nil || cfg.EntryFormat == nil || cfg.WallClock == nil || cfg.Log == nil || cfg.Sessions == nil ||
+	case cfg.Raft == nil || cfg.EntryFormat == nil || cfg.WallClock == nil || cfg.Log == nil || cfg.Sessions == nil ||
 		cfg.AppliedIndex == nil ||
-		cfg.Nodes == nil || cfg.Members == nil || cfg.RaftTerm == nil || cfg.LinkTo == nil || cfg.ReachableServers == nil:
+		cfg.Nodes == nil || cfg.LinkTo == nil || cfg.ReachableServers == nil:
 		return nil, errors.New("leader: every field of Config without a default is required")
 	case cfg.Reaping.Interval < 0 || cfg.Reaping.PerMinute < 0 || cfg.Reaping.NeverUsed < 0:
 		return nil, errors.New("leader: a limit of the reaper is negative")

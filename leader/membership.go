@@ -60,7 +60,7 @@ func (m *membership) renewLinks(now time.Time) {
 		old = &links{}
 	}
 	next := &links{members: map[uint32]*link{}, parting: map[uint32]*link{}}
-	for _, s := range m.cfg.Members() {
+	for _, s := range m.cfg.Raft.Members() {
 		if next.members[s.ID] = old.members[s.ID]; next.members[s.ID] == nil {
 			routes := m.cfg.Routes
 			if s.ID == m.cfg.Self {
@@ -78,11 +78,11 @@ func (m *membership) renewLinks(now time.Time) {
 }
 
 func (m *membership) isMember(id uint32) bool {
-	return slices.ContainsFunc(m.cfg.Members(), func(s Member) bool { return s.ID == id })
+	return slices.ContainsFunc(m.cfg.Raft.Members(), func(s Member) bool { return s.ID == id })
 }
 
 func (m *membership) voterIDs() (ids []uint32) {
-	for _, s := range m.cfg.Members() {
+	for _, s := range m.cfg.Raft.Members() {
 		if s.Voter {
 			ids = append(ids, s.ID)
 		}
@@ -99,7 +99,7 @@ func (m *membership) isMajorityWith(other Member) bool {
 			continue
 		}
 		voters++
-		if s.ID == m.cfg.Self && s.Disk == m.cfg.DiskID() || s.ID == other.ID && s.Disk == other.Disk {
+		if s.ID == m.cfg.Self && s.Disk == m.cfg.Raft.DiskID() || s.ID == other.ID && s.Disk == other.Disk {
 			both++
 		}
 	}
@@ -109,8 +109,8 @@ func (m *membership) isMajorityWith(other Member) bool {
 // countedMembers returns the members whose replies count, or none if raft is in a later term. It is called under
 // the lock of proofs, so that the configuration is not older than the round.
 func (m *membership) countedMembers() []Member {
-	members := m.cfg.Members()
-	if m.cfg.RaftTerm() != m.cfg.Term { // after the configuration was read: see proofs
+	members := m.cfg.Raft.Members()
+	if m.cfg.Raft.Term() != m.cfg.Term { // after the configuration was read: see proofs
 		return nil
 	}
 	return members

@@ -22,14 +22,23 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// testMembership returns the membership of voters.
-func testMembership(cfg *Config, voters ...uint32) *membership {
-	cfg.Members = func() (members []Member) {
-		for _, id := range voters {
-			members = append(members, Member{ID: id, Disk: uint64(id), Voter: true})
-		}
-		return members
+// fixedRaft is the raft of a leader, without a disk.
+type fixedRaft struct {
+	term    uint64
+	members []Member
+}
+
+func (*fixedRaft) DiskID() uint64      { return 0 }
+func (r *fixedRaft) Term() uint64      { return r.term }
+func (r *fixedRaft) Members() []Member { return r.members }
+
+// testMembership returns the membership of voters. raft's term is raftTerm.
+func testMembership(cfg *Config, raftTerm uint64, voters ...uint32) *membership {
+	members := make([]Member, 0, len(voters))
+	for _, id := range voters {
+		members = append(members, Member{ID: id, Disk: uint64(id), Voter: true})
 	}
+	cfg.Raft = &fixedRaft{raftTerm, members}
 	m := &membership{cfg: cfg}
 	m.renewLinks(time.Now())
 	return m
@@ -37,11 +46,11 @@ func testMembership(cfg *Config, voters ...uint32) *membership {
 
 // A member that has left keeps its link while it is parting, and gets another one when it comes back.
 func TestMembershipRenews(t *testing.T) {
-	cfg := &Config{Tick: tick, PartingTime: parting, Term: term, RaftTerm: func() uint64 { return term + 1 }}
-	m := testMembership(cfg, 1, 2)
+	cfg := &Config{Tick: tick, PartingTime: parting, Term: term}
+	m := testMembership(cfg, term+1, 1, 2)
 	old := m.presentLinks()[2]
-	all := cfg.Members
-	cfg.Members = func() []Member { return all()[:1] }
+	all := cfg.Raft.Members()
+	cfg.Raft = &fixedRaft{term + 1, all[:1]}
 	now := time.Now()
 	m.renewLinks(now)
 	if l := m.links.Load(); len(l.members) != 1 || l.parting[2] != old || !old.hasLeft() {
@@ -51,7 +60,7 @@ func TestMembershipRenews(t *testing.T) {
 	if l := m.links.Load(); len(l.parting) != 0 || m.isMember(2) || len(m.voterIDs()) != 1 {
 		t.Errorf("after it has parted: %+v", l)
 	}
-	cfg.Members = all
+	cfg.Raft = &fixedRaft{term + 1, all}
 	m.renewLinks(now)
 	if l := m.presentLinks()[2]; l == nil || l == old {
 		t.Error("the link of a member that comes back is the old one")
@@ -65,7 +74,7 @@ func TestMembershipRenews(t *testing.T) {
 func TestReceiver(t *testing.T) {
 	r := &receiver{
 		tenure:     &tenure{term: term, nonce: nonce, over: make(chan struct{})},
-		membership: testMembership(&Config{}, 1, 2), intake: newIntake(new(metrics.Sizes), nil),
+		membership: testMembership(&Config{}, term, 1, 2), intake: newIntake(new(metrics.Sizes), nil),
 	}
 	stream := func() *forwarding { return &forwarding{cancel: func(error) {}} }
 	open := stream()
@@ -162,7 +171,7 @@ func TestHealthHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		raft := &fakeEnsemble{reached: []uint32{2, 3}, heir: 2, start: time.Now()}
 		cfg := &Config{Self: 1, Tick: tick, SyncLimit: 5, Ensemble: raft}
-		h := &health{cfg: cfg, log: quiet, membership: testMembership(cfg, 1, 2, 3), proofs: newProofs(), provedAt: time.Now(), decisions: make(chan transferDecision)}
+		h := &health{cfg: cfg, log: quiet, membership: testMembership(cfg, term, 1, 2, 3), proofs: newProofs(), provedAt: time.Now(), decisions: make(chan transferDecision)}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go func() { _ = h.handOverLoop(ctx) }()
@@ -185,10 +194,10 @@ func TestPingerAcknowledges(t *testing.T) {
 		table := sessiontracker.NewGlobalTable(time.Now(), tick, func(yield func(sessiontracker.TrackedSession) bool) { yield(session(9, 2)) })
 		cfg := &Config{
 			Self: 1, Term: term, Nonce: nonce, Tick: tick, PartingTime: parting, WallClock: NewClock(time.Now), Monotonic: monotonic.System{},
-			Log: &fakeLog{commit: 100}, Sessions: table, AppliedIndex: func() uint64 { return 0 }, RaftTerm: func() uint64 { return term },
+			Log: &fakeLog{commit: 100}, Sessions: table, AppliedIndex: func() uint64 { return 0 },
 			LinkTo: func(uint32, int) (Link, error) { return member, nil }, Routes: 1,
 		}
-		membership := testMembership(cfg, 2)
+		membership := testMembership(cfg, term, 2)
 		p := &pinger{
 			cfg: cfg, log: quiet, termBegun: time.Now(), membership: membership, proofs: newProofs(),
 			lost: newLostMembers(cfg, new(atomic.Uint64), time.Now()), compared: newComparison(cfg),
@@ -221,7 +230,7 @@ func TestReaperAwaitsClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := &fakeNodes{paths: []string{"/a", "/b"}}
 		cfg := &Config{Self: 1, WallClock: NewClock(time.Now), Nodes: nodes, Reaping: Reaping{Interval: time.Minute, PerMinute: 600}}
-		clocks := newClocks(cfg, quiet, testMembership(cfg, 1, 2, 3))
+		clocks := newClocks(cfg, quiet, testMembership(cfg, term, 1, 2, 3))
 		r := &reaper{cfg: cfg, log: quiet, clocks: clocks, intake: newIntake(new(metrics.Sizes), nil)}
 		for id, want := range []int{0, 0, 2} {
 			if id > 0 {

@@ -422,7 +422,7 @@ func TestSyncOfASecondVoter(t *testing.T) {
 			for _, m := range e.members[1:] {
 				m.set(func() { m.silent = true })
 			}
-			e.cfg.DiskID = func() uint64 { return tt.own }
+			e.cfg.Raft = &ensembleRaft{e, tt.own}
 			e.servers.Store(&tt.members)
 			e.raft.Store(tt.raftTerm)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -446,7 +446,7 @@ func TestSyncOfASilentMember(t *testing.T) {
 				m.set(func() { m.silent = true })
 			}
 			e.servers.Store(&[]Member{{1, 10, true}, {2, 20, true}, {3, 30, true}})
-			e.cfg.DiskID = func() uint64 { return 10 }
+			e.cfg.Raft = &ensembleRaft{e, 10}
 			e.pinger.lost.life(2).present.at = e.pinger.lost.withoutPauses(time.Now()).Add(-silence)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()

@@ -362,32 +362,15 @@ func (m *Member) assembleLogParts() {
 func (m *Member) followerConfig() follower.Config {
 	return follower.Config{
 		Self: m.cfg.ID, Boot: m.incarnation.number, Tick: m.cfg.Tick, State: m.state, Clients: connectionCloser{m},
-		LeaderClient: m.terms.leaderClient,
-		ProbeMember:  func(ctx context.Context, id uint32) error { return m.helloClient.probeMember(ctx, id) },
+		Raft: followerRaft{m}, Peers: followerPeers{m},
 		SyncLimit:    m.cfg.SyncLimit,
-		RaftTerm:     func() uint64 { return m.node.Status().Term() },
-		RaftLeader:   func() uint32 { return m.node.Status().LeaderID() },
-		IsJoining:    func() bool { return m.node.IsJoining() },
-		LastLead:     func(term uint64) time.Time { return lastLead(m.node, m.cfg.Monotonic, term) },
-		DiskID:       func() uint64 { return uint64(m.node.DiskID()) },
 		WallClock:    m.wallClock.Now,
 		Monotonic:    m.cfg.Monotonic,
-		VoterIDs:     func() []uint32 { return raftVoters(m.node) }, FetchStateHashes: m.peerConns.fetchStateHashes,
 		OnDamage:     func(why string) { m.health.reportDamage(why) },
 		OnDivergence: func(why string) { m.health.recordDispute(why) },
 		ReadsByLease: m.cfg.LinearizableReads,
 		MaxInFlight:  m.cfg.MaxInFlight, Stages: m.viewer.slow.recorder, Logger: m.log,
 	}
-}
-
-// lastLead returns the last time of a clock at which the leader of a term is known to have led, or the zero time. raft's times are of
-// another clock, so what has passed since then is subtracted.
-func lastLead(node *quorum.Node, clock monotonic.Clock, term uint64) time.Time {
-	at := node.Reachability().Contact().LastLead(term)
-	if at.IsZero() {
-		return at
-	}
-	return clock.Now().Add(-time.Since(at))
 }
 
 // connectionCloser implements follower.Clients. It reads m.server late, because the server is made after the follower.

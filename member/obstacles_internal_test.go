@@ -11,7 +11,6 @@ import (
 
 	"rollcall/follower"
 	"rollcall/integration/wire"
-	"rollcall/proto"
 	quorumwire "rollcall/quorum/wire"
 	"rollcall/server"
 	"rollcall/zk/jute"
@@ -59,6 +58,16 @@ func TestADisputeEndsWhileUnlisted(t *testing.T) {
 	})
 }
 
+// noRaft is the raft of a member that knows no leader.
+type noRaft struct{}
+
+func (noRaft) DiskID() uint64            { return 7 }
+func (noRaft) Term() uint64              { return 0 }
+func (noRaft) Leader() uint32            { return 0 }
+func (noRaft) IsJoining() bool           { return false }
+func (noRaft) Voters() []uint32          { return nil }
+func (noRaft) LastLead(uint64) time.Time { return time.Time{} }
+
 // serveUnstarted runs the server of a member that is not started, and the loops that suspend it. The function that it
 // returns reports whether a handshake is rejected at once; otherwise the client waits for a leader.
 func serveUnstarted(t *testing.T, u *unstarted) (rejects func() bool) {
@@ -66,11 +75,7 @@ func serveUnstarted(t *testing.T, u *unstarted) (rejects func() bool) {
 	var err error
 	if u.follower, err = follower.New(follower.Config{
 		Self: 1, Boot: 1, Tick: u.cfg.Tick, State: u.state, Clients: connectionCloser{u.Member}, SyncLimit: 1,
-		LeaderClient: u.terms.leaderClient, ProbeMember: u.helloClient.probeMember,
-		RaftTerm: func() uint64 { return 0 }, RaftLeader: func() uint32 { return 0 }, IsJoining: func() bool { return false },
-		DiskID: func() uint64 { return 7 }, WallClock: time.Now, VoterIDs: func() []uint32 { return nil },
-		FetchStateHashes: func(context.Context, uint32) (*proto.StateHashes, error) { return nil, errors.New("none") },
-		OnDamage:         func(string) {}, OnDivergence: func(string) {},
+		Raft: noRaft{}, Peers: followerPeers{u.Member}, WallClock: time.Now, OnDamage: func(string) {}, OnDivergence: func(string) {},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -241,13 +241,12 @@ func (t *terms) entryFormat() uint32 {
 
 func (t *terms) leaderConfig(o appliedStart) leader.Config {
 	return leader.Config{
-		Self: t.m.cfg.ID, DiskID: func() uint64 { return uint64(t.m.node.DiskID()) }, Term: o.Term.Term, Nonce: o.Nonce, EntryFormat: t.entryFormat,
+		Self: t.m.cfg.ID, Raft: leaderRaft{followerRaft{t.m}}, Term: o.Term.Term, Nonce: o.Nonce, EntryFormat: t.entryFormat,
 		Tick: t.m.cfg.Tick, SyncLimit: t.m.cfg.SyncLimit, PartingTime: RemovedGracePeriod + t.m.cfg.Tick,
 		WallClock: t.m.wallClock, Monotonic: t.m.cfg.Monotonic, Log: t.m.cfg.WrapLog(raftLog{t.m.node, t.readLease()}),
 		Sessions: o.sessionTable, Counters: &t.counters,
 		Ensemble: t.m.terms.transferTargets, CloseConnection: func(id uint32, route int) { t.m.peerConns.replaceConn(peerRoute{id, route}) },
-		Members:  func() []leader.Member { return raftMembers(t.m.node) },
-		RaftTerm: func() uint64 { return t.m.node.Status().Term() }, LinkTo: t.linkTo, Routes: peerRoutes,
+		LinkTo: t.linkTo, Routes: peerRoutes,
 		ReachableServers: t.reachableAfterChange, AppliedIndex: t.m.applyProgress.lastIndex.Load,
 		Boots: o.boots,
 		Nodes: reapableNodes{t.m.state}, Reaping: t.m.cfg.Reaping, Stages: t.m.viewer.slow.recorder, Logger: t.m.log,
