@@ -77,9 +77,9 @@ func TestHoldInProcesses(t *testing.T) {
 	for _, e := range r.Extra {
 		extra[e.Name] = e.Value
 	}
-	// One connection is the run's own. On a slow machine some of the others may break.
-	if n := f.conns.Load(); n < 24 || n > 24+int64(extra["connections dropped"]) || extra["expired"] != 0 ||
-		extra["not closed"] > extra["connections dropped"] || extra["opened"] <= 0 || extra["closed"] <= 0 {
+	// One connection is the run's own. On a slow machine some of the others may break, and be tried more than once.
+	n, dropped := f.conns.Load(), extra["connections dropped"]
+	if n < 24 || dropped == 0 && n > 24 || extra["expired"] != 0 || extra["not closed"] > dropped || extra["opened"] <= 0 || extra["closed"] <= 0 {
 		t.Errorf("%d connections, %v", n, extra)
 	}
 }
