@@ -139,15 +139,14 @@ func TestBatchWaitsForItsLastEntry(t *testing.T) {
 		m := &machine{}
 		f := &fsm{
 			stateMachine: m, onConfiguration: func() {}, onCommit: func(uint64) { shown++ },
-			runTracked:    func(_ string, op func() error) error { return op() },
 			awaitReleased: func(uint64, func()) bool { return true },
-			awaitSettled: func(index uint64) bool {
+			disk: &fixedFSMDisk{settled: func(index uint64) bool {
 				if shown > 0 {
 					t.Error("shown before it is settled")
 				}
 				awaited = append(awaited, index)
 				return settled
-			},
+			}},
 		}
 		batch := []*raft.Log{{Index: 5, Data: []byte("a")}, {Index: 6, Data: []byte("b")}}
 		for range 2 {

@@ -54,36 +54,53 @@ type Snapshot interface {
 
 var errStateMachineFailed = errors.New("quorum: the state machine has failed")
 
+// fsmDisk is what an fsm needs of its member's disk: an appliedDisk.
+type fsmDisk interface {
+	// AwaitSettled waits until all entries up to index are on this member's disk, or known to be on the disks of a majority,
+	// and reports whether they are. They may never be if its disk has failed.
+	AwaitSettled(index uint64) bool
+	// AwaitDurable does the same for this member's disk alone.
+	AwaitDurable(index uint64) bool
+	// RunTracked runs an operation that may hang, with a name for an error.
+	RunTracked(name string, op func() error) error
+	// NoteRejectedSnapshot is called if a snapshot cannot be restored while raft selects one to start from.
+	NoteRejectedSnapshot(reason error)
+}
+
+// appliedDisk implements fsmDisk.
+type appliedDisk struct{ data *disk.Data }
+
+func (d appliedDisk) AwaitSettled(index uint64) bool    { return d.data.Durability().AwaitSettled(index) }
+func (d appliedDisk) AwaitDurable(index uint64) bool    { return d.data.Durability().AwaitDurable(index) }
+func (d appliedDisk) NoteRejectedSnapshot(reason error) { d.data.NoteRejectedSnapshot(reason) }
+
+func (d appliedDisk) RunTracked(name string, op func() error) error {
+	return d.data.RunTracked(name, op)
+}
+
 // fsm adapts a StateMachine to raft.
 type fsm struct {
 	stateMachine StateMachine
 	endMember    func(error)
-	// awaitSettled waits until all entries up to index are on this member's disk, or known to be on the disks of a majority,
-	// and reports whether they are. They may never be if its disk has failed.
-	awaitSettled func(index uint64) bool
-	// awaitDurable does the same for this member's disk alone.
-	awaitDurable func(index uint64) bool
+	disk         fsmDisk
 	// awaitReleased waits until the entries up to index, which are committed and settled, may be applied: see package readlease. It returns false
 	// if this member stops first. It calls late if that takes long.
 	awaitReleased func(index uint64, late func()) bool
 	// onCommit is called after the entries up to index are committed and settled, before they are applied.
 	onCommit func(index uint64)
 	// onConfiguration is called after a configuration was committed, which is raft's latest one by then.
-	onConfiguration func()
-	// runTracked runs an operation that may hang, with a name for an error.
-	runTracked         func(name string, op func() error) error
-	metrics            *Metrics
-	raftRunning        func() bool        // false while raft selects a snapshot to start from
-	onSnapshotRejected func(reason error) // called if a snapshot cannot be restored then
-	failed             bool               // only for raft's FSM goroutine
-	writingSnapshot    atomic.Bool
-	snapshotRequested  atomic.Bool // Snapshotter.TakeSnapshot waits for one
-	lastSnapshot       atomic.Pointer[StoredSnapshot]
-	noPauses           atomic.Bool // no client is served that snapshots could delay
-	batch              []CommittedEntry
-	appliedIndex       atomic.Uint64
-	appliedTerm        atomic.Uint64 // of the last command applied, or in an installed snapshot
-	roster             *readlease.Roster
+	onConfiguration   func()
+	metrics           *Metrics
+	raftRunning       func() bool // false while raft selects a snapshot to start from
+	failed            bool        // only for raft's FSM goroutine
+	writingSnapshot   atomic.Bool
+	snapshotRequested atomic.Bool // Snapshotter.TakeSnapshot waits for one
+	lastSnapshot      atomic.Pointer[StoredSnapshot]
+	noPauses          atomic.Bool // no client is served that snapshots could delay
+	batch             []CommittedEntry
+	appliedIndex      atomic.Uint64
+	appliedTerm       atomic.Uint64 // of the last command applied, or in an installed snapshot
+	roster            *readlease.Roster
 }
 
 // Apply implements raft.FSM. Only RecoverCluster calls it.
@@ -95,7 +112,7 @@ func (f *fsm) Apply(l *raft.Log) any { return f.ApplyBatch([]*raft.Log{l})[0] }
 func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 	responses := make([]any, len(logs))
 	last := logs[len(logs)-1].Index
-	f.failed = f.failed || !f.awaitSettled(last) || !f.awaitReleased(last, func() { f.onCommit(last) })
+	f.failed = f.failed || !f.disk.AwaitSettled(last) || !f.awaitReleased(last, func() { f.onCommit(last) })
 	if !f.failed {
 		f.onCommit(last)
 		f.applyEntries(logs)
@@ -118,7 +135,7 @@ func (f *fsm) applyEntries(logs []*raft.Log) {
 		}
 		f.batch = append(f.batch, c)
 	}
-	if err := f.runTracked("applying entries", func() error { return f.stateMachine.Apply(f.batch) }); err != nil {
+	if err := f.disk.RunTracked("applying entries", func() error { return f.stateMachine.Apply(f.batch) }); err != nil {
 		f.failed = true
 		f.endMember(err)
 		return
@@ -160,7 +177,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 		f.failed = true
 		f.endMember(err)
 	default:
-		f.onSnapshotRejected(err)
+		f.disk.NoteRejectedSnapshot(err)
 	}
 	return err
 }
@@ -176,7 +193,7 @@ type fsmSnapshot struct {
 // been applied before: a start takes a log that ends before a snapshot of its own for one that has lost its end.
 func (s fsmSnapshot) Persist(sink raft.SnapshotSink) error {
 	of := sink.(*disk.Sink) // raft has no others
-	if !s.fsm.awaitDurable(of.Index) {
+	if !s.fsm.disk.AwaitDurable(of.Index) {
 		return errors.Join(errStateMachineFailed, sink.Cancel())
 	}
 	of.NoteTaken()

@@ -44,16 +44,15 @@ func TestFailedSnapshotIsTheLast(t *testing.T) {
 		{"restore at the start", false, func(f *fsm) error { return f.Restore(nil) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var ended, rejected error
-			m := &brokenOnce{}
+			var ended error
+			m, d := &brokenOnce{}, &fixedFSMDisk{settled: func(uint64) bool { return true }}
 			f := &fsm{
 				stateMachine: m, metrics: new(Metrics), endMember: func(err error) { ended = err }, raftRunning: func() bool { return tt.running },
-				onSnapshotRejected: func(err error) { rejected = err }, onConfiguration: func() {}, onCommit: func(uint64) {},
-				awaitSettled: func(uint64) bool { return true }, awaitReleased: func(uint64, func()) bool { return true }, runTracked: func(_ string, op func() error) error { return op() },
+				onConfiguration: func() {}, onCommit: func(uint64) {}, awaitReleased: func(uint64, func()) bool { return true }, disk: d,
 			}
 			if err := tt.fails(f); !errors.Is(err, errBroken) || errors.Is(ended, errBroken) != tt.ended ||
-				errors.Is(rejected, errBroken) == tt.ended {
-				t.Fatalf("%v; the member ended with %v, rejected %v", err, ended, rejected)
+				errors.Is(d.rejected, errBroken) == tt.ended {
+				t.Fatalf("%v; the member ended with %v, rejected %v", err, ended, d.rejected)
 			}
 			if got := f.Apply(&raft.Log{Index: 5, Data: []byte("a")}); (got == any(errStateMachineFailed)) != tt.ended ||
 				(len(m.commands()) == 0) != tt.ended {
@@ -65,3 +64,14 @@ func TestFailedSnapshotIsTheLast(t *testing.T) {
 		})
 	}
 }
+
+// fixedFSMDisk is the disk of an fsm: settled says which entries are settled, and all are durable.
+type fixedFSMDisk struct {
+	settled  func(index uint64) bool
+	rejected error // of the last snapshot that was rejected
+}
+
+func (d *fixedFSMDisk) AwaitSettled(index uint64) bool           { return d.settled(index) }
+func (*fixedFSMDisk) AwaitDurable(uint64) bool                   { return true }
+func (*fixedFSMDisk) RunTracked(_ string, op func() error) error { return op() }
+func (d *fixedFSMDisk) NoteRejectedSnapshot(reason error)        { d.rejected = reason }

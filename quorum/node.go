@@ -155,9 +155,8 @@ func (n *Node) openData() (err error) {
 	}
 	n.metrics = &Metrics{diskData: n.disk, stages: n.cfg.Stages}
 	n.fsm = &fsm{
-		stateMachine: n.cfg.StateMachine, endMember: n.failure.endMember, raftRunning: running, runTracked: n.disk.RunTracked,
-		onSnapshotRejected: n.disk.NoteRejectedSnapshot, metrics: n.metrics,
-		awaitSettled: n.disk.Durability().AwaitSettled, awaitDurable: n.disk.Durability().AwaitDurable,
+		stateMachine: n.cfg.StateMachine, endMember: n.failure.endMember, raftRunning: running,
+		disk: appliedDisk{n.disk}, metrics: n.metrics,
 		onCommit: func(index uint64) { n.transport.NotifyCommitted(index, n.proposer.membersAwaitingCommit()) },
 		onConfiguration: func() {
 			n.transport.CloseObsoleteConns()

@@ -99,9 +99,10 @@ func rewriteForRecovery(rec RecoverConfig, data *disk.Data, logger hclog.Logger)
 	}
 	var failed error
 	f := &fsm{
-		stateMachine: rec.StateMachine,
-		endMember:    func(err error) { failed = errors.Join(failed, err) },
-		awaitSettled: data.Durability().AwaitSettled, awaitDurable: data.Durability().AwaitDurable, awaitReleased: func(uint64, func()) bool { return true }, onCommit: func(uint64) {}, onConfiguration: func() {}, runTracked: data.RunTracked,
+		stateMachine:  rec.StateMachine,
+		endMember:     func(err error) { failed = errors.Join(failed, err) },
+		disk:          appliedDisk{data},
+		awaitReleased: func(uint64, func()) bool { return true }, onCommit: func(uint64) {}, onConfiguration: func() {},
 		metrics:     new(Metrics),
 		raftRunning: func() bool { return true }, // a snapshot that cannot be restored is not skipped
 	}
