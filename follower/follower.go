@@ -239,6 +239,12 @@ func (f *Follower) Run(ctx context.Context) error {
 // out of reach. EndPings may be called more than once, and never blocks.
 func (f *Follower) EndPings() { f.leaveOnce.Do(func() { close(f.leaving) }) }
 
+// SilentMembers returns the members from which the leader has heard nothing for least or longer, by id, as its last ping says. It returns
+// none while no ping comes. The leader knows it from its own pings. It takes no lock that apply holds for long.
+func (f *Follower) SilentMembers(least time.Duration) []SilentMember {
+	return f.leadership.silentMembers(least, maxReportTicks*f.cfg.Tick)
+}
+
 // SetSessionTable sets the session table of the term that this member leads. It is nil when the member does
 // not lead.
 func (f *Follower) SetSessionTable(table *sessiontracker.GlobalTable) { f.sessionTable.Store(table) }

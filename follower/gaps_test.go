@@ -2,6 +2,7 @@ package follower
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -147,6 +148,30 @@ func TestLostReports(t *testing.T) {
 	third := ping(3, 2, 9) // the same member, in the same term of raft
 	if l.before(3) != second || l.before(4) != third {
 		t.Errorf("to leader 3 %v, to the next one %v", l.before(3), l.before(4))
+	}
+}
+
+// The members that the leader does not hear are those that its last ping names as silent for long enough: none of those with an earlier
+// process alone, and none after the pings have ended.
+func TestSilentMembers(t *testing.T) {
+	base := time.Now()
+	var l lostReports
+	if got := l.silentMembers(base, 0, time.Hour); len(got) != 0 {
+		t.Errorf("before the first ping: %v", got)
+	}
+	l.record(&proto.Ping{Nonce: 1, Term: 5, Lost: &proto.LostMembers{Term: 5, Order: 1, Members: []*proto.LostMember{
+		{Member: 7, SilentMs: 60_000, Through: 7},
+		{Member: 2, EndedSilentMs: 90_000, EndedThrough: 8},
+		{Member: 4, SilentMs: 59_999, Through: 9},
+		{Member: 3, SilentMs: 61_000, Through: 9},
+		{Member: 5, SilentMs: 62_000}, // it lives
+	}}}, base)
+	want := []SilentMember{{3, 61 * time.Second}, {7, time.Minute}}
+	if got := l.silentMembers(base.Add(4*time.Second), time.Minute, 4*time.Second); !slices.Equal(got, want) {
+		t.Errorf("silent for a minute: %v, want %v", got, want)
+	}
+	if got := l.silentMembers(base.Add(4*time.Second+1), time.Minute, 4*time.Second); len(got) != 0 {
+		t.Errorf("after the pings have ended: %v", got)
 	}
 }
 

@@ -164,6 +164,13 @@ func (l *leadership) lostReport(nonce uint64) *proto.LostMembers {
 	return l.lost.before(nonce)
 }
 
+// silentMembers returns the members that the leader has not heard for least or longer: see lostReports.silentMembers.
+func (l *leadership) silentMembers(least, maxAge time.Duration) []SilentMember {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost.silentMembers(l.clock.Now(), least, maxAge)
+}
+
 // leaderlessTimes returns the times in which a silence does not count, up to the first ping of the present leader.
 func (l *leadership) leaderlessTimes() gapList {
 	l.mu.Lock()

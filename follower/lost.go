@@ -1,6 +1,8 @@
 package follower
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	pb "google.golang.org/protobuf/proto"
@@ -65,4 +67,28 @@ func (l *lostReports) before(nonce uint64) *proto.LostMembers {
 		return l.previous.report
 	}
 	return l.newest.report
+}
+
+// SilentMember is another member that the leader of this term does not hear.
+type SilentMember struct {
+	ID     uint32
+	Silent time.Duration // since it was last heard, or since the term began; a day at most
+}
+
+// maxReportTicks limits the age of a report in ticks. The leader sends two pings in a tick, each with a report.
+const maxReportTicks = 2
+
+// silentMembers returns the members that were silent for least or longer when the last report was written, by id. It returns none if that
+// report is older than maxAge.
+func (l *lostReports) silentMembers(now time.Time, least, maxAge time.Duration) (all []SilentMember) {
+	if l.newest.report == nil || now.Sub(l.newest.at) > maxAge {
+		return nil
+	}
+	for _, m := range l.newest.report.GetMembers() {
+		if silent := time.Duration(m.GetSilentMs()) * time.Millisecond; m.GetThrough() != 0 && silent >= least {
+			all = append(all, SilentMember{m.GetMember(), silent})
+		}
+	}
+	slices.SortFunc(all, func(a, b SilentMember) int { return cmp.Compare(a.ID, b.ID) })
+	return all
 }

@@ -33,7 +33,7 @@ func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 	defer cancel()
 	defer f.leadership.dropStream(s)
 	ended := make(chan error, 1)
-	go func() { ended <- f.receivePings(s) }()
+	go func() { ended <- s.receivePings(f) }()
 	select {
 	case err := <-ended:
 		return err
@@ -42,7 +42,8 @@ func (f *Follower) Pings(stream proto.Follower_PingsServer) error {
 	}
 }
 
-func (f *Follower) receivePings(s *pingStream) error {
+// receivePings receives until the stream ends or a ping is rejected.
+func (s *pingStream) receivePings(f *Follower) error {
 	for {
 		ping, err := s.stream.Recv()
 		if errors.Is(err, io.EOF) {

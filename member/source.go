@@ -27,7 +27,7 @@ func (s source) Stats() admin.Stats {
 	st, log, count := m.server.Stats(), m.node.Metrics().Stats(), &m.terms.counters
 	figures := admin.Stats{
 		Role: m.Role(), Uptime: time.Since(m.incarnation.startTime), InsecurePorts: m.ports.insecurity(),
-		NoMemory:        m.cfg.Memory.IsFull(),
+		NoMemory: m.cfg.Memory.IsFull(), SilentVoters: s.silentVoters(),
 		PacketsReceived: st.Received, PacketsSent: st.Sent, Connections: st.Connections,
 		OutstandingRequests: st.OutstandingRequests,
 		Handshakes:          st.Handshakes, RejectedConnections: st.RejectedConns, DropProbability: st.DropChance,

@@ -36,7 +36,8 @@ func newHealth(w cli.IOStreams) *cobra.Command {
 		Long: "If the member of this machine serves clients, prints its role and exits with 0. Otherwise says why not, as " +
 			"/readyz does, and exits with 1. " +
 			"If something is wrong although clients are served, it says so in further lines: members are not authenticated, " +
-			"or the member is short of memory. It exits with 0 then, too.",
+			"the member is short of memory, or the leader has not heard a voter for a minute, with the command that removes " +
+			"a voter that is gone for good. It exits with 0 then, too.",
 		Args: cli.RangeArgs(0, 1, oneFileArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := locateMember(addr, configFileArg(args), w.Env)

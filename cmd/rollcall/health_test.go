@@ -53,6 +53,10 @@ func TestHealth(t *testing.T) {
 			name: "with problems", answer: srvr + "Problem: short of memory: writes that add data are rejected\nSecurity: members are not authenticated\n",
 			want: "ADDR: follower\nshort of memory: writes that add data are rejected\nmembers are not authenticated\n",
 		},
+		{
+			name: "with a dead voter", answer: srvr + "Problem: the leader has not heard voter 3 for 1m2s: start it, or if it is gone for good, run rollcall members remove 3\n",
+			want: "ADDR: follower\nthe leader has not heard voter 3 for 1m2s: start it, or if it is gone for good, run rollcall members remove 3\n",
+		},
 		{name: "not serving", answer: "This ZooKeeper instance is not currently serving requests\n", err: "health: ADDR: not serving: This ZooKeeper instance is not currently serving requests"},
 		{name: "closed", answer: "\n", err: "health: ADDR: closed without a reply"},
 		{name: "endless", answer: strings.Repeat("x", 2*maxHealthReply), err: "health: ADDR: not serving: xxx"},

@@ -23,6 +23,7 @@ type fakeSource struct {
 	many    int  // so many connections; 0: three
 	endless bool // the lists of connections and watches never end
 	health  Health
+	silent  []string // Stats.SilentVoters
 	resets  []string
 }
 
@@ -49,7 +50,7 @@ func (f *fakeSource) Ensemble() Ensemble {
 
 func (f *fakeSource) Stats() Stats {
 	return Stats{
-		InsecurePorts: f.health.InsecurePorts, NoMemory: f.health.NoMemory,
+		InsecurePorts: f.health.InsecurePorts, NoMemory: f.health.NoMemory, SilentVoters: f.silent,
 		Role: f.role, Uptime: 90 * time.Second, PacketsReceived: 746, PacketsSent: 806, Connections: 1, OutstandingRequests: 2, Zxid: 0x2000001e9, Nodes: 10,
 		Latency: metrics.Summary{Count: 16, Min: 100 * time.Microsecond, Avg: 693750 * time.Nanosecond, Max: 12 * time.Millisecond},
 		Updates: metrics.Summary{

@@ -282,6 +282,9 @@ func writeServerStats(p *textWriter, s *Stats) {
 	if s.NoMemory { // the lines from here on are not ZooKeeper's; its parsers ignore them
 		p.printf("Problem: %s\n", shortOfMemory)
 	}
+	for _, text := range s.SilentVoters {
+		p.printf("Problem: %s\n", text)
+	}
 	if s.InsecurePorts != "" {
 		p.printf("Security: %s\n", s.InsecurePorts)
 	}

@@ -294,8 +294,9 @@ func TestGoClientReadsSrvr(t *testing.T) {
 		}
 		w, source := newTestWords(t, role)
 		source.health.InsecurePorts, source.health.NoMemory = "members are not authenticated", true
+		source.silent = []string{"voter 4 is silent", "voter 5 is silent"}
 		answer := w.replyTo(t, "srvr")
-		if !strings.HasSuffix(answer, "\nProblem: short of memory: writes that add data are rejected\nSecurity: members are not authenticated\n") {
+		if !strings.HasSuffix(answer, "\nProblem: short of memory: writes that add data are rejected\nProblem: voter 4 is silent\nProblem: voter 5 is silent\nSecurity: members are not authenticated\n") {
 			t.Errorf("srvr does not end with the problems:\n%s", answer)
 		}
 		go func() {

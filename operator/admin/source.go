@@ -57,6 +57,8 @@ type Stats struct {
 
 	InsecurePorts string // as in Health
 	NoMemory      bool   // as in Health
+	// a sentence for each voter that the leader has not heard for long, with the command that removes it
+	SilentVoters []string
 
 	PacketsReceived, PacketsSent uint64 // packets
 	Connections                  int
