@@ -597,6 +597,11 @@ var mainKeys = []key{
 		doc: "Own: with `members.join=auto`, the leader gives votes to members that came by themselves up to this number of voters",
 	},
 	{
+		name: "members.line", kind: memberLinePattern(func(d *rawConfig) *memberLine { return &d.own.line }), unset: "none",
+		doc: "Own: with `members.join=auto`, the server line of this member, without `server.N=`, if its number is above those of all server " +
+			"lines. `{id}` stands for its number, and `{ordinal}` for one less. Such a member never begins an ensemble",
+	},
+	{
 		name: "logFormat", env: variable{line: 20, name: "ROLLCALL_LOG_FORMAT"},
 		flag: flagOption{"log-format", "format of the log: text or json (logFormat)"},
 		kind: eitherWord("json", "text", func(d *rawConfig) *bool { return &d.config.Log.JSON }), def: "text",
@@ -919,7 +924,7 @@ var mainKeys = []key{
 		doc: "false: one server line is an ensemble of one",
 	},
 	{
-		name: "peerType", kind: eitherWord("observer", "participant", func(d *rawConfig) *bool { return &d.isObserver }),
+		name: "peerType", kind: eitherWord("observer", "participant", func(d *rawConfig) *bool { return &d.own.isObserver }),
 		def: "participant",
 		doc: "participant: this member votes; observer: it does not. If its server line differs, that counts, and the " +
 			"member warns",

@@ -70,6 +70,11 @@ func (d *rawConfig) setMemberID() error {
 	if d.config.MyID == 0 {
 		return fmt.Errorf("%s is missing: it must hold the number of this member, 1 to %d", path, most)
 	}
+	if d.config.SelfJoin.Auto {
+		if d.config.Servers, err = d.own.line.addTo(d.config.Servers, d.config.MyID, d.config.IDSource); err != nil {
+			return fmt.Errorf("%s: members.line: %w", d.whereSet("members.line"), err)
+		}
+	}
 	if _, ok := d.config.Servers.Find(d.config.MyID); !ok {
 		return fmt.Errorf("%s: this is member %d (%s), and there is no server.%d: correct one of the two", d.sourceName,
 			d.config.MyID, d.config.IDSource, d.config.MyID)

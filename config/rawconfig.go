@@ -33,7 +33,7 @@ type rawConfig struct {
 	memberLogin                    memberLogin
 	enabledProtocols               keystore.ServerTerms
 	standaloneEnabled              bool
-	isObserver                     bool     // peerType=observer
+	own                            ownServerKeys
 	withoutWeight                  []uint32 // servers with weight.N=0
 	idFromHost                     bool
 	dynamicFile                    string
@@ -42,6 +42,12 @@ type rawConfig struct {
 	hostsUnverified                bool          // ssl.hostnameVerification=false
 	requestLimitAsked              int64         // jute.maxbuffer as set, if it is above what is served
 	freeID                         uint32        // for a server with the number 0; see lowestFreeID
+}
+
+// ownServerKeys are the keys about this member's own server line.
+type ownServerKeys struct {
+	isObserver bool       // peerType=observer
+	line       memberLine // members.line; "": none
 }
 
 // listener holds the keys of one port. Client ports have no key that enables them.
@@ -260,13 +266,13 @@ func (d *rawConfig) checkPeerType() error {
 	}
 	self, ok := d.config.Servers.Find(d.config.MyID)
 	switch {
-	case !d.isObserver && !self.Observer:
+	case !d.own.isObserver && !self.Observer:
 	case !ok || d.config.Standalone:
 		d.addWarning(where, "peerType=observer has no effect on a standalone server")
-	case d.isObserver && !self.Observer:
+	case d.own.isObserver && !self.Observer:
 		d.addWarning(where, "peerType=observer, but %v: the server line counts, and this member votes; write :observer there",
 			self)
-	case !d.isObserver:
+	case !d.own.isObserver:
 		d.addWarning(where, "peerType=participant, but %v: the server line counts, and this member does not vote", self)
 	}
 	return nil
@@ -287,6 +293,9 @@ func (d *rawConfig) checkMemberStore() error {
 	}
 	if where := d.setIn["members.voters"]; where != "" && !d.config.SelfJoin.Auto {
 		d.addWarning(where, "members.voters has no effect without members.join=auto")
+	}
+	if where := d.setIn["members.line"]; where != "" && !d.config.SelfJoin.Auto {
+		d.addWarning(where, "members.line has no effect without members.join=auto")
 	}
 	const key = "ssl.quorum.keyStore.location"
 	ofMembers := d.config.Trust.ShowCertificates || d.config.Trust.AcceptPlain

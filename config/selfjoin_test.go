@@ -36,6 +36,7 @@ func TestSelfJoinNeedsAProof(t *testing.T) {
 		{"a standalone server", "clientPort=2181\n" + secret, "zoo.cfg:1: members.join=auto on a standalone server", ""},
 		{"one server line", "server.1=a:2888:3888;2181\n" + secret, "members.join=auto on a standalone server", ""},
 		{"an even number of voters", three + secret + "members.voters=4\n", "members.voters=4: 4 is even; write an odd number", ""},
+		{"a line of members that do not come", "members.join=off\n" + three + secret + "members.line=p{id}:1:2;3\n", "", "members.line has no effect without members.join=auto"},
 		{"voters of members that do not come", "members.join=off\n" + three + secret + "members.voters=3\n", "", "members.voters has no effect without members.join=auto"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

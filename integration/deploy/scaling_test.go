@@ -23,6 +23,7 @@ type scaledPods struct {
 	pods    []*process.Member
 	http    []string          // addresses of the pods
 	lines   *strings.Replacer // puts addresses of this machine into server lines
+	own     []string          // members.line of each pod, likewise
 	listed  string            // the members as the last list has them
 }
 
@@ -49,6 +50,7 @@ func newScaledPods(t *testing.T) *scaledPods {
 		p.pods = append(p.pods, &process.Member{ID: i + 1, Clients: fmt.Sprintf("127.0.0.1:%d", own[0]), Config: name + ".cfg", Data: name, Log: name + ".log"})
 		p.http = append(p.http, fmt.Sprintf("127.0.0.1:%d", own[1]))
 		lines = append(lines, fmt.Sprintf("rollcall-%d.rollcall-members:2888:3888;2181", i), fmt.Sprintf("127.0.0.1:%d:%d;%d", own[2], own[3], own[0]))
+		p.own = append(p.own, fmt.Sprintf("members.line=127.0.0.{id}:%d:%d;%d", own[2], own[3], own[0]))
 		p.write(fmt.Sprintf("rollcall-%d.admin", i), "http://"+p.http[i])
 	}
 	p.lines = strings.NewReplacer(lines...)
@@ -77,7 +79,7 @@ func (p *scaledPods) configure(i int) {
 	p.t.Helper()
 	m := p.pods[i]
 	_, port, _ := strings.Cut(p.http[i], ":")
-	cfg := strings.NewReplacer("/data", m.Data, "/secret/secret", p.dir+"/secret", "/token/token", p.dir+"/token").Replace(p.lines.Replace(p.zooCfg))
+	cfg := strings.NewReplacer("members.line=rollcall-{ordinal}.rollcall-members:2888:3888;2181", p.own[i], "/data", m.Data, "/secret/secret", p.dir+"/secret", "/token/token", p.dir+"/token").Replace(p.lines.Replace(p.zooCfg))
 	p.write(filepath.Base(m.Config), cfg+"admin.serverPort="+port+"\n")
 }
 

@@ -43,6 +43,7 @@ var scenarios = []scenario{
 	{"DeadNode", "the leader's node loses its power", 3, 3, loseNode},
 	{"NoAPI", "the API is gone while rollcall-2 stops", 3, 3, stopWithoutAPI},
 	{"Upgrade3To5To3", "helm upgrade --set members=5, and =3", 3, 3, upgradeTo(5, 3)},
+	{"Scale3To5To3", "kubectl scale --replicas=5, and =3", 3, 3, scaleTo(5, 3)},
 	{"Scale5To3To5", "kubectl scale --replicas=3, and =5", 5, 5, scaleTo(3, 5)},
 	{"Upgrade1To3", "helm upgrade --set members=3", 1, 3, upgradeTo(3)},
 	{"Scale3To1To3", "kubectl scale --replicas=1, and =3", 3, 3, scaleTo(1, 3)},

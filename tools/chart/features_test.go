@@ -118,6 +118,10 @@ func TestTLS(t *testing.T) {
 		{certificates, "Service one-members", "spec ports client-tls port", `2281`},
 		{certificates, "NetworkPolicy one", "spec ingress 1 ports", `[{"port":"client"},{"port":"client-tls"},{"port":"http"}]`},
 
+		// The line of pods that kubectl scale adds has a port for plain clients, so there is none without such clients.
+		{"", cfg, "data zoo.cfg members.line", `"one-{ordinal}.one-members:2888:3888;2181"`},
+		{tlsAlone, cfg, "data zoo.cfg members.line", `null`},
+
 		// Without plain clients, no line of zoo.cfg names a port for them: the table in docs/security.md has what is open then.
 		{tlsAlone, cfg, "data zoo.cfg server.1", `"one-0.one-members:2888:3888"`},
 		{tlsAlone, cfg, "data zoo.cfg server.3", `"one-2.one-members:2888:3888"`},

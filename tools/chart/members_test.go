@@ -21,8 +21,16 @@ func TestMembersTakeTheConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, _ := field(objects[cfg], []string{"data"}).(object)["zoo.cfg"].(string)
-		if err := checkConfiguration(t, program, text, objects); err != "" {
+		if err := checkConfiguration(t, program, "one-0", text, objects); err != "" {
 			t.Errorf("with the values %q: %s:\n%s", values, err, text)
+		}
+		if values != "" {
+			continue
+		}
+		for _, host := range []string{"one-3", "one-31"} { // which kubectl scale has added
+			if err := checkConfiguration(t, program, host, text, objects); err != "" {
+				t.Errorf("%s: %s:\n%s", host, err, text)
+			}
 		}
 	}
 }
@@ -63,8 +71,8 @@ func TestMain(m *testing.M) {
 // absolute is a value in zoo.cfg that is a path in the pod.
 var absolute = regexp.MustCompile(`(?m)=(/\S+)$`)
 
-// checkConfiguration returns what rollcall config check says against a zoo.cfg on a machine with the volumes of the pod, or "".
-func checkConfiguration(t *testing.T, program, zooCfg string, objects map[string]object) string {
+// checkConfiguration returns what rollcall config check says against a zoo.cfg in a pod, on a machine with the pod's volumes, or "".
+func checkConfiguration(t *testing.T, program, host, zooCfg string, objects map[string]object) string {
 	t.Helper()
 	root := t.TempDir()
 	certs := exec.CommandContext(t.Context(), program, "certs", "--out", root+"/certs", "one-0.one-members,one,localhost,127.0.0.1")
@@ -93,7 +101,7 @@ func checkConfiguration(t *testing.T, program, zooCfg string, objects map[string
 		t.Fatal(err)
 	}
 	check := exec.CommandContext(t.Context(), program, "config", "check", "-o", "json", path)
-	check.Env = append(os.Environ(), "HOSTNAME=one-0")
+	check.Env = append(os.Environ(), "HOSTNAME="+host)
 	var complaints bytes.Buffer
 	check.Stderr = &complaints
 	if err := check.Run(); err != nil {

@@ -90,6 +90,9 @@ seccompProfile:
 {{- else }}
 {{- $_ := set $own "members.join" "auto" }}
 {{- end }}
+{{- if and (hasKey $own "members.join") .Values.tls.clients.plain }}
+{{- $_ := set $own "members.line" (printf "%s-{ordinal}.%s-members:2888:3888;2181" .Release.Name .Release.Name) }}
+{{- end }}
 {{- if .Values.backup.membersClaim }}
 {{- $_ := set $own "backup.dir" "/backups" }}
 {{- end }}
@@ -124,7 +127,7 @@ seccompProfile:
 {{- end }}
 {{- end }}
 
-{{/* zoo.cfg. A pod's name gives the member its number: RELEASE-0 is server.1. */}}
+{{/* zoo.cfg. A pod's name gives the member its number: RELEASE-0 is server.1. Pods beyond .Values.members have the line of members.line. */}}
 {{- define "rollcall.config" -}}
 {{ include "rollcall.keys" . }}
 {{- range $i := until (int .Values.members) }}
