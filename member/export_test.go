@@ -119,4 +119,10 @@ func AskToCome(ctx context.Context, m *Member, from Caller, line string) error {
 }
 
 // BeginLeaving has a member store that it leaves by itself.
-func BeginLeaving(m *Member) error { return m.terms.selfJoin.beginLeaving() }
+func BeginLeaving(m *Member) error {
+	_, err := m.terms.selfJoin.beginLeaving()
+	return err
+}
+
+// IsLeaving reports whether a member leaves by itself.
+func IsLeaving(m *Member) bool { return m.terms.selfJoin.isLeaving() }

@@ -50,13 +50,11 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 	if err := o.checkServersChange(ctx, c); err != nil {
 		return admin.MembersChanged{}, err
 	}
+	submit := o.submitServersChange
 	if c.BySelf {
-		if err := o.m.terms.selfJoin.beginLeaving(); err != nil {
-			return admin.MembersChanged{}, &admin.Failure{Status: http.StatusInternalServerError, Text: err.Error() + "; nothing was done"}
-		}
-		o.awaitSuccessor(ctx)
+		submit = o.submitOwnRemoval
 	}
-	r, err := o.submitServersChange(ctx, c)
+	r, err := submit(ctx, c)
 	if err != nil {
 		return admin.MembersChanged{}, err
 	}
@@ -69,6 +67,20 @@ func (o operations) ChangeMembers(ctx context.Context, c admin.MembersChange) (a
 			}
 	}
 	return admin.MembersChanged{Version: r.Zxid, List: list}, nil
+}
+
+// submitOwnRemoval submits the change with which this member leaves by itself. The error is an *admin.Failure.
+func (o operations) submitOwnRemoval(ctx context.Context, c admin.MembersChange) (znode.Result, error) {
+	rejected, err := o.m.terms.selfJoin.beginLeaving()
+	if err != nil {
+		return znode.Result{}, &admin.Failure{Status: http.StatusInternalServerError, Text: err.Error() + "; nothing was done"}
+	}
+	o.awaitSuccessor(ctx)
+	r, err := o.submitServersChange(ctx, c)
+	if f := (*admin.Failure)(nil); errors.As(err, &f) && f.Status != http.StatusGatewayTimeout { // with that, the outcome is not known
+		rejected()
+	}
+	return r, err
 }
 
 const (

@@ -28,28 +28,50 @@ import (
 //
 // A member stores that it leaves by itself before it asks for its removal. If it fails in between, the next process is in the list
 // and has a leader, so it stores that it has not left.
+//
+// A member leaves from its request on, until the request is rejected. Without a reply it leaves for leavingTime, because the request may
+// be in the log by then. It goes on to leave as long as the list does not have it. So a member that stays, or that an operator adds again,
+// does not count as one that leaves: its vote counts, and it may come in by itself later.
 
 const (
 	// joinInterval is the time between two requests of a member to come in. The name of its host may become known in that time.
 	joinInterval = time.Second
 	// joinTimeout limits a request to come in: the leader dials the new member, and changes the list.
 	joinTimeout = joinCheckTimeout + joinChangeTimeout + time.Second
+	// leavingTime is the time after a request for its own removal for which a member that is in the list leaves. A pod tries for 25 s
+	// (leaveTimeout of cli), and a request that is in the log by then is applied or rejected soon.
+	leavingTime = 30 * time.Second
 )
 
 // selfJoin lets this member come into the ensemble by itself, and leave it. It is safe for concurrent use.
 type selfJoin struct {
 	m         *Member
-	hasAsked  atomic.Bool // this process has asked to come in
-	isLeaving atomic.Bool // this process has begun to leave by itself, and keeps the state in which that left the disk
+	hasAsked  atomic.Bool               // this process has asked to come in
+	leftUntil atomic.Pointer[time.Time] // see isLeaving; nil: this process does not leave
 }
 
 func newSelfJoin(m *Member) *selfJoin { return &selfJoin{m: m} }
 
 func (j *selfJoin) state() quorum.SelfJoinState { return j.m.node.Record().SelfJoin() }
 
+// isLeaving reports whether this process leaves by itself, and keeps the state in which that left the disk. If the time for that is over and
+// the list has this member, it is the end of that.
+func (j *selfJoin) isLeaving() bool {
+	until := j.leftUntil.Load()
+	if until == nil {
+		return false
+	}
+	newest := j.m.serverLists.newestList()
+	if time.Now().Before(*until) || newest == nil || !isInList(newest.Servers, j.m.cfg.ID) {
+		return true
+	}
+	j.leftUntil.CompareAndSwap(until, nil)
+	return false
+}
+
 // mayAsk reports whether this member may ask to come in, if it is not in the list.
 func (j *selfJoin) mayAsk() bool {
-	return !j.isLeaving.Load() &&
+	return !j.isLeaving() &&
 		(j.state() == quorum.OutsideByItself || j.state() == quorum.LeftToOperators && !j.m.node.HasData())
 }
 
@@ -69,7 +91,7 @@ func (j *selfJoin) membersChanged() error {
 // this member true, and only a list that is newer than the one in which this member was missing: so this process has asked to come
 // in since, or has caught up with its leader.
 func (j *selfJoin) recordMembership() error {
-	if j.state() == quorum.LeftToOperators || j.isLeaving.Load() {
+	if j.state() == quorum.LeftToOperators || j.isLeaving() {
 		return nil
 	}
 	node := j.m.node.Status()
@@ -85,13 +107,20 @@ func (j *selfJoin) recordMembership() error {
 	return j.m.node.Record().StoreSelfJoin(quorum.InWithoutVote)
 }
 
-// beginLeaving stores that this member leaves by itself, before it asks for its removal.
-func (j *selfJoin) beginLeaving() error {
+// beginLeaving stores that this member leaves by itself, before it asks for its removal. The caller calls rejected if it is not removed:
+// then the member leaves no more, unless an earlier request may still be in the log.
+func (j *selfJoin) beginLeaving() (rejected func(), err error) {
 	if !j.m.cfg.SelfJoin.Auto {
-		return nil // it would never come in by itself
+		return func() {}, nil // it would never come in by itself
 	}
-	j.isLeaving.Store(true)
-	return j.m.node.Record().StoreSelfJoin(quorum.OutsideByItself)
+	earlier, until := j.leftUntil.Load(), time.Now().Add(leavingTime)
+	j.leftUntil.Store(&until)
+	rejected = func() { j.leftUntil.CompareAndSwap(&until, earlier) }
+	if err := j.m.node.Record().StoreSelfJoin(quorum.OutsideByItself); err != nil {
+		rejected()
+		return nil, err
+	}
+	return rejected, nil
 }
 
 // askLoop asks the members to let this one in while the newest list does not have it, if it may.
@@ -115,7 +144,7 @@ func (j *selfJoin) askLoop(ctx context.Context) error {
 			}
 			reason = j.ask(ctx)
 		}
-		if reason != logged && ctx.Err() == nil && !j.isLeaving.Load() {
+		if reason != logged && ctx.Err() == nil && !j.isLeaving() {
 			logged = reason
 			j.m.log.Info("this member is not in the ensemble", "reason", reason)
 		}

@@ -136,6 +136,78 @@ func TestMemberDiesWhileItLeaves(t *testing.T) {
 	})
 }
 
+// A member whose removal is rejected leaves no more, so an operator's removal lasts. One that stays in the list without a reply leaves for
+// leavingTime, whatever becomes of a later request. One that left, and that an operator has added again, votes like any other: no observer gets a vote in its place.
+func TestLeavingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, comingByThemselves(t, nil))
+		e.Ready()
+		w := startWriter(t, e, 1, 2)
+		want := func(step string, leaves bool) {
+			t.Helper()
+			if got := member.IsLeaving(e.Member(3)); got != leaves {
+				t.Errorf("%s: member 3 leaves: %t, want %t", step, got, leaves)
+			}
+		}
+		rejected := func() {
+			t.Helper()
+			_, err := e.Member(3).Operations().ChangeMembers(t.Context(), admin.MembersChange{
+				Change: serverlist.Change{Leaving: "3"}, Version: 1, BySelf: true,
+			})
+			if err == nil || !strings.Contains(err.Error(), "the list was changed meanwhile") {
+				t.Fatalf("a removal from another list: %v", err)
+			}
+		}
+		asked := time.Now()
+		if err := member.BeginLeaving(e.Member(3)); err != nil {
+			t.Fatal(err)
+		}
+		rejected()
+		want("after a request without a reply, and one that was rejected", true)
+		time.Sleep(time.Until(asked.Add(29 * time.Second)))
+		want("before the time is over", true)
+		time.Sleep(2 * time.Second)
+		want("after that", false)
+		rejected()
+		want("after a rejection", false)
+
+		if err := leaveByItself(t.Context(), e, 3, false); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, e)
+		time.Sleep(time.Minute)
+		want("out of the list", true)
+		if got := e.Members(); !slices.Equal(got, []uint32{1, 2}) {
+			t.Errorf("the list has %v", got)
+		}
+		if err := changeList(t, e, 1, serverlist.Change{Joining: e.ServerLine(3, false)}); err != nil {
+			t.Fatal(err)
+		}
+		e.Wait("member 3 to end, so that it starts again", time.Minute, func() bool { return e.Exited(3) != nil })
+		e.Restart()
+		awaitVoters(t, e, 1, 2, 3)
+		want("added again", false)
+		bootNew(e, 4)
+		e.Wait("member 4 to observe", time.Minute, func() bool { return e.Settled() && e.Member(4).Role() == "observer" })
+		time.Sleep(20 * time.Second)
+		awaitVoters(t, e, 1, 2, 3)
+
+		rejected()
+		time.Sleep(5 * time.Second)
+		if err := changeList(t, e, 1, serverlist.Change{Leaving: "3"}); err != nil {
+			t.Fatal(err)
+		}
+		settled(t, e)
+		e.Stop(3)
+		e.Boot(3)
+		time.Sleep(30 * time.Second)
+		if slices.Contains(e.Members(), 3) {
+			t.Errorf("an operator has removed member 3, and it is in the list: %v", e.Members())
+		}
+		w.end(t, e, 1, 2, 4)
+	})
+}
+
 // One member, which knows its own line alone, becomes three by starting the others. It loses its disk, and the others find it late: it joins
 // them, and begins no other ensemble. Three become one and three again, and no acknowledged write is lost.
 func TestOneBecomesThreeAndOne(t *testing.T) {

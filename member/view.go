@@ -102,7 +102,7 @@ func (v viewer) memberStatus() *proto.MemberStatus {
 		ClockMs:   m.wallClock.Now().UnixMilli(), Joining: m.isCatchingUp(),
 		Damaged: cmp.Or(m.node.Record().DamageReason(), m.health.disputeReason()), Drained: m.server.Draining(),
 		Exposed: m.ports.insecurity(), NoMemory: m.cfg.Memory.IsFull(), Removed: m.removalWatch.removedVersion() != 0,
-		Operators: m.cfg.operatorsURL(), WantsVote: m.terms.selfJoin.wantsVote(), Leaves: m.terms.selfJoin.isLeaving.Load(),
+		Operators: m.cfg.operatorsURL(), WantsVote: m.terms.selfJoin.wantsVote(), Leaves: m.terms.selfJoin.isLeaving(),
 	}
 	if text, serves := m.Health().StatusText(); !serves {
 		s.NotServing = text

@@ -14,7 +14,8 @@ import (
 
 // outsideMembers are the blocks of docs/members.md that TestMembersPage does not run.
 var outsideMembers = map[string]string{
-	"members.join=auto": "member.TestMembersComeByThemselves sets it",
+	"members.join=auto":           "member.TestMembersComeByThemselves sets it",
+	"server.1=zk1:2888:3888;2181": "TestScalingPods has such lines",
 	"export ROLLCALL_ADMIN=http://127.0.0.1:8080 ROLLCALL_TOKEN_FILE=/etc/rollcall/token": "the test sets these variables to its members",
 }
 
