@@ -62,9 +62,9 @@ func (l *Listener) oldestPending(member bool) (oldest *pendingConn, n int) {
 	return oldest, n
 }
 
-// noteHello records the correct hello of member from.
-func (l *Listener) noteHello(g *pendingConn, from uint32) {
-	l.hello.handshakeLimiter.learnAddress(from, g.remoteAddr)
+// noteHello records the correct hello on a connection, which is g's.
+func (l *Listener) noteHello(g *pendingConn, c *Conn) {
+	l.hello.learnAddress(c.PeerID, c.Conn)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g.saidHello = true
@@ -83,7 +83,7 @@ func (l *Listener) removePending(g *pendingConn) (crowded bool) {
 func (l *Listener) handshakePending(g *pendingConn) {
 	c, err := l.secureAndExchangeHello(g)
 	if err == nil {
-		l.noteHello(g, c.PeerID)
+		l.noteHello(g, c)
 		select {
 		case l.readyConns <- c:
 			l.removePending(g)

@@ -100,7 +100,7 @@ type Hello struct {
 func NewHello(book *AddressBook) Hello {
 	return Hello{
 		memberID: book.Self().ID, addressBook: book, handshakeLimiter: newHandshakeLimiter(book),
-		knownProcesses: newProcessTable(), logger: slog.New(slog.DiscardHandler),
+		knownProcesses: newProcessTable(book.IsKnown), logger: slog.New(slog.DiscardHandler),
 		corruptions: &Corruptions{lastLogged: logTimes[uint32]{}}, proofRejections: newProofRejections(),
 	}
 }
@@ -174,7 +174,7 @@ func (h Hello) RecordClosingTwins(of Process) error {
 }
 
 // wrapAndRegister returns the connection to a process, which record has recorded, or an error if another process runs with
-// the same disk. It never closes private. The rest of the hello itself is written to private: a plain connection has checksums
+// the same disk. Newcomers are not recorded, because they have not proved their number. It never closes private. The rest of the hello itself is written to private: a plain connection has checksums
 // only after the hello.
 func (h Hello) wrapAndRegister(private net.Conn, of Process, record func(Process, net.Conn) error) (*Conn, error) {
 	of.Addr = private.RemoteAddr().String()
@@ -182,7 +182,7 @@ func (h Hello) wrapAndRegister(private net.Conn, of Process, record func(Process
 		private = newChecksumConn(private, func(err error) { h.corruptions.recordAndLog(h.logger, of.ID, of.Addr, err) })
 	}
 	conn := &Conn{Conn: private, PeerID: of.ID, PeerDisk: of.DiskID, knownProcesses: h.knownProcesses, process: of}
-	if of.DiskID == 0 {
+	if of.DiskID == 0 || trust.IsOfNewcomer(private) {
 		return conn, nil
 	}
 	return conn, record(of, conn)
@@ -553,7 +553,7 @@ func (l *Listener) readHelloAndReply(conn *trust.Conn) (c *Conn, err error) {
 		if r, ok := errors.AsType[*helloRejection](err); ok {
 			if r.isTransient() && l.hello.checkDialer(of.Process) == nil {
 				// such a member dials often: a leader, for example, checks for a lost disk
-				l.hello.handshakeLimiter.learnAddress(of.ID, remoteIP(conn))
+				l.hello.learnAddress(of.ID, conn)
 			}
 			// the dialer may have gone
 			_, _ = conn.Write(encodeHelloReply(r.replyCode, []byte(r.text[:min(len(r.text), math.MaxUint8)])))
@@ -582,13 +582,21 @@ func (l *Listener) rejectSuperseded(conn *trust.Conn, of Process) error {
 		return superseded // the process has ended
 	}
 	if l.hello.checkDialer(of) == nil {
-		l.hello.handshakeLimiter.learnAddress(of.ID, remoteIP(conn)) // it dials often
+		l.hello.learnAddress(of.ID, conn) // it dials often
 	}
 	of.Addr = conn.RemoteAddr().String()
 	if err := l.hello.knownProcesses.recordClosingTwins(of, nil); errors.Is(err, ErrTwins) {
 		return &helloRejection{helloTwins, err.Error()} // for the log: the dialer reads no more
 	}
 	return superseded
+}
+
+// learnAddress records that a known member dials from the address of conn. The addresses of other processes stay strangers': any
+// number that they claim would give their addresses a member's share of the handshakes.
+func (h Hello) learnAddress(member uint32, conn net.Conn) {
+	if !trust.IsOfNewcomer(conn) && h.addressBook.IsKnown(member) {
+		h.handshakeLimiter.learnAddress(member, remoteIP(conn))
+	}
 }
 
 // encodeWelcome returns the reply that accepts a hello.

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -81,4 +82,65 @@ func TestNewcomersDoNotReachRaft(t *testing.T) {
 			_ = l.Close()
 		}
 	})
+}
+
+// A stranger that claims a thousand numbers gets no member's share of what this member remembers. With a certificate, nothing about it
+// is remembered. With the secret, its processes take the one share of all unknown members. Neither makes its address a member's.
+func TestStrangersTakeOneShare(t *testing.T) {
+	const secret = "the secret of the members"
+	for _, tt := range []struct {
+		name          string
+		hellos        func(t *testing.T) (one Hello, stranger func(as uint32) *trust.Guard)
+		claims, taken int
+	}{
+		{"certificate", func(t *testing.T) (Hello, func(uint32) *trust.Guard) {
+			ca, err := authority.New("members", time.Now(), time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := certifiedHello(t, ca, testPeers, 9, "client.example").trustGuard
+			return certifiedHello(t, ca, testPeers, 1, "one.example"), func(uint32) *trust.Guard { return client }
+		}, 1000, 0},
+		{"secret", func(t *testing.T) (Hello, func(uint32) *trust.Guard) {
+			return guarded(t, 1, secret, false), func(as uint32) *trust.Guard { return guarded(t, as, secret, false).trustGuard }
+		}, 2 * maxProcessesPerMember, maxProcessesPerMember},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one, stranger := tt.hellos(t)
+				come := make(arrivals)
+				l := NewListener(come, one.AcceptingUnknown(), nil)
+				defer l.Close()
+				go func() {
+					for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+						_, _ = io.Copy(io.Discard, c) // until the stranger closes it
+						_ = c.Close()
+					}
+				}()
+				for n := range uint32(tt.claims) {
+					id := 100 + n
+					claim := NewHello(testBook(id, append([]Peer{{ID: id, Addr: "m:3888"}}, testPeers...))).WithGuard(stranger(id))
+					conn, err := claim.HandshakeDialed(come.from("10.0.0.7:1"), 1)
+					if (err == nil) != (id <= maxMemberID) {
+						t.Fatalf("the number %d: %v", id, err)
+					}
+					if err == nil {
+						_ = conn.Close()
+					}
+					time.Sleep(sourceRate.perToken)
+				}
+				synctest.Wait()
+				if n := len(one.handshakeLimiter.memberAddresses.learntFrom); n != 0 {
+					t.Errorf("it has the addresses of %d members", n)
+				}
+				taken := 0
+				for _, processes := range one.knownProcesses.byMember {
+					taken += len(processes)
+				}
+				if taken != tt.taken {
+					t.Errorf("%d processes are remembered, want %d", taken, tt.taken)
+				}
+			})
+		})
+	}
 }

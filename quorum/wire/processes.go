@@ -28,9 +28,12 @@ const (
 	twinTimeout = 10 * time.Second
 	// maxProcessesPerMember bounds the processes remembered per member, whatever their disks. A member that
 	// is wiped often draws many disks, and a lying one may claim any number of disks and runs. Because it
-	// speaks only for itself, it displaces only records of itself. 255 members with 16 processes each take
-	// less than a megabyte.
+	// speaks only for itself, it displaces only records of itself. All members that are not known have one
+	// share of this size, because such a process may claim any number. 255 members with 16 processes each
+	// take less than a megabyte.
 	maxProcessesPerMember = 16
+	// unknownMembers is the key of the share of all members that are not known. It is no member's number.
+	unknownMembers = 0
 )
 
 // Process is one run of one member.
@@ -62,8 +65,12 @@ var errSuperseded = errors.New("a later process of the same disk has just come")
 
 // processTable has the processes that have recently sent a hello or replied to one. It is safe for concurrent use.
 type processTable struct {
-	mu       sync.Mutex
-	byMember map[uint32][]*seenProcess // in the order of their first hellos; at most maxProcessesPerMember each
+	isKnown func(member uint32) bool // called without mu
+
+	mu sync.Mutex
+	// byMember has the processes of each known member, and those of all others under unknownMembers, in the order of
+	// their first hellos; at most maxProcessesPerMember each.
+	byMember map[uint32][]*seenProcess
 }
 
 // seenProcess is guarded by processTable.mu.
@@ -74,7 +81,27 @@ type seenProcess struct {
 	openConns map[net.Conn]bool
 }
 
-func newProcessTable() *processTable { return &processTable{byMember: map[uint32][]*seenProcess{}} }
+func newProcessTable(isKnown func(member uint32) bool) *processTable {
+	return &processTable{isKnown: isKnown, byMember: map[uint32][]*seenProcess{}}
+}
+
+// lockShare takes mu, and returns the key of the share that a member's processes are in. A member that has become known takes
+// its processes out of the share of the unknown ones.
+func (p *processTable) lockShare(member uint32) uint32 {
+	isKnown := p.isKnown(member)
+	p.mu.Lock()
+	if !isKnown {
+		return unknownMembers
+	}
+	others := p.byMember[unknownMembers]
+	for _, s := range others {
+		if s.ID == member {
+			p.byMember[member] = append(p.byMember[member], s)
+		}
+	}
+	p.byMember[unknownMembers] = slices.DeleteFunc(others, func(s *seenProcess) bool { return s.ID == member })
+	return member
+}
 
 // recordDialer records a hello of a process on conn. If a later process of the disk is known, it returns errSuperseded and
 // records nothing: an ended process may have sent this hello. Otherwise it is recordClosingTwins.
@@ -87,16 +114,15 @@ func (p *processTable) recordDialer(of Process, conn net.Conn) error {
 
 // maySupersede reports whether a later process of the disk counts as running, and is not known to be a twin.
 func (p *processTable) maySupersede(of Process) bool {
-	p.mu.Lock()
+	all := p.byMember[p.lockShare(of.ID)]
 	defer p.mu.Unlock()
-	all := p.byMember[of.ID]
-	first := slices.IndexFunc(all, func(s *seenProcess) bool { return s.DiskID == of.DiskID && s.RunID == of.RunID })
+	first := slices.IndexFunc(all, func(s *seenProcess) bool { return s.hasDisk(of) && s.RunID == of.RunID })
 	if first < 0 {
 		return false
 	}
 	now := time.Now()
 	return slices.ContainsFunc(all[first+1:], func(later *seenProcess) bool {
-		return later.DiskID == of.DiskID && now.Sub(later.lastRunning()) <= twinTimeout &&
+		return later.hasDisk(of) && now.Sub(later.lastRunning()) <= twinTimeout &&
 			all[first].lastRunning().Sub(later.firstSeen) <= twinGrace
 	})
 }
@@ -106,10 +132,10 @@ func (p *processTable) maySupersede(of Process) bool {
 // errSuperseded if a later process of that disk has just come. Earlier processes of the disk lose their
 // connections: one that still runs dials again.
 func (p *processTable) recordClosingTwins(of Process, conn net.Conn) error {
-	p.mu.Lock()
-	self, closing := p.findOrAdd(of)
+	share := p.lockShare(of.ID)
+	self, closing := p.findOrAdd(share, of)
 	self.Process, self.lastSeen = of, time.Now()
-	other, err := p.findTwin(self)
+	other, err := findTwin(p.byMember[share], self)
 	if errors.Is(err, ErrTwins) {
 		closing = slices.Concat(closing, self.takeConns(), other.takeConns())
 	} else if err == nil && conn != nil {
@@ -122,27 +148,24 @@ func (p *processTable) recordClosingTwins(of Process, conn net.Conn) error {
 	return err
 }
 
-// findOrAdd returns the record of a process. If it is new, closing are the connections of the others with its
+// findOrAdd returns the record of a process in a share. If it is new, closing are the connections of the others with its
 // disk, which the caller must close without mu. The caller holds mu.
-func (p *processTable) findOrAdd(of Process) (self *seenProcess, closing []net.Conn) {
-	all := p.byMember[of.ID]
-	if i := slices.IndexFunc(all, func(s *seenProcess) bool {
-		return s.DiskID == of.DiskID &&
-			s.RunID == of.RunID
-	}); i >= 0 {
+func (p *processTable) findOrAdd(share uint32, of Process) (self *seenProcess, closing []net.Conn) {
+	all := p.byMember[share]
+	if i := slices.IndexFunc(all, func(s *seenProcess) bool { return s.hasDisk(of) && s.RunID == of.RunID }); i >= 0 {
 		return all[i], nil
 	}
 	for _, s := range all {
-		if s.DiskID == of.DiskID {
+		if s.hasDisk(of) {
 			closing = append(closing, s.takeConns()...)
 		}
 	}
-	if len(all) == maxProcessesPerMember {
+	for len(all) >= maxProcessesPerMember {
 		i := longestSilent(all)
 		all = slices.Delete(all, i, i+1)
 	}
 	self = &seenProcess{Process: of, firstSeen: time.Now(), openConns: map[net.Conn]bool{}}
-	p.byMember[of.ID] = append(all, self)
+	p.byMember[share] = append(all, self)
 	return self, closing
 }
 
@@ -157,13 +180,13 @@ func longestSilent(all []*seenProcess) (longest int) {
 	return longest
 }
 
-// findTwin returns another process with the disk of self, and an error if self may have no connection because
-// of it. The caller holds mu.
-func (p *processTable) findTwin(self *seenProcess) (other *seenProcess, err error) {
-	all, now := p.byMember[self.ID], time.Now()
+// findTwin returns another process of all with the disk of self, which is one of all, and an error if self may have no
+// connection because of it. The caller holds processTable.mu.
+func findTwin(all []*seenProcess, self *seenProcess) (other *seenProcess, err error) {
+	now := time.Now()
 	at := slices.Index(all, self)
 	for i, s := range all {
-		if s == self || s.DiskID != self.DiskID || now.Sub(s.lastRunning()) > twinTimeout {
+		if s == self || !s.hasDisk(self.Process) || now.Sub(s.lastRunning()) > twinTimeout {
 			continue
 		}
 		first, second := s, self
@@ -179,6 +202,9 @@ func (p *processTable) findTwin(self *seenProcess) (other *seenProcess, err erro
 	}
 	return other, err
 }
+
+// hasDisk reports whether this is a process of the same member with the same disk.
+func (s *seenProcess) hasDisk(of Process) bool { return s.ID == of.ID && s.DiskID == of.DiskID }
 
 // lastRunning returns the time when a process was last known to run: now if it has a connection. The caller
 // holds processTable.mu.
@@ -202,10 +228,12 @@ func (s *seenProcess) takeConns() (conns []net.Conn) {
 func (p *processTable) connClosed(of Process, conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.byMember[of.ID] {
-		if s.openConns[conn] {
-			s.lastSeen = time.Now()
-			delete(s.openConns, conn)
+	for _, share := range []uint32{of.ID, unknownMembers} {
+		for _, s := range p.byMember[share] {
+			if s.openConns[conn] {
+				s.lastSeen = time.Now()
+				delete(s.openConns, conn)
+			}
 		}
 	}
 }

@@ -21,6 +21,9 @@ type met struct {
 	t *testing.T
 }
 
+// isKnown is the check of a process table to which all members are known.
+func isKnown(uint32) bool { return true }
+
 // hello says hello as a process of the disk d3 of member 3, and returns its connection.
 func (p met) hello(start uint64) (*Conn, error) {
 	ours, theirs := net.Pipe()
@@ -59,7 +62,7 @@ func isClosed(c net.Conn) bool {
 // read late changes nothing.
 func TestRestartIsNoTwin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := met{newProcessTable(), t}
+		p := met{newProcessTable(isKnown), t}
 		first, again := p.takes(1), p.takes(1)
 		for start := range uint64(20) {
 			time.Sleep(time.Millisecond)
@@ -82,7 +85,7 @@ func TestRestartIsNoTwin(t *testing.T) {
 // silent for twinTimeout. It does not matter which of them stays, nor whether the second one says hello again.
 func TestTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := met{newProcessTable(), t}
+		p := met{newProcessTable(isKnown), t}
 		p.takes(1)
 		time.Sleep(time.Hour)
 		second := p.takes(2)
@@ -116,7 +119,7 @@ func TestTwins(t *testing.T) {
 func TestTwinIsHeardWhileConnected(t *testing.T) {
 	for _, connected := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			p := met{newProcessTable(), t}
+			p := met{newProcessTable(isKnown), t}
 			p.takes(1)
 			time.Sleep(time.Minute)
 			second := p.takes(2)
@@ -162,7 +165,7 @@ func TestHeardOnOpenConnection(t *testing.T) {
 // Other disks, and other members that say the same disk, are not twins: a member speaks for itself only.
 func TestOthersAreNoTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := met{newProcessTable(), t}
+		p := met{newProcessTable(isKnown), t}
 		mine := p.takes(1)
 		for _, of := range []Process{{ID: 3, DiskID: 0xe3, RunID: 2}, {ID: 4, DiskID: 0xd3, RunID: 2}} {
 			for range 3 {
@@ -183,7 +186,7 @@ func TestOthersAreNoTwins(t *testing.T) {
 // process of its own that is connected.
 func TestProcessesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := met{newProcessTable(), t}
+		p := met{newProcessTable(isKnown), t}
 		p.takes(1)
 		other := &Conn{Conn: &net.TCPConn{}, knownProcesses: p.processTable, process: Process{ID: 4, DiskID: 0xd4, RunID: 1}}
 		if err := p.recordClosingTwins(other.process, other); err != nil {
@@ -356,5 +359,34 @@ func TestLateHelloIsNoTwin(t *testing.T) {
 				t.Errorf("after %v: the process that runs: %v", late, err)
 			}
 		}
+	})
+}
+
+// Unknown members have one share of the records, and take none of a known one's. A member that becomes known takes its processes with it,
+// so a twin of one is found, and the connections of both are closed.
+func TestUnknownMembersShareTheRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known := map[uint32]bool{3: true}
+		p := met{newProcessTable(func(member uint32) bool { return known[member] }), t}
+		listed := p.takes(1)
+		for id := uint32(100); id < 200; id++ {
+			if err := p.recordClosingTwins(Process{ID: id, DiskID: 0xd3, RunID: 1}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(p.byMember[unknownMembers]); n != maxProcessesPerMember || len(p.byMember) != 2 || isClosed(listed) {
+			t.Errorf("%d processes of unknown members, want %d; shares: %d; the known one's connection is closed: %t", n,
+				maxProcessesPerMember, len(p.byMember), isClosed(listed))
+		}
+		known[3] = false
+		first := p.takes(5)
+		known[3] = true
+		time.Sleep(2 * twinGrace)
+		p.takes(6)
+		if !isClosed(first) || len(p.byMember[unknownMembers]) != maxProcessesPerMember-1 {
+			t.Errorf("the connection of the earlier process is closed: %t; %d processes are left", isClosed(first), len(p.byMember[unknownMembers]))
+		}
+		time.Sleep(2 * twinGrace)
+		p.refuses(5, ErrTwins)
 	})
 }
