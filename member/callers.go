@@ -1,6 +1,7 @@
 package member
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -13,24 +14,55 @@ import (
 // Each may have maxConcurrentCalls calls.
 const maxConnsPerPeer = 16
 
-// peerConnLimiter limits the gRPC connections of each member by closing the oldest. It is the credentials of a
-// server. It is safe for concurrent use.
+// maxUnlistedConns limits the gRPC connections of all processes together that are not in the server list. As many come by themselves
+// at once as a list may have, each with a connection for each route.
+const maxUnlistedConns = peerRoutes * maxSelfJoinedList
+
+// maxUnlistedBytes limits the bytes that a process that is not in the server list sends on one connection. gRPC holds messages of
+// maxMessageBytes and maxConcurrentCalls of them for whoever connects. A Hello has less than 2 KiB, and a process that asks to come in sends
+// one in each joinInterval.
+const maxUnlistedBytes = 1 << 20
+
+var errUnlistedBytes = errors.New("member: a process that is not in the server list has sent too much; it may connect again")
+
+// peerConnLimiter limits the gRPC connections of each member, and of all other processes together, by closing the oldest. It is the
+// credentials of a server. It is safe for concurrent use.
 type peerConnLimiter struct {
 	peerCredentials
+	isListed func(member uint32) bool
 
 	mu        sync.Mutex
-	openConns map[uint32][]*limitedPeerConn // by member, oldest first
+	openConns map[uint32][]*limitedPeerConn // by listed member, or unlisted; oldest first
 }
 
-func newPeerConnLimiter() *peerConnLimiter {
-	return &peerConnLimiter{openConns: map[uint32][]*limitedPeerConn{}}
+func newPeerConnLimiter(isListed func(member uint32) bool) *peerConnLimiter {
+	return &peerConnLimiter{isListed: isListed, openConns: map[uint32][]*limitedPeerConn{}}
 }
 
-// limitedPeerConn is a connection that a member has opened.
+// limitedPeerConn is a connection that a member, or another process, has opened.
 type limitedPeerConn struct {
 	net.Conn
-	limiter *peerConnLimiter
-	member  uint32
+	limiter    *peerConnLimiter
+	member     uint32
+	isNewcomer bool // see peerInfo
+
+	isUnlisted    bool // was so when it was last checked; Read's
+	unlistedBytes int  // read while isUnlisted; Read's
+}
+
+// Read implements net.Conn. Only one goroutine may call it. On the connection of a process that is not in the server list, it returns an
+// error after maxUnlistedBytes.
+func (in *limitedPeerConn) Read(p []byte) (int, error) {
+	n, err := in.Conn.Read(p)
+	if !in.isUnlisted {
+		return n, err
+	}
+	if in.unlistedBytes += n; in.unlistedBytes > maxUnlistedBytes {
+		if in.isUnlisted = in.limiter.shareOf(in) == unlisted; in.isUnlisted {
+			return 0, errUnlistedBytes
+		}
+	}
+	return n, err
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -39,8 +71,10 @@ func (c *peerConnLimiter) ServerHandshake(conn net.Conn) (net.Conn, credentials.
 	if err != nil {
 		return nil, nil, err
 	}
-	in := &limitedPeerConn{conn, c, info.(peerInfo).member}
-	if oldest := c.addConn(in); oldest != nil {
+	from := info.(peerInfo)
+	in := &limitedPeerConn{Conn: conn, limiter: c, member: from.member, isNewcomer: from.isNewcomer}
+	in.isUnlisted = c.shareOf(in) == unlisted
+	for _, oldest := range c.addConn(in) {
 		_ = oldest.Close() // gRPC sees its end
 	}
 	return in, info, nil
@@ -49,16 +83,38 @@ func (c *peerConnLimiter) ServerHandshake(conn net.Conn) (net.Conn, credentials.
 // Clone implements credentials.TransportCredentials. The clone counts the same connections.
 func (c *peerConnLimiter) Clone() credentials.TransportCredentials { return c }
 
-// addConn adds a connection, and returns the one that must be closed for it, or nil.
-func (c *peerConnLimiter) addConn(in *limitedPeerConn) (surplus *limitedPeerConn) {
+// addConn adds a connection, and returns those that must be closed for it.
+func (c *peerConnLimiter) addConn(in *limitedPeerConn) (surplus []*limitedPeerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := append(c.openConns[in.member], in)
-	if len(all) > maxConnsPerPeer {
-		surplus, all = all[0], all[1:]
+	c.moveListed()
+	share, limit := c.shareOf(in), maxConnsPerPeer
+	if share == unlisted {
+		limit = maxUnlistedConns
 	}
-	c.openConns[in.member] = all
-	return surplus
+	all := append(c.openConns[share], in)
+	tooMany := max(0, len(all)-limit)
+	c.openConns[share] = all[tooMany:]
+	return all[:tooMany]
+}
+
+// shareOf returns the key of the share that a connection counts for.
+func (c *peerConnLimiter) shareOf(in *limitedPeerConn) uint32 {
+	if in.isNewcomer || !c.isListed(in.member) {
+		return unlisted
+	}
+	return in.member
+}
+
+// moveListed moves the connections of members that have come into the list to their own shares, so that later processes do not close
+// them. The caller holds the lock.
+func (c *peerConnLimiter) moveListed() {
+	others := c.openConns[unlisted]
+	c.openConns[unlisted] = nil
+	for _, other := range others {
+		share := c.shareOf(other)
+		c.openConns[share] = append(c.openConns[share], other)
+	}
 }
 
 // Close implements net.Conn.
@@ -70,6 +126,10 @@ func (in *limitedPeerConn) Close() error {
 func (c *peerConnLimiter) removeConn(in *limitedPeerConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.openConns[in.member] = slices.DeleteFunc(c.openConns[in.member],
-		func(other *limitedPeerConn) bool { return other == in })
+	for _, share := range []uint32{in.member, unlisted} {
+		rest := slices.DeleteFunc(c.openConns[share], func(other *limitedPeerConn) bool { return other == in })
+		if c.openConns[share] = rest; len(rest) == 0 {
+			delete(c.openConns, share)
+		}
+	}
 }

@@ -16,7 +16,7 @@ import (
 // A member that opens more gRPC connections than it may loses the oldest ones. Those of other members stay,
 // and a connection that has ended takes no place.
 func TestConnectionsOfACaller(t *testing.T) {
-	c := newPeerConnLimiter()
+	c := newPeerConnLimiter(anyID)
 	var _ credentials.TransportCredentials = c
 	open := func(member uint32) (ours net.Conn, theirs net.Conn) {
 		t.Helper()
@@ -54,6 +54,80 @@ func TestConnectionsOfACaller(t *testing.T) {
 	}
 	if n := len(c.openConns[2]); n != maxConnsPerPeer || len(c.openConns[3]) != 1 {
 		t.Errorf("%d connections of member 2, want %d; %d of member 3", n, maxConnsPerPeer, len(c.openConns[3]))
+	}
+}
+
+// A stranger that claims a thousand numbers takes the one share of the connections that all unlisted processes have, and closes no
+// member's. The connection of one that comes into the list gets a place of its own, and later strangers do not close it.
+func TestStrangersShareTheConnections(t *testing.T) {
+	listed := map[uint32]bool{2: true}
+	c := newPeerConnLimiter(func(member uint32) bool { return listed[member] })
+	open := func(member uint32) *limitedPeerConn {
+		t.Helper()
+		_, far := net.Pipe()
+		in, _, err := c.ServerHandshake(&wire.Conn{Conn: far, PeerID: member})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in.(*limitedPeerConn)
+	}
+	isOpen := func(in *limitedPeerConn) bool { return !errors.Is(in.SetDeadline(time.Time{}), io.ErrClosedPipe) }
+	member, stranger := open(2), open(9)
+	for n := range uint32(maxUnlistedConns - 1) {
+		open(10 + n)
+	}
+	if !isOpen(stranger) {
+		t.Error("the first of as many strangers as may be is closed")
+	}
+	listed[9] = true
+	for n := range uint32(1000) {
+		open(100 + n)
+	}
+	if n := len(c.openConns[unlisted]); n != maxUnlistedConns || len(c.openConns) != 3 {
+		t.Errorf("strangers have %d connections, want %d; there are %d shares, want 3", n, maxUnlistedConns, len(c.openConns))
+	}
+	if !isOpen(member) || !isOpen(stranger) {
+		t.Errorf("a member's connection is open: %t; that of one that has come into the list: %t", isOpen(member), isOpen(stranger))
+	}
+	if err := stranger.Close(); err != nil || len(c.openConns[9]) != 0 {
+		t.Errorf("a closed connection takes a place: %v", err)
+	}
+}
+
+// A process that is not in the list may send maxUnlistedBytes on a connection. A member may send more, also if it has come into the list since
+// it connected; a newcomer may not, because its connection has proved nothing.
+func TestBytesOfStrangers(t *testing.T) {
+	for _, tt := range []struct {
+		name                        string
+		isListed, comes, isNewcomer bool
+		ends                        bool
+	}{
+		{name: "a stranger", ends: true},
+		{name: "a member", isListed: true},
+		{name: "one that comes into the list", comes: true},
+		{name: "a newcomer whose number comes into the list", comes: true, isNewcomer: true, ends: true},
+	} {
+		isListed := tt.isListed
+		c := newPeerConnLimiter(func(uint32) bool { return isListed })
+		theirs, far := net.Pipe()
+		conn, _, err := c.ServerHandshake(&wire.Conn{Conn: far, PeerID: 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := conn.(*limitedPeerConn)
+		in.isNewcomer = tt.isNewcomer
+		go func() {
+			_, _ = theirs.Write(make([]byte, maxUnlistedBytes+1))
+			_ = theirs.Close()
+		}()
+		if n, err := io.ReadFull(in, make([]byte, maxUnlistedBytes)); err != nil {
+			t.Errorf("%s: %v after %d bytes", tt.name, err, n)
+		}
+		isListed = isListed || tt.comes
+		if _, err := in.Read(make([]byte, 1)); errors.Is(err, errUnlistedBytes) != tt.ends || err != nil && !tt.ends {
+			t.Errorf("%s: %v at the end, want one too many: %t", tt.name, err, tt.ends)
+		}
+		_ = in.Close()
 	}
 }
 

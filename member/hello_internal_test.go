@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"rollcall/operator/logs/logtest"
 	"rollcall/proto"
 	"rollcall/quorum/disk"
 	"rollcall/quorum/wire"
@@ -209,5 +210,20 @@ func TestNewcomerMayOnlySayHello(t *testing.T) {
 		if method == proto.Follower_Hello_FullMethodName && err != nil || method != proto.Follower_Hello_FullMethodName && status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%s: %v", method, err)
 		}
+	}
+}
+
+// What strangers send under a thousand numbers is logged as seldom as what one member sends.
+func TestRejectedStrangersShareTheirLines(t *testing.T) {
+	logs := &logtest.Buffer{}
+	guard := newSenderGuard(slog.New(slog.NewTextHandler(logs, nil)), func(id uint32) bool { return id == 2 }, func(peerInfo) bool { return false })
+	for id := range uint32(1000) {
+		ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: peerInfo{member: id, disk: 7}, Addr: &net.TCPAddr{}})
+		if err := guard.checkMessage(ctx, proto.Leader_Sync_FullMethodName, &proto.SyncRequest{Member: 1001}); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("member %d: %v", id, err)
+		}
+	}
+	if n := strings.Count(logs.String(), "rejected a message"); n != 2 || len(guard.lastLogged) != 2 {
+		t.Errorf("%d lines about member 2 and strangers, want 2; %d are remembered", n, len(guard.lastLogged))
 	}
 }

@@ -120,6 +120,10 @@ var messageSenders = map[string]func(message any) uint32{
 // impostorLogInterval is the time between two log lines about a member's rejected messages, which may never stop.
 const impostorLogInterval = 10 * time.Second
 
+// unlisted is the key of the share that all callers without a number in the server list have of a limit together. They may claim any
+// number, so a share for each number would be one for each claim.
+const unlisted = 0
+
 // senderGuard rejects messages in another member's name, and all messages except Hello of processes that are not in the
 // server list or are of another ensemble. It is safe for concurrent use. Ids are at most 255.
 type senderGuard struct {
@@ -128,7 +132,7 @@ type senderGuard struct {
 	isOutside func(from peerInfo) bool // reports whether the peer has not named this member's ensemble
 
 	mu         sync.Mutex
-	lastLogged map[uint32]time.Time // by member: when a message was last logged
+	lastLogged map[uint32]time.Time // by listed member, or unlisted: when a message was last logged
 }
 
 func newSenderGuard(log *slog.Logger, listed func(id uint32) bool, outside func(from peerInfo) bool) *senderGuard {
@@ -162,11 +166,15 @@ func (s *senderGuard) checkMessage(ctx context.Context, method string, message a
 func (s *senderGuard) rejectMessage(ctx context.Context, from uint32, why string) error {
 	err := status.Errorf(codes.PermissionDenied,
 		"a member may speak for itself only, and this connection is of member %d: %s", from, why)
+	share := from
+	if callerInfo(ctx).isNewcomer || !s.isListed(from) {
+		share = unlisted
+	}
 	s.mu.Lock()
-	last, now := s.lastLogged[from], time.Now()
+	last, now := s.lastLogged[share], time.Now()
 	quiet := !last.IsZero() && now.Sub(last) < impostorLogInterval
 	if !quiet {
-		s.lastLogged[from] = now
+		s.lastLogged[share] = now
 	}
 	s.mu.Unlock()
 	if p, ok := peer.FromContext(ctx); ok && !quiet {

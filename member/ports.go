@@ -181,7 +181,7 @@ const handshakeTimeout = 5 * time.Second
 // memberServer returns a gRPC server for members, which rejects the messages that they may not send.
 func memberServer(s *senderGuard) *grpc.Server {
 	return grpc.NewServer(
-		grpc.Creds(newPeerConnLimiter()), grpc.ConnectionTimeout(handshakeTimeout), grpc.UnaryInterceptor(s.interceptUnary),
+		grpc.Creds(newPeerConnLimiter(s.isListed)), grpc.ConnectionTimeout(handshakeTimeout), grpc.UnaryInterceptor(s.interceptUnary),
 		grpc.StreamInterceptor(s.interceptStream),
 		grpc.MaxRecvMsgSize(maxMessageBytes), grpc.MaxSendMsgSize(maxMessageBytes),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
