@@ -15,6 +15,9 @@ package config
 import (
 	"errors"
 	"net"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"rollcall/internal/serverlist"
@@ -88,11 +91,22 @@ type Settings struct {
 type SelfJoin struct {
 	Auto   bool // this member asks to come in and, while it leads, lets others in
 	Voters int  // a leader gives votes to members that came by themselves up to this number of voters; required with Auto
+	// Hosts are the hosts from which members may come by themselves. One that begins with "*." has any one label in that place, as in a
+	// certificate. Without any, members may come from every host, but only with a secret.
+	Hosts []string
+}
+
+// HasHost reports whether Hosts has a host.
+func (s SelfJoin) HasHost(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return slices.ContainsFunc(s.Hosts, func(pattern string) bool {
+		label, domain, _ := strings.Cut(host, ".")
+		return strings.EqualFold(pattern, host) || err != nil && label != "" && strings.EqualFold(pattern, "*."+domain)
+	})
 }
 
 // checkSelfJoin returns an error if members.join=auto cannot let members in, or could let strangers in: see trust.Settings.CheckNewcomers.
-// Certificates are rejected, too: applications may have some of the same authority, and a leader does not compare the certificate of a
-// caller with the host in its server line.
+// With certificates it needs the hosts of members, because applications may have certificates of the same authority.
 func (c *Config) checkSelfJoin() error {
 	switch {
 	case !c.SelfJoin.Auto:
@@ -101,11 +115,12 @@ func (c *Config) checkSelfJoin() error {
 		return errors.New("members.join=auto on a standalone server, which no member can join; write its server line and " +
 			"standaloneEnabled=false, or leave members.join out")
 	}
-	if err := c.Trust.CheckNewcomers(); err != nil || !c.Trust.UsesCertificates() {
+	if err := c.Trust.CheckNewcomers(); err != nil || !c.Trust.UsesCertificates() || len(c.SelfJoin.Hosts) > 0 {
 		return err
 	}
-	return errors.New("members.join=auto with certificates between members: every certificate of their authority, an application's too, could " +
-		"become a member; leave sslQuorum and ssl.quorum.keyStore.location out and set ensembleSecretFile, or leave members.join out")
+	return errors.New("members.join=auto with certificates between members needs members.join.hosts, or every certificate of their authority, " +
+		"an application's too, could become a member; set it to the hosts for which the authority certifies members alone, such as " +
+		"*.members.example.org, or leave members.join out")
 }
 
 // SlowThresholds are the least durations of what is recorded as slow.

@@ -593,6 +593,11 @@ var mainKeys = []key{
 			"while it leads ([members.md](members.md#members-that-come-by-themselves))",
 	},
 	{
+		name: "members.join.hosts", kind: hostPatterns(func(d *rawConfig) *[]string { return &d.config.SelfJoin.Hosts }), unset: "any",
+		doc: "Own: with `members.join=auto`, the hosts from which members may come. Required with " +
+			"[certificates](security.md#certificates-of-members): only one for such a host lets a new member in",
+	},
+	{
 		name: "members.voters", kind: oddNumber(1, maxSelfJoinVoters, func(d *rawConfig) *int { return &d.config.SelfJoin.Voters }), def: "5",
 		doc: "Own: with `members.join=auto`, the leader gives votes to members that came by themselves up to this number of voters",
 	},

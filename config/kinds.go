@@ -335,6 +335,34 @@ func commaList(field func(*rawConfig) *[]string) kind {
 	}
 }
 
+// maxHostPatterns exceeds the members of any ensemble.
+const maxHostPatterns = 1000
+
+// hostPatterns takes hosts with commas between them. A host may begin with "*." for any one label.
+func hostPatterns(field func(*rawConfig) *[]string) kind {
+	return kind{
+		allowed: fmt.Sprintf("1 to %d hosts with commas between them, where *. at the beginning of a name is any one label", maxHostPatterns),
+		parse: func(d *rawConfig, s setting) error {
+			var list []string
+			for word := range strings.SplitSeq(s.value, ",") {
+				domain, hasWildcard := strings.CutPrefix(strings.TrimSpace(word), "*.")
+				host, err := serverlist.ParseHost(domain)
+				switch {
+				case err != nil:
+					return err
+				case hasWildcard:
+					host = "*." + host
+				}
+				list = append(list, host)
+			}
+			if len(list) > maxHostPatterns {
+				return fmt.Errorf("%d hosts are too many", len(list))
+			}
+			return storeValue(d, field, list)
+		},
+	}
+}
+
 func localReads(field func(*rawConfig) *admin.LocalReads) kind {
 	return kind{
 		allowed: "none, state or data",

@@ -291,8 +291,10 @@ func (d *rawConfig) checkMemberStore() error {
 	if err := d.config.checkSelfJoin(); err != nil {
 		return fmt.Errorf("%s: %w", d.whereSet("members.join"), err)
 	}
-	if where := d.setIn["members.voters"]; where != "" && !d.config.SelfJoin.Auto {
-		d.addWarning(where, "members.voters has no effect without members.join=auto")
+	for _, key := range []string{"members.voters", "members.join.hosts"} {
+		if where := d.setIn[key]; where != "" && !d.config.SelfJoin.Auto {
+			d.addWarning(where, "%s has no effect without members.join=auto", key)
+		}
 	}
 	if where := d.setIn["members.line"]; where != "" && !d.config.SelfJoin.Auto {
 		d.addWarning(where, "members.line has no effect without members.join=auto")

@@ -20,8 +20,15 @@ import (
 	"rollcall/quorum/trust"
 )
 
-// certify returns what gives each member a certificate for its host, m1 for member 1.
-func certify(t *testing.T) func(cfg *member.Config) {
+// certifier makes the certificates of members, for their hosts: m1 for member 1.
+type certifier struct {
+	t         *testing.T
+	authority *authority.Authority
+	dir       string
+	trusted   keystore.Store
+}
+
+func newCertifier(t *testing.T) *certifier {
 	t.Helper()
 	ca, err := authority.New("members", time.Now(), 24*time.Hour)
 	if err != nil {
@@ -31,22 +38,44 @@ func certify(t *testing.T) func(cfg *member.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	write := func(name string, content []byte) keystore.Store {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return keystore.Store{Location: path}
+	c := &certifier{t: t, authority: ca, dir: t.TempDir()}
+	c.trusted = c.write("ca.pem", cert)
+	return c
+}
+
+func (c *certifier) write(name string, content []byte) keystore.Store {
+	c.t.Helper()
+	path := filepath.Join(c.dir, name)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		c.t.Fatal(err)
 	}
-	trusted := write("ca.pem", cert)
-	return func(cfg *member.Config) {
-		own, err := ca.Issue([]string{fmt.Sprintf("m%d", cfg.ID)}, time.Now(), 24*time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Trust = trust.Settings{ShowCertificates: true, Certificates: trust.Certificates{KeyStore: write(fmt.Sprintf("m%d.pem", cfg.ID), own), TrustStore: trusted}}
+	return keystore.Store{Location: path}
+}
+
+// issue writes a member's key store with a certificate that is valid from now for some time.
+func (c *certifier) issue(id uint32, valid time.Duration) keystore.Store {
+	c.t.Helper()
+	own, err := c.authority.Issue([]string{fmt.Sprintf("m%d", id)}, time.Now(), valid)
+	if err != nil {
+		c.t.Fatal(err)
 	}
+	return c.write(fmt.Sprintf("m%d.pem", id), own)
+}
+
+// certify gives a member a certificate, and lets members 1 to 9 come by themselves with theirs if any may.
+func (c *certifier) certify(cfg *member.Config) {
+	c.t.Helper()
+	cfg.Trust = trust.Settings{
+		ShowCertificates: true,
+		Certificates:     trust.Certificates{KeyStore: c.issue(cfg.ID, 24*time.Hour), TrustStore: c.trusted},
+	}
+	cfg.SelfJoin.Hosts = []string{"m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9"}
+}
+
+// certify returns what gives each member a certificate of one authority.
+func certify(t *testing.T) func(cfg *member.Config) {
+	t.Helper()
+	return newCertifier(t).certify
 }
 
 // Two of three members are replaced by two others. Then all members start again at the same time, with the server
@@ -107,4 +136,36 @@ func replaceMember(t *testing.T, e *cluster.Ensemble, asked, old, id uint32) {
 		return err == nil && m.IsSettled() && slices.ContainsFunc(m.Servers, func(s view.Server) bool { return s.MemberID == id && s.IsVoter })
 	})
 	e.Kill(old)
+}
+
+// A new member whose certificate has expired does not come in. With a renewed one, which it reads while it runs, it comes in and votes. It
+// goes on to vote when that one and a listed member's are renewed.
+func TestRenewedCertificateComesIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCertifier(t)
+		e := cluster.Start(t, 3, comingByThemselves(t, func(cfg *member.Config) {
+			if c.certify(cfg); cfg.ID == 4 {
+				c.issue(4, time.Minute)
+			}
+		}))
+		e.Ready()
+		w := startWriter(t, e, 1, 2, 3)
+		e.Add(4)
+		e.Isolate(4)
+		bootNew(e, 5)
+		e.Boot(4)
+		time.Sleep(2 * time.Minute)
+		e.Rejoin(4)
+		time.Sleep(30 * time.Second)
+		if got := e.Members(); !slices.Equal(got, []uint32{1, 2, 3, 5}) {
+			t.Errorf("the list has %v", got)
+		}
+		c.issue(4, time.Hour)
+		awaitVoters(t, e, 1, 2, 3, 4, 5)
+		c.issue(4, 2*time.Hour)
+		c.issue(1, 2*time.Hour)
+		time.Sleep(time.Minute)
+		awaitVoters(t, e, 1, 2, 3, 4, 5)
+		w.end(t, e, 1, 2, 3, 4, 5)
+	})
 }

@@ -39,6 +39,7 @@ type peerInfo struct {
 	remoteAddr string
 	ensemble   wire.EnsembleID // in its hello; zero: none
 	proved     bool            // the other end has proved a secret, a certificate or a ticket
+	certified  *trust.Conn     // the connection, if the other end has shown a certificate; nil: it has shown none
 	isNewcomer bool            // the other end has proved neither its number nor its host, and may only say Hello
 }
 
@@ -55,7 +56,7 @@ func (peerCredentials) identifyPeer(conn net.Conn) (net.Conn, credentials.AuthIn
 	return conn, peerInfo{
 		credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity},
 		c.PeerID, c.PeerDisk,
-		conn.RemoteAddr().String(), c.DialerEnsemble, trust.IsPrivate(c.Conn), trust.IsOfNewcomer(c.Conn),
+		conn.RemoteAddr().String(), c.DialerEnsemble, trust.IsPrivate(c.Conn), trust.AsCertified(c.Conn), trust.IsOfNewcomer(c.Conn),
 	}, nil
 }
 

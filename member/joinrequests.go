@@ -2,8 +2,10 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,14 +22,15 @@ import (
 	"rollcall/proto"
 )
 
-// With members.join=auto, the leader adds a process that asks to come in. The rule for that: the process has proved the secret, or the
-// leader has dialed the host of its server line and that has shown a certificate for this host. trust.Settings.CheckNewcomers rejects
-// configurations in which that would prove nothing.
+// With members.join=auto, the leader adds a process that asks to come in. The rule for that: the process has proved the secret, or its
+// certificate is for the host of its server line, and members.join.hosts has that host; and it replies there, where the leader dials it.
+// So an application with a certificate of the same authority comes in only if the authority certifies it for a host of members.
+// trust.Settings.CheckNewcomers rejects configurations in which that would prove nothing.
 //
 // A request passes three checks, each of which costs more than the one before, so a bad request delays no good one:
 //
-//   - its text and this member's list, without a lock or a wait;
-//   - a dial to its host, of maxJoinChecks members at once, for each member one, and after one that failed not before minJoinInterval;
+//   - its text, this member's list and the caller's certificate, without a lock or a wait;
+//   - a dial to its host: maxJoinChecks at once, one for each host, and after one that failed not before minJoinInterval;
 //   - the change of the list, one at a time.
 
 const (
@@ -36,10 +39,13 @@ const (
 	// joinChangeTimeout limits a change of the list. It asks all members for their status, dials the new one once more, and waits
 	// for a majority of the disks.
 	joinChangeTimeout = 5 * time.Second
-	// minJoinInterval is the least time between two dials to a member that was rejected.
+	// minJoinInterval is the least time between two dials to an address, if the first one has failed.
 	minJoinInterval = 3 * time.Second
 	// maxJoinChecks limits the members that are dialed at once.
 	maxJoinChecks = 4
+	// maxFailedJoins limits the addresses of failed dials that are remembered. It exceeds the members that can wait to come in. A later
+	// one replaces the oldest, which may then be dialed early.
+	maxFailedJoins = 64
 	// promoteInterval is the time between two checks of the leader for members to give votes to. One step takes less.
 	promoteInterval = time.Second
 	// maxSelfJoinedList limits the servers in a list to which members add themselves: the leader sends the log to each one, and a
@@ -61,7 +67,7 @@ type joinRequests struct {
 func newJoinRequests(m *Member) *joinRequests {
 	return &joinRequests{
 		m: m, failureLines: admission.NewLogLimiterOf(joinFailureInterval),
-		checks: joinChecks{underWay: map[uint32]bool{}, failed: map[uint32]failedJoin{}},
+		checks: joinChecks{underWay: map[string]bool{}, failed: map[string]failedJoin{}},
 	}
 }
 
@@ -106,11 +112,14 @@ func (j *joinRequests) add(ctx context.Context, from peerInfo, r *proto.HelloReq
 	case err != nil:
 		return own, err
 	}
-	if err := j.checks.begin(own.ID, time.Now()); err != nil {
+	if err := j.checkHost(from, own.Host); err != nil {
+		return own, err
+	}
+	if err := j.checks.begin(own, time.Now()); err != nil {
 		return own, err
 	}
 	err = j.checkAtHost(ctx, from, own)
-	j.checks.end(own.ID, time.Now(), err)
+	j.checks.end(own, time.Now(), err)
 	if err != nil {
 		return own, err
 	}
@@ -141,6 +150,27 @@ func checkNewServer(list serverlist.List, own serverlist.Server) (isListed bool,
 		err = list.CheckClientPortConflicts(next)
 	}
 	return false, err
+}
+
+// checkHost returns an error if members.join.hosts does not have the host of a server line, or the certificate of the caller, if it has
+// shown one, is for another host.
+func (j *joinRequests) checkHost(from peerInfo, host string) error {
+	hosts := j.m.cfg.SelfJoin.Hosts
+	switch {
+	case from.certified == nil && len(hosts) == 0:
+		return nil
+	case len(hosts) == 0:
+		return errors.New("members.join.hosts is not set here, so no certificate lets a member in; set it, or add this one with rollcall members add")
+	case !j.m.cfg.SelfJoin.HasHost(host):
+		return fmt.Errorf("members.join.hosts=%s does not have %s, the host of its server line; add that to the key on all members, or "+
+			"add this member with rollcall members add", strings.Join(hosts, ","), host)
+	case from.certified == nil:
+		return nil
+	}
+	if err := from.certified.MayJoinAt(host); err != nil {
+		return fmt.Errorf("its certificate is not one of a member at %s, the host of its server line: %w", host, err)
+	}
+	return nil
 }
 
 // checkAtHost returns an error if the caller of a Hello does not reply at the host of its server line, or does not prove itself there.
@@ -267,43 +297,59 @@ func nextPromotion(m *view.Members, limit int) uint32 {
 	return slices.Min(ready)
 }
 
-// joinChecks are the dials to members that ask to come in. It is safe for concurrent use. Ids are at most 255.
+// joinChecks are the dials to the hosts of members that ask to come in. They count by host and address and not by number, because a
+// process may claim any number: so it delays only others at a host that it has proved to have, or that it names with the secret. It is
+// safe for concurrent use.
 type joinChecks struct {
 	mu       sync.Mutex
-	underWay map[uint32]bool // at most maxJoinChecks
-	failed   map[uint32]failedJoin
+	underWay map[string]bool       // by host; at most maxJoinChecks
+	failed   map[string]failedJoin // by address; at most maxFailedJoins
 }
 
-// failedJoin is the last dial to a member, if it failed.
+// failedJoin is the last dial to an address, if it failed.
 type failedJoin struct {
 	at  time.Time
 	err error
 }
 
-// begin returns an error if a member is not to be dialed now. Otherwise end follows.
-func (c *joinChecks) begin(member uint32, now time.Time) error {
+// begin returns an error if a server is not to be dialed now. Otherwise end follows.
+func (c *joinChecks) begin(s serverlist.Server, now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := c.failed[member]
+	last := c.failed[s.QuorumAddr()]
 	switch {
 	case last.err != nil && now.Sub(last.at) < minJoinInterval:
 		return last.err
-	case c.underWay[member]:
-		return fmt.Errorf("an earlier request of it is under way")
+	case c.underWay[s.Host]:
+		return fmt.Errorf("an earlier request from its host is under way")
 	case len(c.underWay) >= maxJoinChecks:
 		return fmt.Errorf("the requests of %d other members are under way", len(c.underWay))
 	}
-	c.underWay[member] = true
+	c.underWay[s.Host] = true
 	return nil
 }
 
 // end records the result of a dial.
-func (c *joinChecks) end(member uint32, now time.Time, err error) {
+func (c *joinChecks) end(s serverlist.Server, now time.Time, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.underWay, member)
-	delete(c.failed, member)
-	if err != nil {
-		c.failed[member] = failedJoin{now, err}
+	delete(c.underWay, s.Host)
+	delete(c.failed, s.QuorumAddr())
+	if err == nil {
+		return
 	}
+	if len(c.failed) >= maxFailedJoins {
+		delete(c.failed, c.oldestFailed())
+	}
+	c.failed[s.QuorumAddr()] = failedJoin{now, err}
+}
+
+// oldestFailed returns the address whose dial failed first. The caller holds the lock.
+func (c *joinChecks) oldestFailed() (oldest string) {
+	for addr, f := range c.failed {
+		if oldest == "" || f.at.Before(c.failed[oldest].at) {
+			oldest = addr
+		}
+	}
+	return oldest
 }

@@ -9,6 +9,9 @@
 // The command and the tests both use this assembly. Types of this package hold the member's ports, server
 // lists, drains, backups and health. The package changes the replicated state only through the log.
 //
+// A process that no operator has added becomes a member only if it proves the secret, or if its certificate is for the host of its
+// server line and members.join.hosts has that host (joinRequests).
+//
 // The data flows as follows:
 //
 //   - raft hands committed entries to machine, which applies them to the state under the tree's

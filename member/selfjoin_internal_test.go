@@ -94,10 +94,15 @@ func TestNextPromotion(t *testing.T) {
 	}
 }
 
-// A member that was rejected is dialed again after minJoinInterval, and gets the same error before. No member is dialed twice at once, and no
-// more than maxJoinChecks are.
+// at returns the server line of a member at a host. Its number is one that a process claims.
+func at(id uint32, host string) serverlist.Server {
+	return serverlist.Server{ID: id, Host: host, QuorumPort: 2888}
+}
+
+// An address whose check has failed is dialed again after minJoinInterval, and gets the same error before, whatever number is claimed there. No
+// host is dialed twice at once, and no more than maxJoinChecks are.
 func TestJoinChecks(t *testing.T) {
-	c := joinChecks{underWay: map[uint32]bool{}, failed: map[uint32]failedJoin{}}
+	c := joinChecks{underWay: map[string]bool{}, failed: map[string]failedJoin{}}
 	begin := time.Now()
 	want := func(step string, err error, text string) {
 		t.Helper()
@@ -105,18 +110,39 @@ func TestJoinChecks(t *testing.T) {
 			t.Errorf("%s: %s, want %s", step, got, text)
 		}
 	}
-	want("the first request", c.begin(4, begin), "<nil>")
-	want("a second one beside it", c.begin(4, begin), "an earlier request of it is under way")
-	c.end(4, begin, errors.New("no reply"))
-	want("one right after a failure", c.begin(4, begin.Add(minJoinInterval-1)), "no reply")
-	want("another member's", c.begin(5, begin), "<nil>")
-	want("one after a while", c.begin(4, begin.Add(minJoinInterval)), "<nil>")
-	c.end(4, begin, nil)
-	want("one after a success", c.begin(4, begin), "<nil>")
+	want("the first request", c.begin(at(4, "m4"), begin), "<nil>")
+	want("a second one beside it", c.begin(at(5, "m4"), begin), "an earlier request from its host is under way")
+	c.end(at(4, "m4"), begin, errors.New("no reply"))
+	want("one right after a failure", c.begin(at(4, "m4"), begin.Add(minJoinInterval-1)), "no reply")
+	want("one there with another number", c.begin(at(5, "m4"), begin.Add(minJoinInterval-1)), "no reply")
+	want("one with its number from another host", c.begin(at(4, "m5"), begin), "<nil>")
+	want("one after a while", c.begin(at(4, "m4"), begin.Add(minJoinInterval)), "<nil>")
+	c.end(at(4, "m4"), begin, nil)
+	want("one after a success", c.begin(at(4, "m4"), begin), "<nil>")
 	for id := range uint32(maxJoinChecks - 2) {
-		want("as many as may be", c.begin(10+id, begin), "<nil>")
+		want("as many as may be", c.begin(at(10+id, fmt.Sprint("x", id)), begin), "<nil>")
 	}
-	want("one too many", c.begin(20, begin), "the requests of 4 other members are under way")
-	c.end(5, begin, nil)
-	want("one in its place", c.begin(20, begin), "<nil>")
+	want("one too many", c.begin(at(20, "m20"), begin), "the requests of 4 other members are under way")
+	c.end(at(5, "m5"), begin, nil)
+	want("one in its place", c.begin(at(20, "m20"), begin), "<nil>")
+}
+
+// The failed checks that are remembered are the latest maxFailedJoins.
+func TestFailedJoinsAreBounded(t *testing.T) {
+	c := joinChecks{underWay: map[string]bool{}, failed: map[string]failedJoin{}}
+	begin := time.Now()
+	for i := range 1000 {
+		s := at(9, fmt.Sprintf("m%d", i))
+		now := begin.Add(time.Duration(i))
+		if err := c.begin(s, now); err != nil {
+			t.Fatal(err)
+		}
+		c.end(s, now, errors.New("no reply"))
+	}
+	if n := len(c.failed); n != maxFailedJoins || len(c.underWay) != 0 {
+		t.Errorf("%d failed checks are remembered, want %d; %d are under way", n, maxFailedJoins, len(c.underWay))
+	}
+	if err := c.begin(at(9, fmt.Sprintf("m%d", 1000-maxFailedJoins)), begin.Add(1000)); err == nil {
+		t.Error("one of the latest failures is forgotten")
+	}
 }

@@ -189,7 +189,18 @@ func TestMembersThatMayNotCome(t *testing.T) {
 			cfg.Network.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 				return dial(ctx, strings.ReplaceAll(addr, "m9:", "m4:")) // it is there, and its certificate is for m4
 			}
-		}, "certificate is valid for m4, not m9"},
+		}, "its certificate is not one of a member at m9, the host of its server line: x509: certificate is valid for m4, not m9"},
+		{"an application with a certificate of the authority", 4, func(cfg *member.Config) {
+			issue(cfg)
+			cfg.SelfJoin.Hosts = []string{"m1", "m2", "m3", "*.members"}
+		}, "members.join.hosts=m1,m2,m3,*.members does not have m4, the host of its server line"},
+		{"certificates, and no hosts of members", 4, func(cfg *member.Config) {
+			issue(cfg)
+			cfg.SelfJoin.Hosts = nil
+		}, "members.join.hosts is not set here"},
+		{"a secret, and another host than the members'", 4, func(cfg *member.Config) {
+			cfg.SelfJoin.Hosts = []string{"m1", "m2", "m3"}
+		}, "members.join.hosts=m1,m2,m3 does not have m4"},
 		{"a certificate of another authority", 4, func(cfg *member.Config) {
 			if cfg.ID == 4 {
 				issueOther(cfg)

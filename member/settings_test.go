@@ -146,6 +146,7 @@ var reaches = map[string]string{
 	"AutoRebalance":                    "", // TestAutoRebalance
 	"SelfJoin.Auto":                    "quorum.SelfJoin",
 	"SelfJoin.Voters":                  "", // TestMembersComeByThemselves
+	"SelfJoin.Hosts":                   "", // TestMembersThatMayNotCome
 	"SuperSubject":                     "http.SuperSubject server.SuperSubject",
 
 	"ClientTLS.Key.Location":   "keys.Key.Location",

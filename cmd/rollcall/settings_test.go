@@ -149,6 +149,7 @@ var settingCases = []settingCase{
 	{key: "autoRebalance", value: "7", want: "AutoRebalance 7"},
 	{key: "members.join", value: "auto", base: ensembleCfg + "ensembleSecretFile=DIR/secret\n", want: "SelfJoin.Auto true"},
 	{key: "members.line", value: "h-{id}:2888:3888;2181", base: ensembleCfg + "ensembleSecretFile=DIR/secret\nmembers.join=auto\n", want: ""},
+	{key: "members.join.hosts", value: "*.m", base: ensembleCfg + "ensembleSecretFile=DIR/secret\nmembers.join=auto\n", want: "SelfJoin.Hosts [*.m]"},
 	{key: "members.voters", value: "3", base: ensembleCfg + "ensembleSecretFile=DIR/secret\nmembers.join=auto\n", want: "SelfJoin.Voters 3"},
 	{key: "logFormat", value: "json", want: "log {JSON:true Level:INFO}"},
 	{key: "logLevel", value: "warn", want: "log {JSON:false Level:WARN}"},

@@ -14,8 +14,9 @@ import (
 
 // outsideMembers are the blocks of docs/members.md that TestMembersPage does not run.
 var outsideMembers = map[string]string{
-	"members.join=auto":           "member.TestMembersComeByThemselves sets it",
-	"server.1=zk1:2888:3888;2181": "TestScalingPods has such lines",
+	"members.join=auto":                                        "member.TestMembersComeByThemselves sets it",
+	"server.1=zk1:2888:3888;2181":                              "TestScalingPods has such lines",
+	"members.join.hosts=*.members.example.org,zk9.example.org": "member.TestMembersThatMayNotCome sets it",
 	"export ROLLCALL_ADMIN=http://127.0.0.1:8080 ROLLCALL_TOKEN_FILE=/etc/rollcall/token": "the test sets these variables to its members",
 }
 

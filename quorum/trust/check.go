@@ -53,8 +53,9 @@ func (s Settings) UsesCertificates() bool {
 }
 
 // CheckNewcomers returns an error if a process that is no member could get a vote without a proof, when members come by
-// themselves. The rule: such a process must prove a secret, or a certificate of the authority for the host of its server line,
-// where the leader dials it. So plain connections, and certificates without a check of the host, are not possible beside that.
+// themselves. The rule: such a process must prove a secret, or a certificate of the authority for the host of its server line
+// (Conn.MayJoinAt), where the leader dials it. The caller decides which hosts may come, because applications may have certificates
+// of the same authority. So plain connections, and certificates without a check of the host, are not possible beside that.
 // Nor are tickets of Kerberos: they are accepted from known members alone, and preferred to a secret.
 func (s Settings) CheckNewcomers() error {
 	switch {

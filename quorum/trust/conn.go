@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"crypto/x509"
 	"net"
 
 	"rollcall/zk/kerberos"
@@ -51,6 +52,17 @@ func (c *Conn) MaySayHelloAs(member uint32) error {
 	return c.MaySpeakAs(member)
 }
 
+// MayJoinAt returns an error unless the certificate that the other end has shown holds for a host now, as a client's and as a
+// server's. The connection is one of AsCertified.
+func (c *Conn) MayJoinAt(host string) error {
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+		if err := c.guard.keys.Verify(c.shownCertificate.certificateChain, usage, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *Conn) isNewcomer() bool { return c.newcomer }
 
 // everyConn selects all connections.
@@ -99,6 +111,14 @@ func (h *readRecorder) Read(p []byte) (int, error) {
 func IsOfNewcomer(conn net.Conn) bool {
 	c, ok := conn.(*Conn)
 	return ok && c.newcomer
+}
+
+// AsCertified returns a connection on which the other end has shown a certificate, or nil if that has shown none.
+func AsCertified(conn net.Conn) *Conn {
+	if c, ok := conn.(*Conn); ok && c.shownCertificate.certificateChain != nil {
+		return c
+	}
+	return nil
 }
 
 // IsPrivate reports whether a connection from SecureDialed or SecureAccepted is over TLS.

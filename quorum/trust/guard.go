@@ -9,6 +9,9 @@
 //   - Conn: a connection, with the identity that its other end has proved.
 //   - Rejection: the error for a rejected connection.
 //
+// A newcomer is a process with a number that no known member has. It may say Hello (Conn.MaySayHelloAs), and become a member at a host for
+// which its certificate is valid (Conn.MayJoinAt), if package member lets members come from that host.
+//
 // With a secret or Kerberos, each start generates a new certificate that no member checks: the proof that follows is
 // bound to the channel (proof.go).
 //

@@ -1,7 +1,10 @@
 package trust
 
 import (
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -64,6 +67,55 @@ func TestNewcomersMaySayHello(t *testing.T) {
 		}
 		if out, in := meet(certified(t, 3, files(t, theirs, "x.example", soon()), "", outside), one); in.err == nil {
 			t.Errorf("a certificate of another authority: %v, %v", out.err, in.err)
+		}
+	})
+}
+
+// A newcomer may join at the hosts of its certificate, if that is a client's and a server's and holds at this time.
+func TestNewcomersMayJoinAtTheirHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours := newAuthority(t)
+		one := certified(t, 1, files(t, ours, hosts[1], soon()), old, func(c *Config) { c.AdmitNewcomers = true })
+		outside := func(c *Config) { c.ConfiguredHosts = map[uint32]string{1: hosts[1]} }
+		accept := func(newcomer *Guard) *Conn {
+			t.Helper()
+			out, in := meet(newcomer, one)
+			if out.err != nil || in.err != nil || in.conn.(*Conn).MaySayHelloAs(4) != nil {
+				t.Fatal(out.err, in.err)
+			}
+			return in.conn.(*Conn)
+		}
+		clients := files(t, ours, "d.example", soon())
+		cert, key, err := ours.IssueFromTemplate(&x509.Certificate{
+			DNSNames: []string{"d.example"}, NotBefore: time.Now(), NotAfter: soon(), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, clients.KeyStore.Location, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))+
+			string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})))
+		own := accept(certified(t, 4, files(t, ours, "d.example", time.Now().Add(time.Hour)), "", outside))
+		wild := accept(certified(t, 4, files(t, ours, "*.members", soon()), "", outside))
+		check := func(c *Conn, host, want string) {
+			t.Helper()
+			if err := c.MayJoinAt(host); (err == nil) != (want == "") || !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("it may join at %s: %v, want %q", host, err, want)
+			}
+		}
+		check(own, "d.example", "")
+		check(own, "e.example", "certificate is valid for d.example, not e.example")
+		check(wild, "a.members", "")
+		check(wild, "members", "certificate is valid for *.members, not members")
+		check(accept(certified(t, 4, clients, "", outside)), "d.example", "incompatible key usage")
+		time.Sleep(2 * time.Hour)
+		check(own, "d.example", "certificate has expired")
+		out, in := meet(newGuard(t, 4, false, old), one)
+		if out.err != nil || in.err != nil || AsCertified(in.conn) != nil || AsCertified(own) != own {
+			t.Errorf("one with a secret: %v, %v; it has shown a certificate: %t", out.err, in.err, AsCertified(in.conn) != nil)
 		}
 	})
 }

@@ -177,6 +177,7 @@ func TestChartRejectsValues(t *testing.T) {
 		{"tls.clients.plain=false", "set tls.clients.secret"},
 		{"tls.clients.authentication=maybe", "authentication"},
 		{"tls.members.secret=m config.sslQuorum=false", "config.sslQuorum: the chart sets this key itself"},
+		{`tls.members.secret=m config.members\.join=off`, "config.members.join: the chart sets this key itself"},
 		{"config.clientPortAddress=127.0.0.1", "config.clientPortAddress: the chart sets this key itself"},
 		{"metrics.serviceMonitor.enabled=true", "set secrets.metrics.name"},
 		{"external.type=ClusterIP", "external"},

@@ -93,6 +93,10 @@ func TestTLS(t *testing.T) {
 	checkFeatures(t, []feature{
 		{certificates, cfg, "data zoo.cfg sslQuorum", `"true"`},
 		{certificates, cfg, "data zoo.cfg ensembleSecretFile", `"/secret/secret"`},
+		{"", cfg, "data zoo.cfg members.join", `"auto"`},
+		{"", cfg, "data zoo.cfg members.join.hosts", `null`},
+		{certificates, cfg, "data zoo.cfg members.join", `"auto"`},
+		{certificates, cfg, "data zoo.cfg members.join.hosts", `"*.one-members"`},
 		{certificates, cfg, "data zoo.cfg ssl.quorum.keyStore.location", `"/tls/members/member.pem"`},
 		{certificates, cfg, "data zoo.cfg ssl.quorum.trustStore.location", `"/tls/members/ca.pem"`},
 		{certificates, set, pod + "volumes tls-members", `{"name":"tls-members",` + files + `"m"}}`},

@@ -78,7 +78,7 @@ seccompProfile:
 
 {{/* The keys of zoo.cfg without the server lines. */}}
 {{- define "rollcall.keys" -}}
-{{- $own := dict "dataDir" "/data" "serverIdFromHostname" "true" "standaloneEnabled" "false" "quorumListenOnAllIPs" "true" "ensembleSecretFile" "/secret/secret" "admin.serverAddress" "0.0.0.0" "admin.tokenFile" "/token/token" -}}
+{{- $own := dict "dataDir" "/data" "serverIdFromHostname" "true" "standaloneEnabled" "false" "members.join" "auto" "quorumListenOnAllIPs" "true" "ensembleSecretFile" "/secret/secret" "admin.serverAddress" "0.0.0.0" "admin.tokenFile" "/token/token" -}}
 {{- if .Values.secrets.otlpHeaders.name }}
 {{- $_ := set $own "otlp.headersFile" "/otlp/headers" }}
 {{- end }}
@@ -86,9 +86,7 @@ seccompProfile:
 {{- $_ := set $own "admin.metricsTokenFile" "/metrics/token" }}
 {{- end }}
 {{- if .Values.tls.members.secret }}
-{{- $_ := merge $own (dict "sslQuorum" "true" "ssl.quorum.keyStore.location" "/tls/members/member.pem" "ssl.quorum.trustStore.location" "/tls/members/ca.pem") }}
-{{- else }}
-{{- $_ := set $own "members.join" "auto" }}
+{{- $_ := merge $own (dict "sslQuorum" "true" "ssl.quorum.keyStore.location" "/tls/members/member.pem" "ssl.quorum.trustStore.location" "/tls/members/ca.pem" "members.join.hosts" (printf "*.%s-members" .Release.Name)) }}
 {{- end }}
 {{- if and (hasKey $own "members.join") .Values.tls.clients.plain }}
 {{- $_ := set $own "members.line" (printf "%s-{ordinal}.%s-members:2888:3888;2181" .Release.Name .Release.Name) }}
