@@ -238,13 +238,12 @@ func (j *joinRequests) promoteLoop(ctx context.Context) error {
 	if !j.m.cfg.SelfJoin.Auto {
 		return nil
 	}
-	logged := ""
+	var reasons reasonLog
 	return repeat(ctx, promoteInterval, func() error {
 		if j.m.terms.currentLeader.Load() == nil || !slices.ContainsFunc(j.m.serverLists.currentList(), isObserver) || j.isChanging.Load() {
 			return nil
 		}
-		if err := j.promoteNext(ctx); err != nil && err.Error() != logged && ctx.Err() == nil {
-			logged = err.Error()
+		if err := j.promoteNext(ctx); err != nil && ctx.Err() == nil && reasons.isDue(err.Error(), time.Now()) {
 			j.m.log.Warn("a member that came by itself gets no vote yet", "err", err)
 		}
 		return nil
@@ -263,8 +262,10 @@ func (j *joinRequests) promoteNext(ctx context.Context) error {
 		return s, nil
 	})
 	switch {
-	case err != nil:
+	case err != nil && id != 0:
 		return fmt.Errorf("member %d: %w", id, err)
+	case err != nil: // none was chosen
+		return err
 	case id != 0:
 		j.m.log.Info("a member that came by itself gets a vote", "peer", id)
 	}

@@ -41,7 +41,26 @@ const (
 	// leavingTime is the time after a request for its own removal for which a member that is in the list leaves. A pod tries for 25 s
 	// (leaveTimeout of cli), and a request that is in the log by then is applied or rejected soon.
 	leavingTime = 30 * time.Second
+	// joinReasonInterval is the least time between two lines about why a member is not in the ensemble, or gets no vote. A member asks
+	// in each joinInterval, and two reasons may take turns.
+	joinReasonInterval = 10 * time.Second
 )
+
+// reasonLog decides which of the reasons of repeated failures are logged: each one when it is another than the last one logged, and none
+// within joinReasonInterval of that. It is not safe for concurrent use.
+type reasonLog struct {
+	logged string
+	at     time.Time
+}
+
+// isDue reports whether a reason is to be logged now. It counts as logged then. An empty one never is.
+func (l *reasonLog) isDue(reason string, now time.Time) bool {
+	if reason == "" || reason == l.logged || !l.at.IsZero() && now.Sub(l.at) < joinReasonInterval {
+		return false
+	}
+	l.logged, l.at = reason, now
+	return true
+}
 
 // selfJoin lets this member come into the ensemble by itself, and leave it. It is safe for concurrent use.
 type selfJoin struct {
@@ -87,21 +106,22 @@ func (j *selfJoin) membersChanged() error {
 	return j.recordMembership()
 }
 
-// recordMembership stores that this member is in the ensemble, and whether it has a vote. Only a leader makes the list that names
-// this member true, and only a list that is newer than the one in which this member was missing: so this process has asked to come
-// in since, or has caught up with its leader.
+// recordMembership stores that this member is in the ensemble, and whether it has a vote. Only a list that names this member and is newer
+// than the one in which it was missing shows that. A process that has asked to come in has seen the one in which it was missing, so it has
+// such a list, whether it hears of its leader or not. Another one has it once it has caught up with its leader.
 func (j *selfJoin) recordMembership() error {
 	if j.state() == quorum.LeftToOperators || j.isLeaving() {
 		return nil
 	}
 	node := j.m.node.Status()
 	newest := j.m.serverLists.newestList()
-	if newest == nil || !isInList(newest.Servers, j.m.cfg.ID) || node.LeaderID() == 0 || !j.hasAsked.Load() && j.m.isCatchingUp() {
+	hasCaughtUp := node.LeaderID() != 0 && !j.m.isCatchingUp()
+	if newest == nil || !isInList(newest.Servers, j.m.cfg.ID) || !j.hasAsked.Load() && !hasCaughtUp {
 		return nil
 	}
-	// while it catches up, its own configuration may be one of before it left
+	// before it has caught up, its own configuration may be one of before it left
 	listed, _ := newest.Servers.Find(j.m.cfg.ID)
-	if !listed.Observer && !j.m.isCatchingUp() && slices.Contains(node.VoterIDs(), j.m.cfg.ID) {
+	if !listed.Observer && hasCaughtUp && slices.Contains(node.VoterIDs(), j.m.cfg.ID) {
 		return j.m.node.Record().StoreSelfJoin(quorum.LeftToOperators)
 	}
 	return j.m.node.Record().StoreSelfJoin(quorum.InWithoutVote)
@@ -128,7 +148,7 @@ func (j *selfJoin) askLoop(ctx context.Context) error {
 	if !j.m.cfg.SelfJoin.Auto {
 		return nil
 	}
-	logged := ""
+	var reasons reasonLog
 	return repeat(ctx, joinInterval, func() error {
 		if err := j.recordMembership(); err != nil {
 			return err
@@ -144,8 +164,7 @@ func (j *selfJoin) askLoop(ctx context.Context) error {
 			}
 			reason = j.ask(ctx)
 		}
-		if reason != logged && ctx.Err() == nil && !j.isLeaving() {
-			logged = reason
+		if ctx.Err() == nil && !j.isLeaving() && reasons.isDue(reason, time.Now()) {
 			j.m.log.Info("this member is not in the ensemble", "reason", reason)
 		}
 		return nil

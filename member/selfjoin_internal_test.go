@@ -3,6 +3,7 @@ package member
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,5 +145,40 @@ func TestFailedJoinsAreBounded(t *testing.T) {
 	}
 	if err := c.begin(at(9, fmt.Sprintf("m%d", 1000-maxFailedJoins)), begin.Add(1000)); err == nil {
 		t.Error("one of the latest failures is forgotten")
+	}
+}
+
+// A reason is logged when it differs from the last one, and two that take turns are logged once in joinReasonInterval.
+func TestReasonsThatTakeTurns(t *testing.T) {
+	var l reasonLog
+	begin := time.Now()
+	for _, tt := range []struct {
+		after  time.Duration
+		reason string
+		due    bool
+	}{
+		{0, "", false},
+		{0, "a", true},
+		{time.Second, "a", false},
+		{2 * time.Second, "b", false},
+		{3 * time.Second, "a", false},
+		{joinReasonInterval, "a", false},
+		{joinReasonInterval, "b", true},
+		{joinReasonInterval + time.Second, "a", false},
+		{2 * joinReasonInterval, "a", true},
+		{3 * joinReasonInterval, "", false},
+	} {
+		if due := l.isDue(tt.reason, begin.Add(tt.after)); due != tt.due {
+			t.Errorf("%q after %v is due: %t, want %t", tt.reason, tt.after, due, tt.due)
+		}
+	}
+}
+
+// An error before a member is chosen for a vote names no member.
+func TestNoMemberIsChosen(t *testing.T) {
+	var j joinRequests
+	j.isChanging.Store(true)
+	if err := j.promoteNext(t.Context()); err == nil || strings.Contains(err.Error(), "member 0") {
+		t.Errorf("promoteNext: %v", err)
 	}
 }

@@ -56,6 +56,26 @@ func TestOperatorsDecisionsStay(t *testing.T) {
 	})
 }
 
+// An operator's removal of a member that came by itself lasts, also if nobody could reach the port of its log, so that it never had a leader.
+func TestRemovalOfAMemberWithoutALog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := cluster.Start(t, 3, comingByThemselves(t, nil))
+		e.Ready()
+		e.Add(4)
+		e.Shut(4, cluster.RaftPort, cluster.In)
+		e.Boot(4)
+		e.Wait("member 4 to be in the list", time.Minute, func() bool { return slices.Contains(e.Members(), 4) })
+		time.Sleep(10 * time.Second)
+		if err := changeList(t, e, 1, serverlist.Change{Leaving: "4"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if got := e.Members(); !slices.Equal(got, []uint32{1, 2, 3}) {
+			t.Errorf("the list has %v", got)
+		}
+	})
+}
+
 // leaveByItself has a member ask for its own removal, as a pod does before it stops. The others send nothing to a member that was removed, so
 // it may not see that, and then it is no error.
 func leaveByItself(ctx context.Context, e *cluster.Ensemble, id uint32, force bool) error {
