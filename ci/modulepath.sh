@@ -4,7 +4,7 @@
 #   ci/modulepath.sh github.com/example/rollcall
 #
 # The client becomes github.com/example/rollcall/client, and so on. It changes imports, the go.mod files and the
-# commands that name packages, and leaves the rest of the tree alone. Commit what it changed.
+# commands that name packages, and leaves the rest of the tree alone. Commit what it changed. ci/publish-as.sh does that, and makes tags.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

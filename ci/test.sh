@@ -63,6 +63,7 @@ beside-rest() {
   GOGC=400 part tools ci/lint.sh tools
   GOGC=400 part lint ci/lint.sh
   part systems systems
+  part publish-as ci/publish-as.sh github.com/example/rollcall "$tmp/published"
   for name in client/otel tools/figures integration/observing integration/bucket tools/chart tools/pinned; do part "${name////-}" module "$name"; done
   part tools-of-ci gotest $(go list ./... | grep -E "$tools")
 }
