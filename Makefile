@@ -9,7 +9,7 @@ N ?= 200
 ROLLCALL_IMAGE ?= rollcall
 export ROLLCALL_IMAGE
 
-.PHONY: build builds image modules test rest nightly peers mutants fuzz bench compare growth lint proto packages chart release publish-as up down soak help
+.PHONY: build builds image modules test rest nightly peers mutants fuzz bench compare growth lint proto packages chart installers release publish-as up down soak help
 build: ## static binary bin/rollcall
 	CGO_ENABLED=0 go build -trimpath -ldflags "$$(ci/stamp.sh)" -o bin/rollcall ./cmd/rollcall
 builds: ## the binary for Linux, macOS and FreeBSD, on amd64 or arm64, to see that all build
@@ -45,6 +45,8 @@ packages: ## tar.gz, .deb, .rpm and image archive with SBOM and checksums, into 
 	deploy/packages/build.sh
 chart: ## the Helm chart as dist/rollcall-VERSION.tgz, for helm install and for helm push to a registry; does not need helm
 	deploy/packages/chart.sh
+installers: ## install.sh and a formula for Homebrew, with the checksums of the packages in dist, which others download from URL
+	deploy/packages/installers.sh "$(URL)"
 release: ## the packages of VERSION, built twice with the same bytes, and its tag; refuses a dirty tree, pushes nothing
 	deploy/packages/release.sh $(VERSION)
 publish-as: ## the tree under MODULE, such as github.com/owner/rollcall, with tags, in the directory OUT, and the proof that strangers can install it; pushes nothing
@@ -57,4 +59,4 @@ soak: ## what make nightly runs, with the model's larger bounds and from seed FI
 	@first=$${FIRST:-$$(shuf -i 1000000-999999999 -n 1)}; echo "to repeat all of this: make soak FIRST=$$first"; \
 	ROLLCALL_MODEL=deep ROLLCALL_FIRST=$$first ROLLCALL_SCHEDULES=$(SCHEDULES) ROLLCALL_TRIALS=$(TRIALS) ROLLCALL_OUTAGES=$(OUTAGES) ROLLCALL_SEQUENCES=$(SEQUENCES) ROLLCALL_WIPES=$(WIPES) ci/test.sh soak
 help: ## this list
-	@sed -nE 's/^([a-z-]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 8
+	@sed -nE 's/^([a-z-]+):[a-z ]* ## /\1\t/p' Makefile | expand -t 12
