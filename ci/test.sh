@@ -41,12 +41,12 @@ units() { go list $all | grep -vE "^rollcall/integration(/|$)|$tools"; }
 served() { go list $all | grep -E '^rollcall/(client|follower|leader|member|quorum|server|sessiontracker|znode|internal)(/|$)'; }
 
 # Those of processes take real time, one package after the other, and those of waiting wait most of it.
-small="./integration/needs ./integration/cluster ./integration/crowd ./integration/peers"
+small="./integration/needs ./integration/formats ./integration/cluster ./integration/crowd ./integration/peers"
 recipes="./integration/recipes ./integration/recipes/schedules"
 virtual="./integration ./integration/cases ./integration/crowd ./integration/model ./lab/checker $recipes"
 waiting="./integration/clients ./integration/drills ./integration/stopped"
 trouble=./integration/trouble # several ensembles beside each other: its tests wait even more of their time
-processes="./integration/kills ./integration/moves ./integration/trials ./integration/power ./integration/differential ./integration/proxy ./integration/recipes/others ./integration/deploy"
+processes="./integration/formats ./integration/kills ./integration/moves ./integration/trials ./integration/power ./integration/differential ./integration/proxy ./integration/recipes/others ./integration/deploy"
 
 # costs are long tests of what requests and files cost, and of random logs. They run in one goroutine: there can be no race.
 costs='RandomExpenses|KnownExpenses|MemoryOfExpenses|MutatedRequestsTakeLittleMemory|ListsCostTheirBytes|EntryTooLong|RandomLogs|SortedAgainstMap|SortedByRanges|RandomWatches'
