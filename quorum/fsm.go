@@ -70,7 +70,8 @@ type fsmDisk interface {
 // appliedDisk implements fsmDisk.
 type appliedDisk struct{ data *disk.Data }
 
-func (d appliedDisk) AwaitSettled(index uint64) bool    { return d.data.Durability().AwaitSettled(index) }
+func (d appliedDisk) AwaitSettled(index uint64) bool { return d.data.Durability().AwaitSettled(index) }
+
 func (d appliedDisk) AwaitDurable(index uint64) bool    { return d.data.Durability().AwaitDurable(index) }
 func (d appliedDisk) NoteRejectedSnapshot(reason error) { d.data.NoteRejectedSnapshot(reason) }
 

@@ -136,7 +136,8 @@ func releasedMessages() []releasedMessage {
 	from := dialerHello{Process{ID: 2, DiskID: testDisk(2), RunID: 0x1122334455667788}, testEnsemble}
 	timeoutNow := &raft.TimeoutNowRequest{RPCHeader: header}
 	vote := &raft.RequestVoteRequest{
-		RPCHeader: header, Candidate: []byte("m2:3888"), Term: 6, LastLogIndex: 300, LastLogTerm: 5, LeadershipTransfer: true,
+		RPCHeader: header, Term: 6, LastLogIndex: 300, LastLogTerm: 5, LeadershipTransfer: true,
+		Candidate: []byte("m2:3888"), //lint:ignore SA1019 raft still sends it
 	}
 	preVote := &raft.RequestPreVoteRequest{RPCHeader: header, Term: 6, LastLogIndex: 300, LastLogTerm: 5}
 	snapshot := &raft.InstallSnapshotRequest{
@@ -153,7 +154,8 @@ func releasedMessages() []releasedMessage {
 		},
 		{
 			"reply to a hello: rejected", func(*testing.T) []byte { return encodeHelloReply(helloBadEnsemble, []byte(refused)) },
-			readReleasedHelloReply, helloReply{4, refused},
+			readReleasedHelloReply,
+			helloReply{4, refused},
 		},
 		{"entries", frame(*list, nil, false), readReleasedRequest, requestRead{list, nil, 298}},
 		{"notice", frame(bare, nil, true), readReleasedRequest, requestRead{&bare, nil, 298}},
