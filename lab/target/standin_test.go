@@ -101,16 +101,17 @@ func serveAsMember(config string) error {
 		mode = "standalone"
 	}
 	fmt.Println("starts", filepath.Base(os.Args[0]))
+	// This port comes first: once the others reply, an ensemble counts as started.
+	if port := settings["secureClientPort"]; port != "" {
+		if err := serveTLS(net.JoinHostPort(settings["secureClientPortAddress"], port), settings["ssl.keyStore.location"], settings["ssl.trustStore.location"]); err != nil {
+			return err
+		}
+	}
 	if err := serveWords(net.JoinHostPort(settings["clientPortAddress"], settings["clientPort"]), mode); err != nil {
 		return err
 	}
 	if settings["admin.tokenFile"] != "" {
 		if err := serveHTTP(net.JoinHostPort(settings["admin.serverAddress"], settings["admin.serverPort"]), settings["admin.tokenFile"]); err != nil {
-			return err
-		}
-	}
-	if port := settings["secureClientPort"]; port != "" {
-		if err := serveTLS(net.JoinHostPort(settings["secureClientPortAddress"], port), settings["ssl.keyStore.location"], settings["ssl.trustStore.location"]); err != nil {
 			return err
 		}
 	}
