@@ -124,6 +124,7 @@ func TestTLS(t *testing.T) {
 
 		// The line of pods that kubectl scale adds has a port for plain clients, so there is none without such clients.
 		{"", cfg, "data zoo.cfg members.line", `"one-{ordinal}.one-members:2888:3888;2181"`},
+		{certificates, cfg, "data zoo.cfg members.line", `"one-{ordinal}.one-members:2888:3888;2181"`},
 		{tlsAlone, cfg, "data zoo.cfg members.line", `null`},
 
 		// Without plain clients, no line of zoo.cfg names a port for them: the table in docs/security.md has what is open then.

@@ -88,7 +88,7 @@ seccompProfile:
 {{- if .Values.tls.members.secret }}
 {{- $_ := merge $own (dict "sslQuorum" "true" "ssl.quorum.keyStore.location" "/tls/members/member.pem" "ssl.quorum.trustStore.location" "/tls/members/ca.pem" "members.join.hosts" (printf "*.%s-members" .Release.Name)) }}
 {{- end }}
-{{- if and (hasKey $own "members.join") .Values.tls.clients.plain }}
+{{- if .Values.tls.clients.plain }}
 {{- $_ := set $own "members.line" (printf "%s-{ordinal}.%s-members:2888:3888;2181" .Release.Name .Release.Name) }}
 {{- end }}
 {{- if .Values.backup.membersClaim }}
