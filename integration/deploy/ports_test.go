@@ -70,7 +70,7 @@ func TestPortsAreListed(t *testing.T) {
 		},
 		"`deploy/chart` with `tls.clients.plain=false`, in each pod": func(s scanned) *exec.Cmd { // tools/chart.TestTLS has its lines
 			_, cfg := manifests(s.t)
-			cfg = strings.NewReplacer("serverIdFromHostname=true\n", "", ";2181", "").Replace(cfg)
+			cfg = strings.NewReplacer("serverIdFromHostname=true\n", "", "members.line=rollcall-{ordinal}.rollcall-members:2888:3888;2181\n", "", ";2181", "").Replace(cfg)
 			return s.serve(cfg + "secureClientPort=2281\nssl.clientAuth=none\nssl.keyStore.location=" + s.certificate() + "\n")
 		},
 	}
