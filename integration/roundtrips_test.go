@@ -83,9 +83,8 @@ func TestRoundTrips(t *testing.T) {
 					defer keepLeases(t, e)()
 				}
 				for place, id := range at {
-					timeOperations(t, e, id)     // the first direct messages open their connections
-					time.Sleep(10 * time.Second) // nothing is under way
-					for operation, took := range timeOperations(t, e, id) {
+					timeOperations(t, e, id) // the first direct messages open their connections
+					for operation, took := range medianTimes(t, e, id) {
 						if tt.leases && (operation == "sync" || tt.voters == 5 && !slices.Contains(writes, operation)) {
 							continue // it may wait for the round of proofs that renews a lease
 						}
@@ -161,6 +160,24 @@ func firstReads(t *testing.T, e *cluster.Ensemble, leader uint32) {
 			t.Errorf("the first read at member %d after the change of the leader: %v, %v after %v", id, reply.Err, err, took)
 		}
 	}
+}
+
+// medianTimes returns the medians of three times of each operation at a member. In about one of 60 runs a sync at an observer takes half a
+// round trip more.
+func medianTimes(t *testing.T, e *cluster.Ensemble, id uint32) map[string]time.Duration {
+	t.Helper()
+	all := map[string][]time.Duration{}
+	for range 3 {
+		time.Sleep(10 * time.Second) // nothing is under way
+		for operation, took := range timeOperations(t, e, id) {
+			all[operation] = append(all[operation], took)
+		}
+	}
+	medians := map[string]time.Duration{}
+	for operation, times := range all {
+		medians[operation] = slices.Sorted(slices.Values(times))[1]
+	}
+	return medians
 }
 
 // timeOperations returns the duration of each operation at a member.
