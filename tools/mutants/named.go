@@ -211,7 +211,7 @@ var unlikely = []namedMutant{
 	},
 	{
 		"snapshot above the durable log", "quorum/fsm.go",
-		"if !s.fsm.awaitDurable(of.Index) {", "if false {",
+		"if !s.fsm.disk.AwaitDurable(of.Index) {", "if false {",
 		"quorum", "TestSnapshotWaitsForTheLog",
 	},
 	{
