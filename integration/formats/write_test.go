@@ -42,17 +42,17 @@ func writeFiles(t *testing.T, to string) {
 		t.Fatal(err)
 	}
 	zxids := writeTree(t, c)
-	await(t, "a snapshot in the archive", func() bool { return isThere(t, filepath.Join(dir, archiveName, "*", "states", "*")) })
+	waitUntil(t, "a snapshot in the archive", func() bool { return isThere(t, filepath.Join(dir, archiveName, "*", "states", "*")) })
 	zxids = append(zxids, writeMuch(t, c)...)
 	head, state := saveBackup(t, filepath.Join(to, backupFile), binary, "--admin", "unix:"+filepath.Join(m.Data, "admin.sock"), "--token-file", token)
 	if last := zxids[len(zxids)-1]; head.Zxid != last {
 		t.Fatalf("the backup has zxid 0x%x, want 0x%x", head.Zxid, last)
 	}
-	await(t, "the last entry in the archive", func() bool {
+	waitUntil(t, "the last entry in the archive", func() bool {
 		_, end := archiveChains(t, dir)
 		return end >= head.Index
 	})
-	await(t, "a compressed segment", func() bool { return isThere(t, filepath.Join(m.Data, "rollcall", "history", "*.zst")) })
+	waitUntil(t, "a compressed segment", func() bool { return isThere(t, filepath.Join(m.Data, "rollcall", "history", "*.zst")) })
 	e.StopAll()
 	c.Abandon()
 	if err := os.Rename(m.Data, filepath.Join(dir, dataName)); err != nil {
@@ -84,8 +84,8 @@ func saveBackup(t *testing.T, to, binary string, flags ...string) (backup.Head, 
 	return head, l.text()
 }
 
-// await waits until ok returns true, up to a minute.
-func await(t *testing.T, what string, ok func() bool) {
+// waitUntil waits until ok returns true, up to a minute.
+func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -14,7 +14,7 @@ type directCommits struct {
 	earlyCommit directPart
 	from        raft.RPCHeader // the leader that has given the word
 	term        uint64         // of that leader
-	passed      uint64         // the last index that was passed to raft: it is committed, whoever leads
+	passed      uint64         // the last index passed to raft, which is committed whoever leads
 }
 
 // noteCopy records a direct message of a server. It returns the notice to pass to raft, or nil.
